@@ -1,0 +1,31 @@
+# Two commands: `make study` and `make test`. Both set up what they need in .venv first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+STUDY ?= studies/quick.yaml
+
+.PHONY: study test lint setup clean
+
+study: $(VENV)/.installed
+	$(BIN)/scalesearch study run $(STUDY)
+
+test: $(VENV)/.installed lint
+	$(BIN)/python -m pytest $(PYTEST)
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/mypy scalesearch/blocks scalesearch/space scalesearch/cost
+	$(BIN)/lint-imports
+
+setup: $(VENV)/.installed
+
+# torch first and pinned: a looser first install may bring the CUDA build.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --constraint constraints.txt torch
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs build dist

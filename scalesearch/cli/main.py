@@ -1,0 +1,50 @@
+"""``scalesearch VERB FILE``: finds the verb, turns user errors into one message and exit status 2."""
+
+import importlib
+import sys
+
+import click
+
+from scalesearch import __version__
+from scalesearch.errors import UserError
+
+VERBS = {
+    "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
+    "cost": ("cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
+    "train": ("train", "Train one architecture on a parallel corpus."),
+    "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
+    "study": ("study", "Search a space for its Pareto front; show, plot and export it."),
+}
+
+
+class LazyGroup(click.Group):
+    """Lists its verbs without importing them: ``--help`` stays fast, and torch waits until it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        return importlib.import_module(f"scalesearch.cli.{VERBS[name][0]}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, help_) for name, (_, help_) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def app() -> None:
+    """Search efficient Transformer architectures under a budget."""
+
+
+def main() -> None:
+    """Entry point of the ``scalesearch`` command."""
+    try:
+        app(prog_name="scalesearch")
+    except UserError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)

@@ -1,0 +1,30 @@
+"""Finds the spaces and studies that travel with scalesearch, by name."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from scalesearch.errors import UserError
+
+
+def library_folder(kind: str) -> Path:
+    """The folder of the shipped ``spaces`` or ``studies``: inside the wheel, or beside a source checkout."""
+    package = Path(str(files("scalesearch")))
+    shipped = package / "library" / kind
+    return shipped if shipped.is_dir() else package.parent / kind
+
+
+def find_file(name: str, kind: str) -> Path:
+    """The file ``name``: a path that exists, or the name of a shipped one (``transformer`` is enough).
+
+    Raises:
+        UserError: neither exists; the message lists what is shipped.
+    """
+    given = Path(name)
+    if given.exists():
+        return given
+    folder = library_folder(kind)
+    for candidate in (folder / name, folder / f"{name}.yaml", folder.parent / name):
+        if candidate.is_file():
+            return candidate
+    shipped = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml"))
+    raise UserError(f"{name}: no such file. The {kind} that come with scalesearch: {', '.join(shipped) or 'none'}")
