@@ -1,1 +1,14 @@
+"""What a model learns from: corpora, one tokenizer for both languages, batches of like length."""
 
+from scalesearch.data.batching import Batch, Batches, batches, eval_batches, make_batch, put_back
+from scalesearch.data.corpus import Corpus, load_corpus
+from scalesearch.data.paths import default_cache
+from scalesearch.data.spec import DataSpec, PairOfFiles
+from scalesearch.data.split import Rows, Split
+from scalesearch.data.tokenizer import Tokenizer
+from scalesearch.data.tokens import BOS, EOS, PAD, UNK
+
+__all__ = [
+    "BOS", "EOS", "PAD", "UNK", "Batch", "Batches", "Corpus", "DataSpec", "PairOfFiles", "Rows", "Split", "Tokenizer",
+    "batches", "default_cache", "eval_batches", "load_corpus", "make_batch", "put_back",
+]

@@ -1,0 +1,113 @@
+"""Loads a corpus: from the cache where it has been made before, else from the text."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from scalesearch.data.cache import Damaged, fetch, key_of, store
+from scalesearch.data.paths import default_cache
+from scalesearch.data.prepare import Counts, notes, prepare
+from scalesearch.data.sources import fingerprint, read
+from scalesearch.data.spec import DataSpec
+from scalesearch.data.split import Split
+from scalesearch.data.tokenizer import Tokenizer
+from scalesearch.errors import UserError
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Tokenised sentence pairs to train, validate and test on.
+
+    Attributes:
+        name: for tables, such as ``multi30k en-de``.
+        hash: 16 hex digits of the vocabulary, ids and text; equal hashes are equal corpora. Part of each record.
+        synthetic: the text was generated, and scores on it say so.
+        spec: what was asked for, as it was written.
+        tokenizer: of both languages.
+        train, valid, test: the splits.
+        counts: per split, what was read, left out (train), cut (valid, test) and kept; and the splits' overlap.
+        notes: the same for people, and whether a damaged cache was made anew.
+        folder: where it is cached.
+    """
+
+    name: str
+    hash: str
+    synthetic: bool
+    spec: DataSpec
+    tokenizer: Tokenizer
+    train: Split
+    valid: Split
+    test: Split
+    counts: Counts
+    notes: tuple[str, ...]
+    folder: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What a record says of its data."""
+        return {"name": self.name, "hash": self.hash, "synthetic": self.synthetic, "spec": self.spec.to_json(),
+                "vocab": self.tokenizer.vocab_size, "counts": self.counts, "notes": list(self.notes)}
+
+
+def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = None) -> Corpus:
+    """The corpus of ``spec``, made once and kept under ``cache`` (``$XDG_CACHE_HOME/scalesearch/corpora``).
+
+    It is found again by the content of its files, wherever they lie, and shared by processes that ask at the same
+    time: one makes it, the others wait. Relative paths in ``spec`` start at ``base`` or the working directory.
+
+    Raises:
+        UserError: a file is missing or bad, the vocabulary does not fit, or the cache cannot be written.
+    """
+    full = spec.resolve(base)
+    folder = (cache or default_cache()) / key_of(_identity(full))
+    said: list[str] = []
+    try:
+        found = fetch(folder)
+    except Damaged:
+        found = None
+    if found is None:
+        found, said = _make(full, folder)
+    meta, tokenizer, splits = found
+    return Corpus(name=spec.name or _name(full), hash=meta["hash"], synthetic=spec.builtin is not None, spec=spec,
+                  tokenizer=tokenizer, counts=meta["counts"], notes=(*notes(spec, meta["counts"]), *said),
+                  folder=folder, **splits)
+
+
+def _identity(spec: DataSpec) -> dict[str, Any]:
+    """All that decides the ids: the text's fingerprint and the fields that say what to do with it."""
+    said = {key: value for key, value in spec.to_json().items() if key in _DECIDING}
+    if spec.tokenizer is not None:
+        said["tokenizer"] = Tokenizer.from_file(Path(spec.tokenizer)).digest
+    return {"text": fingerprint(spec), "spec": said}
+
+
+_DECIDING = ("vocab", "model", "coverage", "lowercase", "max_length", "max_ratio", "limit")
+
+
+def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
+    """Makes and stores the corpus, unless another process has done so meanwhile."""
+    said = []
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.parent / f".{folder.name}.lock"):
+            try:
+                found = fetch(folder)
+            except Damaged as damage:
+                said.append(f"the cached corpus was damaged and has been made again ({damage})")
+                found = None
+            if found is None:
+                store(folder, prepare(spec, read(spec)))
+                found = fetch(folder)
+    except OSError as error:
+        raise UserError(f"data: the cache {folder.parent} cannot be written: {error.strerror or error}. "
+                        "Set XDG_CACHE_HOME to a folder that can") from None
+    return found, said
+
+
+def _name(spec: DataSpec) -> str:
+    if spec.builtin:
+        return spec.builtin
+    first = spec.train[0]
+    folder = Path(first if isinstance(first, str) else first.source).parent.name
+    return f"{folder} {spec.source}-{spec.target}".strip()

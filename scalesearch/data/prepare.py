@@ -1,0 +1,133 @@
+"""From sentences to token ids: fit the vocabulary, encode, leave out what does not fit, and count all of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scalesearch.data.sources import Pairs
+from scalesearch.data.spec import SPLITS, DataSpec
+from scalesearch.data.split import Ints, Rows, Split
+from scalesearch.data.tokenizer import Tokenizer
+from scalesearch.data.tokens import UNK
+from scalesearch.errors import UserError
+
+Counts = dict[str, dict[str, int]]
+
+
+@dataclass
+class Prepared:
+    """A corpus ready to be stored: its tokenizer, its splits, and what happened on the way."""
+
+    tokenizer: Tokenizer
+    splits: dict[str, Split]
+    counts: Counts
+
+
+def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
+    """Tokenises the splits as ``spec`` says.
+
+    Raises:
+        UserError: the vocabulary does not fit the text, or no training pair is left.
+    """
+    if spec.lowercase:
+        text = {split: Pairs([line.lower() for line in pairs.source], [line.lower() for line in pairs.target],
+                             pairs.counts) for split, pairs in text.items()}
+    train = text["train"]
+    if spec.limit is not None:
+        text = text | {"train": Pairs(train.source[: spec.limit], train.target[: spec.limit],
+                                      train.counts | {"beyond_limit": max(0, len(train.source) - spec.limit)})}
+    tokenizer = _tokenizer(spec, text["train"])
+    counts: Counts = {}
+    splits = {split: _encode(spec, split, text[split], tokenizer, counts) for split in SPLITS}
+    counts["overlap"] = _overlap(text)
+    return Prepared(tokenizer, splits, counts)
+
+
+def _tokenizer(spec: DataSpec, train: Pairs) -> Tokenizer:
+    if spec.tokenizer is not None:
+        return Tokenizer.from_file(Path(spec.tokenizer))
+    assert spec.vocab is not None, "a spec has a vocabulary size or a tokenizer"
+    return Tokenizer.fit(train.source + train.target, spec.vocab, spec.model, spec.coverage)
+
+
+def _encode(spec: DataSpec, split: str, pairs: Pairs, tokenizer: Tokenizer, counts: Counts) -> Split:
+    source, target = Rows.of(tokenizer.encode(pairs.source)), Rows.of(tokenizer.encode(pairs.target))
+    if split == "train":
+        keep, dropped = _fitting(spec, source.lengths, target.lengths)
+        source, target = source.take(keep), target.take(keep)
+    else:
+        keep = np.arange(len(source))
+        long = np.maximum(source.lengths, target.lengths) > spec.max_length
+        dropped = {"cut": int(long.sum())}
+        source, target = source.cut(spec.max_length), target.cut(spec.max_length)
+    counts[split] = pairs.counts | dropped | _sizes(source, target)
+    return Split.of_rows(source, target, _pick(pairs.source, keep), _pick(pairs.target, keep))
+
+
+def _fitting(spec: DataSpec, source: Ints, target: Ints) -> tuple[Ints, dict[str, int]]:
+    """The training pairs to keep, by their lengths, and how many go for which reason."""
+    longer, shorter = np.maximum(source, target), np.minimum(source, target)
+    # A given tokenizer may turn a line of odd blanks into nothing at all.
+    void = shorter == 0
+    long = ~void & (longer > spec.max_length)
+    uneven = ~void & ~long & (longer > (spec.max_ratio or np.inf) * shorter)
+    keep = np.flatnonzero(~(void | long | uneven))
+    if not len(keep):
+        raise UserError(f"data: train: none of the {len(source)} pairs is left: {int(long.sum())} are longer than "
+                        f"max_length {spec.max_length} tokens, {int(uneven.sum())} beyond max_ratio {spec.max_ratio}")
+    return keep, {"no_token": int(void.sum()), "too_long": int(long.sum()), "uneven": int(uneven.sum())}
+
+
+def _sizes(source: Rows, target: Rows) -> dict[str, int]:
+    return {"pairs": len(source), "source_tokens": len(source.flat), "target_tokens": len(target.flat),
+            "source_unknown": int((source.flat == UNK).sum()), "target_unknown": int((target.flat == UNK).sum())}
+
+
+def _pick(lines: list[str], keep: Ints) -> list[str]:
+    return lines if len(keep) == len(lines) else [lines[i] for i in keep]
+
+
+def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
+    """How many validation and test pairs, and sources, stand in the training text word for word."""
+    pairs, sources = set(zip(text["train"].source, text["train"].target)), set(text["train"].source)
+    found = {}
+    for split in ("valid", "test"):
+        found[f"{split}_pairs"] = sum(pair in pairs for pair in zip(text[split].source, text[split].target))
+        found[f"{split}_sources"] = sum(source in sources for source in text[split].source)
+    return found
+
+
+def notes(spec: DataSpec, counts: Counts) -> list[str]:
+    """What a person should know about a corpus: what was left out or cut, and where its splits overlap."""
+    said = ["synthetic text from the built-in grammar: scores on it compare architectures and nothing else"] \
+        if spec.builtin else []
+    train = counts["train"]
+    said += [f"train: {train[key]} of {train['read']} pairs left out: {why}" for key, why in _REASONS.items()
+             if train.get(key)]
+    for split in ("valid", "test"):
+        said += _notes_on(split, counts[split], counts["overlap"], spec)
+    if spec.lowercase:
+        said.append("all text is lower-cased, references too: BLEU is case-insensitive")
+    return said
+
+
+_REASONS = {"empty": "a side is empty", "beyond_limit": "beyond the limit", "no_token": "a side has no token",
+            "too_long": "longer than max_length", "uneven": "beyond max_ratio"}
+
+
+def _notes_on(split: str, counts: dict[str, int], overlap: dict[str, int], spec: DataSpec) -> Sequence[str]:
+    said: list[Any] = []
+    if counts["cut"]:
+        said.append(f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length {spec.max_length} for "
+                    "the model; their references stay whole")
+    unknown = counts["source_unknown"] + counts["target_unknown"]
+    if unknown:
+        said.append(f"{split}: {unknown} tokens hold characters that the vocabulary lacks")
+    same, sources = overlap[f"{split}_pairs"], overlap[f"{split}_sources"]
+    if sources:
+        said.append(f"warning: {sources} of {counts['pairs']} {split} sources are also in the training text, "
+                    f"{same} with the same translation")
+    return said

@@ -1,0 +1,109 @@
+"""Where a corpus's sentences come from: parallel files or the built-in grammar."""
+
+import hashlib
+import importlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scalesearch.data.files import digest, read_lines
+from scalesearch.data.paths import text_file
+from scalesearch.data.spec import SPLITS, DataSpec, Part
+from scalesearch.errors import UserError
+
+_SHOWN = 8
+
+
+@dataclass
+class Pairs:
+    """The sentence pairs of a split, side by side, and how many were read and left out."""
+
+    source: list[str]
+    target: list[str]
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def fingerprint(spec: DataSpec) -> dict[str, Any]:
+    """What the text is, without reading it into memory: hashes of the files' content, or of the generator's code.
+
+    Raises:
+        UserError: a file is missing or cannot be read.
+    """
+    if spec.builtin:
+        return {"builtin": spec.builtin, "pairs": spec.pairs, "seed": spec.seed, "code": _builtin_code()}
+    return {split: [[digest(source), digest(target)] for source, target in find_files(spec, split)]
+            for split in SPLITS}
+
+
+def read(spec: DataSpec) -> dict[str, Pairs]:
+    """The sentence pairs of each split, none of them empty.
+
+    Raises:
+        UserError: files that are missing, not UTF-8, of unequal length, or without any pair; an empty line in the
+            validation or test text, which would shift or falsify the score.
+    """
+    if spec.builtin:
+        return _generate(spec)
+    return {split: _read_split(spec, split) for split in SPLITS}
+
+
+def find_files(spec: DataSpec, split: str) -> list[tuple[Path, Path]]:
+    """The source and target file of each part of a split.
+
+    Raises:
+        UserError: one is missing.
+    """
+    def both(part: Part) -> tuple[str, str]:
+        if isinstance(part, str):
+            return f"{part}.{spec.source}", f"{part}.{spec.target}"
+        return part.source, part.target
+
+    return [(text_file(source, split), text_file(target, split))
+            for source, target in map(both, getattr(spec, split))]
+
+
+def _read_split(spec: DataSpec, split: str) -> Pairs:
+    whole = Pairs([], [], {"read": 0, "empty": 0})
+    for source_file, target_file in find_files(spec, split):
+        source, target = read_lines(source_file), read_lines(target_file)
+        if len(source) != len(target):
+            raise UserError(f"data: {split}: the two sides must have the same number of lines, but {source_file} has "
+                            f"{len(source)} and {target_file} has {len(target)}")
+        empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
+        if empty and split != "train":
+            raise UserError(_empty_lines(split, empty, source, source_file, target_file))
+        gone = set(empty)
+        whole.source += [line for i, line in enumerate(source) if i not in gone]
+        whole.target += [line for i, line in enumerate(target) if i not in gone]
+        whole.counts["read"] += len(source)
+        whole.counts["empty"] += len(empty)
+    if not whole.source:
+        raise UserError(f"data: {split}: no sentence pair in {', '.join(_file_names(spec, split))}")
+    return whole
+
+
+def _file_names(spec: DataSpec, split: str) -> list[str]:
+    return [str(path) for pair in find_files(spec, split) for path in pair]
+
+
+def _empty_lines(split: str, lines: list[int], source: list[str], source_file: Path, target_file: Path) -> str:
+    shown = [f"{target_file if source[i].strip() else source_file}:{i + 1}" for i in lines[:_SHOWN]]
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return (f"data: {split}: {len(lines)} empty line(s), which cannot be scored: {', '.join(shown)}{more}. "
+            "Remove these lines on both sides (only training pairs are dropped by themselves)")
+
+
+def _generate(spec: DataSpec) -> dict[str, Pairs]:
+    grammar = importlib.import_module("scalesearch.data.builtin")
+    made = grammar.generate(seed=spec.seed, pairs=spec.pairs)
+    return {split: Pairs([source for source, _ in made[split]], [target for _, target in made[split]],
+                         {"read": len(made[split]), "empty": 0}) for split in SPLITS}
+
+
+def _builtin_code() -> str:
+    """The hash of the generator's files: a changed grammar is another corpus."""
+    state = hashlib.blake2b(digest_size=16)
+    folder = Path(__file__).parent / "builtin"
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+        state.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return state.hexdigest()

@@ -1,0 +1,138 @@
+"""A split of a corpus: sentence pairs as token ids, with their text."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[Any]
+
+
+class Rows(Sequence[Ints]):
+    """Rows of different lengths in one flat array, which may lie on disk and be shared between processes.
+
+    ``flat`` is (total,) int32; row i is ``flat[offsets[i]:offsets[i + 1]]``, so ``offsets`` is (rows + 1,) int64.
+    """
+
+    def __init__(self, flat: Ints, offsets: Ints) -> None:
+        self.flat = flat
+        self.offsets = offsets
+        self.lengths: Ints = np.diff(offsets)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> "Rows":
+        """The rows of a list of lists of ids."""
+        lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        flat = np.fromiter((token for row in rows for token in row), np.int32, int(offsets[-1]))
+        return cls(flat, offsets)
+
+    def take(self, indices: Ints) -> "Rows":
+        """The rows at ``indices``, copied together."""
+        starts, lengths = self.offsets[:-1][indices], self.lengths[indices]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        shift = np.repeat(starts - offsets[:-1], lengths)
+        return Rows(self.flat[np.arange(offsets[-1]) + shift], offsets)
+
+    def cut(self, longest: int) -> "Rows":
+        """The first ``longest`` ids of each row."""
+        lengths = np.minimum(self.lengths, longest)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        shift = np.repeat(self.offsets[:-1] - offsets[:-1], lengths)
+        return Rows(self.flat[np.arange(offsets[-1]) + shift], offsets)
+
+    def padded(self, indices: Ints, before: int | None = None, after: int | None = None) -> Ints:
+        """The rows at ``indices`` as one (B, L) int64 matrix, 0 (PAD) on the right, each with the id ``before`` in
+        front and the id ``after`` behind it where given."""
+        chosen = self.take(indices)
+        first = int(before is not None)
+        ends = first + chosen.lengths
+        width = int(ends.max(initial=0)) + int(after is not None)
+        matrix = np.zeros((len(indices), width), np.int64)
+        columns = np.arange(width)
+        matrix[(columns >= first) & (columns < ends[:, None])] = chosen.flat
+        if before is not None:
+            matrix[:, 0] = before
+        if after is not None:
+            matrix[np.arange(len(indices)), ends] = after
+        return matrix
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, index: int) -> Ints: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Ints]: ...
+    def __getitem__(self, index: int | slice) -> Ints | list[Ints]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = range(len(self))[index]
+        return self.flat[self.offsets[row] : self.offsets[row + 1]]
+
+    def __iter__(self) -> Iterator[Ints]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Rows) and np.array_equal(self.offsets, other.offsets)
+                and np.array_equal(self.flat, other.flat))
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, which is mutable arrays
+
+
+class Split:
+    """Sentence pairs: ``source_ids`` and ``target_ids`` (no BOS, no EOS) and the text they came from.
+
+    The text is read when first asked for: training needs none.
+    """
+
+    def __init__(self, source_ids: Rows, target_ids: Rows, texts: Callable[[], tuple[list[str], list[str]]]) -> None:
+        self.source_ids = source_ids
+        self.target_ids = target_ids
+        self._texts = texts
+
+    @classmethod
+    def of(cls, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]],
+           source_text: list[str] | None = None, target_text: list[str] | None = None) -> "Split":
+        """A split in memory; without text, its sentences are empty strings."""
+        if len(source_ids) != len(target_ids):
+            raise ValueError(f"{len(source_ids)} source and {len(target_ids)} target sentences")
+        blank = [""] * len(source_ids)
+        return cls.of_rows(Rows.of(source_ids), Rows.of(target_ids), source_text or blank, target_text or blank)
+
+    @classmethod
+    def of_rows(cls, source_ids: Rows, target_ids: Rows, source_text: list[str], target_text: list[str]) -> "Split":
+        """A split of rows and text at hand."""
+        return cls(source_ids, target_ids, _Texts(source_text, target_text))
+
+    @cached_property
+    def _text(self) -> tuple[list[str], list[str]]:
+        return self._texts()
+
+    @property
+    def source_text(self) -> list[str]:
+        """The source sentences, after lower-casing where the spec asks for it."""
+        return self._text[0]
+
+    @property
+    def target_text(self) -> list[str]:
+        """The target sentences: the references."""
+        return self._text[1]
+
+    def __len__(self) -> int:
+        return len(self.source_ids)
+
+    def __repr__(self) -> str:
+        return f"Split({len(self)} pairs, {self.source_ids.offsets[-1]} + {self.target_ids.offsets[-1]} tokens)"
+
+
+class _Texts:
+    """Text at hand, in the shape of text to be read; a class, so that it pickles."""
+
+    def __init__(self, source: list[str], target: list[str]) -> None:
+        self.both = source, target
+
+    def __call__(self) -> tuple[list[str], list[str]]:
+        return self.both
