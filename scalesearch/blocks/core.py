@@ -1,0 +1,179 @@
+"""The bill of materials: what every block states about itself, and the walk that reads it.
+
+A *leaf* states its weight shapes, its loop nests and its operation. A *composite* states its parts and how they
+meet. Costs are folds over :func:`walk`; modules are built from the same statements by :mod:`scalesearch.nn`.
+Sizes are ints; where only costs are asked for, int64 arrays of one shape may stand in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeAlias, dataclass_transform
+
+PAD = 0
+
+Size: TypeAlias = int
+Axis: TypeAlias = str
+Extent: TypeAlias = Size | Axis
+
+# Axes: lengths that a protocol binds, pass by pass. A teacher-forced pass binds SRC = MEMORY = SRC_KEYS = S and
+# TGT = KEYS = T; a cached decoding step binds TGT = 1, KEYS = t and MEMORY = 0 (cross keys are already there).
+SRC = "src"  # source positions that go through the encoder
+MEMORY = "memory"  # source positions projected to cross-attention keys and values
+SRC_KEYS = "src_keys"  # source positions that a target position attends to
+TGT = "tgt"  # target positions that go through the decoder and the output projection
+KEYS = "keys"  # target positions that a target position attends to
+SEQ = "seq"  # decoder-only models: source and target positions, one after the other, through the stack
+SEQ_KEYS = "seq_keys"  # decoder-only models: positions that a position attends to
+VOCAB = "vocab"
+
+AXES = (SRC, MEMORY, SRC_KEYS, TGT, KEYS, SEQ, SEQ_KEYS, VOCAB)
+
+Shape: TypeAlias = tuple[Extent, ...]
+Axes: TypeAlias = tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A loop nest run once a call. ``kind`` says what one innermost step is.
+
+    ``mac``: a multiply-add of a matrix product. ``bias``: one bias addition. ``norm``: one element normalised.
+    ``cache``: one number kept for the next decoding step. ``activation``: one number kept for the backward pass.
+    """
+
+    loops: Shape
+    kind: str = "mac"
+
+
+def option(default: str, *, low: float | None = None, words: tuple[str, ...] = (), doc: str = "") -> Any:
+    """A block field that a space may ask for; ``default`` is written in the space language."""
+    meta = {"default": default, "low": low, "words": words, "doc": doc}
+    return field(metadata={"option": meta}, kw_only=True)
+
+
+def options(kind: type[Block]) -> dict[str, Mapping[str, Any]]:
+    """The fields of a block class that a space may ask for, by name."""
+    return {f.name: f.metadata["option"] for f in fields(kind) if "option" in f.metadata}  # type: ignore[arg-type]
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, option))
+def block(cls: type[Any]) -> type[Any]:
+    """Make a class a block: a frozen value, comparable and hashable."""
+    return dataclass(frozen=True)(cls)
+
+
+class Block:
+    """What a model is made of. Subclasses are frozen values; see the module's description."""
+
+    def weights(self) -> Mapping[str, Shape]:
+        """Weight name to shape (leaves)."""
+        return {}
+
+    def work(self) -> Sequence[Work]:
+        """The loop nests of one call (leaves)."""
+        return ()
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        """Name to part (composites)."""
+        return {}
+
+    def forward(self, m: Any, *args: Any) -> Any:
+        """Run on the module ``m`` that was built from this block, touching nothing but its parts and weights."""
+        raise TypeError(f"{type(self).__name__} is not called as a whole")
+
+
+@dataclass(frozen=True)
+class Use:
+    """A part that is called ``calls`` times a pass, or whose weights are those at ``tied``, a path from the root."""
+
+    block: Block
+    calls: Size = 1
+    tied: str | None = None
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Layers share a part: ``schedule`` says which; weights named in ``own`` stay one a layer."""
+
+    part: str
+    schedule: Any  # blocks.share.Schedule or Borrow
+    own: tuple[str, ...] = ()
+
+
+@block
+class Repeat(Block):
+    """``depth`` calls of one layer, with the weights that ``ties`` leave unique (rows of ``ties`` do not overlap)."""
+
+    layer: Block
+    depth: Size
+    ties: tuple[Tie, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One leaf on the bill: how often it is called, and how many copies of each weight exist."""
+
+    path: str
+    leaf: Block
+    calls: Size
+    copies: Mapping[str, Size]
+
+
+def walk(root: Block, path: str = "") -> Iterator[Line]:
+    """Every leaf beneath ``root`` once, repeated layers folded into counts."""
+    yield from _walk(root, path, 1, 1, ())
+
+
+def _walk(node: Block, path: str, calls: Size, copies: Size, ties: tuple[tuple[Size, Tie], ...]) -> Iterator[Line]:
+    """``ties`` are those whose part ``node`` lies in, each with the number of groups it leaves."""
+    if isinstance(node, Repeat):
+        yield from _walk_repeat(node, path, calls, copies)
+        return
+    yield from _line(node, path, calls, copies, ties)
+    for name, part in node.parts().items():
+        use = part if isinstance(part, Use) else Use(part)
+        count = copies if use.tied is None else 0
+        yield from _walk(use.block, join(path, name), calls * use.calls, count, ties)
+
+
+def _walk_repeat(node: Repeat, path: str, calls: Size, copies: Size) -> Iterator[Line]:
+    by_part = {tie.part: tie for tie in node.ties}
+    for name, part in node.layer.parts().items():
+        use = part if isinstance(part, Use) else Use(part)
+        tie = by_part.get(name)
+        inner = () if tie is None else ((copies * tie.schedule.unique(node.depth), tie),)
+        each = copies * node.depth
+        yield from _walk(use.block, join(path, name), calls * node.depth * use.calls, each, inner)
+
+
+def _line(node: Block, path: str, calls: Size, copies: Size, ties: tuple[tuple[Size, Tie], ...]) -> Iterator[Line]:
+    weights, work = node.weights(), node.work()
+    if not weights and not work:
+        return
+    counts = {name: next((groups for groups, tie in ties if name not in tie.own), copies) for name in weights}
+    yield Line(path, node, calls, counts)
+
+
+def join(path: str, name: str) -> str:
+    """``path.name``, or ``name`` at the root."""
+    return f"{path}.{name}" if path else name
+
+
+def canonical(value: Any, depth: Size | None = None) -> Any:
+    """A JSON value that two descriptions of one network share: kinds and sizes, and ties as owner lists.
+
+    Schedules become the layers' groups, so ``cycle(4)`` over four layers is the same as sharing nothing.
+    """
+    if isinstance(value, Repeat):
+        ties = [canonical(tie, value.depth) for tie in value.ties]
+        return ["Repeat", canonical(value.layer), value.depth, [tie for tie in ties if tie is not None]]
+    if isinstance(value, Tie):
+        assert depth is not None
+        groups = value.schedule.canonical(depth)
+        return None if groups == list(range(depth)) else [value.part, groups, list(value.own)]
+    if isinstance(value, Block | Use):
+        return [type(value).__name__, {f.name: canonical(getattr(value, f.name)) for f in fields(value)}]  # type: ignore[arg-type]
+    if isinstance(value, tuple | list):
+        return [canonical(item) for item in value]
+    return value

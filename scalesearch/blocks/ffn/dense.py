@@ -1,0 +1,51 @@
+"""Two-matrix feed-forward networks: d → hidden → d with a pointwise activation between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalesearch.blocks.core import Axes, Block, Size, Use, block, option
+from scalesearch.blocks.ffn.registry import ffn
+from scalesearch.blocks.leaves import Linear
+
+
+@block
+class TwoLayer(Block):
+    """W₂ act(W₁ x + b₁) + b₂; (batch, positions, d) to the same."""
+
+    d: Size
+    over: Axes
+    hidden: Size = option("= 4 * width", low=1, doc="hidden units")
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"up": Linear(self.d, self.hidden, self.over), "down": Linear(self.hidden, self.d, self.over)}
+
+    def activation(self, x: Any) -> Any:
+        """What stands between the two matrices."""
+        raise NotImplementedError
+
+    def forward(self, m: Any, x: Any) -> Any:
+        from torch.nn.functional import dropout
+
+        return m.down(dropout(self.activation(m.up(x)), m.rates.activation, m.training))
+
+
+@ffn("relu")
+@block
+class ReLU(TwoLayer):
+    """ReLU between the matrices (Vaswani et al. 2017, eq. 2)."""
+
+    def activation(self, x: Any) -> Any:
+        return x.relu()
+
+
+@ffn("gelu")
+@block
+class GELU(TwoLayer):
+    """GELU between the matrices (Hendrycks & Gimpel 2016)."""
+
+    def activation(self, x: Any) -> Any:
+        from torch.nn.functional import gelu
+
+        return gelu(x)

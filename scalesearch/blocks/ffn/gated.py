@@ -1,0 +1,55 @@
+"""Gated feed-forward networks: one half decides how much of the other passes (Shazeer 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalesearch.blocks.core import Axes, Block, Size, Use, block, option
+from scalesearch.blocks.ffn.registry import ffn
+from scalesearch.blocks.leaves import Linear
+
+
+@block
+class Gated(Block):
+    """W₂ (act(W_g x) ⊙ W₁ x), all with biases. The default hidden size keeps a plain FFN's parameters (8/3 · width)."""
+
+    d: Size
+    over: Axes
+    hidden: Size = option("= 8 * width // 3", low=1, doc="hidden units of each half")
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        up = Linear(self.d, self.hidden, self.over)
+        return {"gate": up, "up": up, "down": Linear(self.hidden, self.d, self.over)}
+
+    def activation(self, x: Any) -> Any:
+        """What the gate's pre-activation goes through."""
+        raise NotImplementedError
+
+    def forward(self, m: Any, x: Any) -> Any:
+        from torch.nn.functional import dropout
+
+        gated = self.activation(m.gate(x)) * m.up(x)
+        return m.down(dropout(gated, m.rates.activation, m.training))
+
+
+@ffn("geglu")
+@block
+class GEGLU(Gated):
+    """A GELU gate (Shazeer 2020; Anthe, section 3)."""
+
+    def activation(self, x: Any) -> Any:
+        from torch.nn.functional import gelu
+
+        return gelu(x)
+
+
+@ffn("swiglu")
+@block
+class SwiGLU(Gated):
+    """A SiLU ("swish") gate (Shazeer 2020)."""
+
+    def activation(self, x: Any) -> Any:
+        from torch.nn.functional import silu
+
+        return silu(x)

@@ -1,0 +1,13 @@
+"""No feed-forward network: layers of attention alone (PartialFormer's Table 7, "pure attention")."""
+
+from scalesearch.blocks.core import Axes, Block, Size, block
+from scalesearch.blocks.ffn.registry import ffn
+
+
+@ffn("none")
+@block
+class NoFFN(Block):
+    """Stands for an absent sub-layer: a layer that is given it has neither the network nor its norm."""
+
+    d: Size
+    over: Axes

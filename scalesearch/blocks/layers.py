@@ -1,0 +1,111 @@
+"""Encoder and decoder layers: attention and feed-forward sub-layers, each with its residual and its norm.
+
+Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). A sub-layer's norm is named after it (``attention_norm``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scalesearch.blocks.attention import Attention
+from scalesearch.blocks.core import Block, Repeat, Size, Use, block
+from scalesearch.blocks.ffn.none import NoFFN
+from scalesearch.blocks.leaves import LayerNorm
+
+NORMS = ("pre", "post")
+
+
+def sublayer(m: Any, norm: str, normalise: Any, x: Any, f: Callable[[Any], Any]) -> Any:
+    """One residual sub-layer; ``norm`` is ``pre`` or ``post``."""
+    from torch.nn.functional import dropout
+
+    if norm == "pre":
+        return x + dropout(f(normalise(x)), m.rates.residual, m.training)
+    return normalise(x + dropout(f(x), m.rates.residual, m.training))
+
+
+def with_norms(sublayers: Mapping[str, Block], d: Size, calls: Mapping[str, int]) -> dict[str, Block | Use]:
+    """The sub-layers that are there, each followed by its norm."""
+    parts: dict[str, Block | Use] = {}
+    for name, part in sublayers.items():
+        if not isinstance(part, NoFFN):
+            over = (part.queries,) if isinstance(part, Attention) else part.over  # type: ignore[attr-defined]
+            parts[name] = Use(part, calls.get(name, 1))
+            parts[f"{name}_norm"] = Use(LayerNorm(d, over), calls.get(name, 1))
+    return parts
+
+
+@block
+class EncoderLayer(Block):
+    """Self-attention, then feed-forward: (batch, source, d) to the same."""
+
+    attention: Attention
+    ffn: Block
+    norm: str
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return with_norms({"attention": self.attention, "ffn": self.ffn}, self.attention.d, {})
+
+    def forward(self, m: Any, x: Any, bias: Any) -> Any:
+        x = sublayer(m, self.norm, m.attention_norm, x, lambda y: m.attention(y, y, bias))
+        return x if isinstance(self.ffn, NoFFN) else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)
+
+
+@block
+class DecoderLayer(Block):
+    """Causal self-attention, cross-attention unless decoder-only, feed-forward; (batch, target, d) to the same.
+
+    ``interleaved`` calls the one feed-forward network, and its norm, after each attention (EdgeFormer, section 3.1).
+    """
+
+    self_attention: Attention
+    cross_attention: Attention | None
+    ffn: Block
+    norm: str
+    interleaved: bool = False
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        cross = {} if self.cross_attention is None else {"cross_attention": self.cross_attention}
+        sublayers = {"self_attention": self.self_attention, **cross, "ffn": self.ffn}
+        return with_norms(sublayers, self.self_attention.d, {"ffn": 2 if self.interleaved else 1})
+
+    def forward(self, m: Any, x: Any, bias: Any, memory: Any, memory_bias: Any, cache: Any) -> Any:
+        x = sublayer(m, self.norm, m.self_attention_norm, x, lambda y: m.self_attention(y, y, bias, cache))
+        if self.interleaved:
+            x = self._feed_forward(m, x)
+        if self.cross_attention is not None:
+            x = sublayer(
+                m,
+                self.norm,
+                m.cross_attention_norm,
+                x,
+                lambda y: m.cross_attention(y, memory, memory_bias, cache),
+            )
+        return self._feed_forward(m, x)
+
+    def _feed_forward(self, m: Any, x: Any) -> Any:
+        return x if isinstance(self.ffn, NoFFN) else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)
+
+
+@block
+class Stack(Block):
+    """Layers in turn, and a last norm where the layers are pre-norm."""
+
+    layers: Repeat
+
+    @property
+    def layer(self) -> EncoderLayer | DecoderLayer:
+        """What is repeated."""
+        assert isinstance(self.layers.layer, EncoderLayer | DecoderLayer)
+        return self.layers.layer
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        attention = self.layer.attention if isinstance(self.layer, EncoderLayer) else self.layer.self_attention
+        last = {"norm": LayerNorm(attention.d, (attention.queries,))} if self.layer.norm == "pre" else {}
+        return {"layers": self.layers, **last}
+
+    def forward(self, m: Any, x: Any, *context: Any) -> Any:
+        for layer in m.layers:
+            x = layer(x, *context)
+        return m.norm(x) if self.layer.norm == "pre" else x

@@ -1,0 +1,120 @@
+"""Whole models: encoder-decoder and decoder-only, with one interface (encode, decode, logits).
+
+Nothing but shapes and operations is here: :class:`scalesearch.nn.model.Model` gives them a user's interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalesearch.blocks.core import PAD, TGT, VOCAB, Block, Use, block
+from scalesearch.blocks.embed import TokenEmbedding
+from scalesearch.blocks.layers import Stack
+from scalesearch.blocks.leaves import Linear
+
+TYINGS = ("none", "decoder", "all")
+
+
+@block
+class Embeddings(Block):
+    """The source's and the target's embedding."""
+
+    source: TokenEmbedding
+    target: TokenEmbedding
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"source": self.source, "target": self.target}
+
+
+@block
+class EncoderDecoder(Block):
+    """A sequence-to-sequence Transformer.
+
+    ``tie``: ``none``; ``decoder`` (target table = output matrix); ``all`` (the source's too). Only an untied output has a bias.
+    """
+
+    embedding: Embeddings
+    encoder: Stack
+    decoder: Stack
+    tie: str
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        table = "embedding.source.table" if self.tie == "all" else "embedding.target.table"
+        output = Linear(self.embedding.target.d, VOCAB, (TGT,), bias=self.tie == "none")
+        return {
+            "embedding": self.embedding,
+            "encoder": self.encoder,
+            "decoder": self.decoder,
+            "output": Use(output, tied=None if self.tie == "none" else table),
+        }
+
+    def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
+        """Token ids (batch, S), padded at the end, to states (batch, S, d) and the bias that hides the padding."""
+        import torch
+
+        states = m.embedding.source(source, torch.arange(source.shape[1], device=source.device)[None])
+        hidden = hide(source[:, None, None, :] == PAD, states.dtype)
+        return m.encoder(states, hidden), hidden
+
+    def decode(self, m: Any, target: Any, memory: Any, memory_bias: Any, cache: Any) -> Any:
+        """Token ids (batch, T) that follow those in ``cache`` to states (batch, T, d)."""
+        import torch
+
+        past, length = (0 if cache is None else cache.length), target.shape[1]
+        steps = torch.arange(past + length, device=target.device)
+        x = m.embedding.target(target, steps[None, past:])
+        causal = hide(steps[None, :] > steps[past:, None], x.dtype)
+        x = m.decoder(x, causal, memory, memory_bias, cache)
+        if cache is not None:
+            cache.length += length
+        return x
+
+
+@block
+class DecoderOnly(Block):
+    """One causal stack over the source and then the target. ``tie``: ``none``, or ``decoder`` (table = output)."""
+
+    embedding: TokenEmbedding
+    decoder: Stack
+    tie: str
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        output = Linear(self.embedding.d, VOCAB, (TGT,), bias=self.tie == "none")
+        return {
+            "embedding": self.embedding,
+            "decoder": self.decoder,
+            "output": Use(output, tied=None if self.tie == "none" else "embedding.table"),
+        }
+
+    def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
+        """The source waits as it is, for the stack to read it before the target."""
+        return source, source == PAD
+
+    def decode(self, m: Any, target: Any, source: Any, padding: Any, cache: Any) -> Any:
+        """States (batch, T, d) of the new target tokens; the first call also reads the source."""
+        import torch
+
+        done = 0 if cache is None else cache.length
+        fresh = target if done else torch.cat([source, target], 1)
+        total = source.shape[1] + (done or 0) + target.shape[1]
+        absent = torch.nn.functional.pad(padding, (0, total - padding.shape[1]))
+        positions = (~absent).cumsum(1) - 1
+        start = total - fresh.shape[1]
+        x = m.embedding(fresh, positions[:, start:].clamp(min=0))
+        steps = torch.arange(total, device=target.device)
+        future = steps[None, :] > steps[start:, None]
+        x = m.decoder(x, hide(future[None, None] | absent[:, None, None, :], x.dtype), None, None, cache)
+        if cache is not None:
+            cache.length = done + target.shape[1]
+        return x[:, x.shape[1] - target.shape[1] :]
+
+
+def hide(hidden: Any, dtype: Any) -> Any:
+    """A bias for attention scores: very low where ``hidden``, zero elsewhere.
+
+    Not minus infinity: a row that is hidden throughout (a source of padding alone) must not become NaN.
+    """
+    import torch
+
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, torch.finfo(dtype).min / 2)

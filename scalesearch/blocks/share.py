@@ -1,0 +1,200 @@
+"""Schedules: which layers of a stack use the same weights. Layers and groups count from 0.
+
+A schedule is a value. ``assign(depth)`` gives each layer its group; ``unique(depth)`` is the number of groups. The
+first layer of a group owns its weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scalesearch.blocks.core import Size
+
+
+class Schedule:
+    """Which layers share. A subclass says ``groups``; everything else follows from it."""
+
+    arguments: tuple[int, int | None] = (0, 0)  # how many ints the language takes: at least, at most
+
+    def groups(self, depth: int) -> list[int]:
+        """The group of each layer, as the schedule numbers them."""
+        raise NotImplementedError
+
+    def unique(self, depth: Size) -> Size:
+        """How many groups ``depth`` layers use."""
+        return len(set(self.groups(depth)))
+
+    def misfit(self, depth: int) -> str | None:
+        """Why the schedule does not fit ``depth`` layers, or None if it does."""
+        return None
+
+    def assign(self, depth: int) -> list[int]:
+        """The group of each layer, numbered by first use (a restricted growth string)."""
+        order: dict[int, int] = {}
+        return [order.setdefault(group, len(order)) for group in self.groups(depth)]
+
+    def owners(self, depth: int) -> list[int]:
+        """For each layer the first layer of its group."""
+        groups = self.groups(depth)
+        return [groups.index(group) for group in groups]
+
+    def canonical(self, depth: int) -> list[int]:
+        """What makes two schedules the same at this depth."""
+        return self.owners(depth)
+
+
+@dataclass(frozen=True)
+class Own(Schedule):
+    """Every layer has its own weights."""
+
+    def groups(self, depth: int) -> list[int]:
+        return list(range(depth))
+
+    def unique(self, depth: Size) -> Size:
+        return depth
+
+
+@dataclass(frozen=True)
+class One(Schedule):
+    """All layers use one set of weights (Universal Transformer, ALBERT)."""
+
+    def groups(self, depth: int) -> list[int]:
+        return [0] * depth
+
+
+@dataclass(frozen=True)
+class Grouped(Schedule):
+    """A schedule of a fixed number of groups, at most one a layer."""
+
+    group_count: int
+    arguments = (1, 1)
+
+    def misfit(self, depth: int) -> str | None:
+        return None if self.group_count >= 1 else "needs at least one group"
+
+
+@dataclass(frozen=True)
+class Cycle(Grouped):
+    """Layer i uses group i mod g: 0 1 2 0 1 2 (Takase & Kiyono 2021; EdgeFormer's encoder)."""
+
+    def groups(self, depth: int) -> list[int]:
+        return [i % self.group_count for i in range(depth)]
+
+
+@dataclass(frozen=True)
+class Sequence(Grouped):
+    """Consecutive layers share: 0 0 1 1 2 2 (Takase & Kiyono 2021). Earlier groups take the remainder."""
+
+    def groups(self, depth: int) -> list[int]:
+        count = min(self.group_count, depth)
+        each, left = divmod(depth, count)
+        return [group for group in range(count) for _ in range(each + (group < left))]
+
+
+@dataclass(frozen=True)
+class ReverseCycle(Grouped):
+    """A cycle whose last round runs backwards: 0 1 2 0 1 2 2 1 0 (Takase & Kiyono 2021, "cycle (rev)")."""
+
+    def groups(self, depth: int) -> list[int]:
+        count = min(self.group_count, depth)
+        if depth < 2 * count:
+            return [i if i < count else 2 * count - 1 - i for i in range(depth)]
+        forward = depth - count
+        return [i % count if i < forward else depth - 1 - i for i in range(depth)]
+
+
+@dataclass(frozen=True)
+class Sandwich(Schedule):
+    """First and last layer their own, all between them one (Subformer, Reid et al. 2021)."""
+
+    def groups(self, depth: int) -> list[int]:
+        return [0] + [1] * (depth - 2) + [2] if depth > 2 else list(range(depth))
+
+
+@dataclass(frozen=True)
+class Explicit(Schedule):
+    """A list that names the group of each layer: ``[0, 0, 1, 0]``."""
+
+    given: tuple[int, ...]
+
+    def groups(self, depth: int) -> list[int]:
+        return list(self.given)
+
+    def misfit(self, depth: int) -> str | None:
+        return None if len(self.given) == depth else f"lists {len(self.given)} layers, but there are {depth}"
+
+
+@dataclass(frozen=True)
+class Counted(Schedule):
+    """A schedule that says how many layers each group serves."""
+
+    loads: tuple[int, ...]
+    arguments = (1, None)
+
+    def unique(self, depth: Size) -> Size:
+        return len(self.loads)
+
+    def misfit(self, depth: int) -> str | None:
+        if min(self.loads, default=0) < 1:
+            return "gives a group no layer"
+        total = sum(self.loads)
+        return None if total == depth else f"serves {total} layers, but there are {depth}"
+
+
+@dataclass(frozen=True)
+class Runs(Counted):
+    """Runs of consecutive layers: ``runs(1, 11)`` is the first layer alone, then eleven that share."""
+
+    def groups(self, depth: int) -> list[int]:
+        return [group for group, load in enumerate(self.loads) for _ in range(load)]
+
+
+@dataclass(frozen=True)
+class Load(Counted):
+    """Groups of given loads, dealt in turn: ``load(6, 6)`` is 0 1 0 1 … (EdgeFormer, Table 3; ``6-6`` for short)."""
+
+    def groups(self, depth: int) -> list[int]:
+        left, dealt = list(self.loads), []
+        while any(left):
+            for group, load in enumerate(left):
+                if load:
+                    dealt.append(group)
+                    left[group] -= 1
+        return dealt
+
+
+@dataclass(frozen=True)
+class Borrow:
+    """Layers use the part ``part`` of another stack's layers: layer i that of ``layers[i]``, an owner there."""
+
+    path: str  # of the Repeat that owns the weights, e.g. "encoder.layers"
+    part: str
+    layers: tuple[int, ...]
+
+    def unique(self, depth: Size) -> Size:
+        """Borrowed weights are billed where they are owned."""
+        return 0
+
+    def canonical(self, depth: int) -> list[str]:
+        """The owner of each layer, by name."""
+        return [f"{self.path}.{layer}.{self.part}" for layer in self.layers]
+
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "own": Own,
+    "one": One,
+    "cycle": Cycle,
+    "sequence": Sequence,
+    "reverse_cycle": ReverseCycle,
+    "sandwich": Sandwich,
+    "runs": Runs,
+    "load": Load,
+}
+
+
+def schedule(name: str, arguments: tuple[int, ...] = ()) -> Schedule:
+    """The schedule that the language calls ``name(arguments)``."""
+    kind = SCHEDULES[name]
+    if issubclass(kind, Counted):
+        return kind(arguments)
+    return kind(*arguments)

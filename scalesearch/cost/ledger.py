@@ -1,0 +1,110 @@
+"""The ledger: what every leaf of a model weighs and does, and the sums that people ask for.
+
+Exact integers throughout. A leaf's work is a sum of monomials in the protocol's axes, so the same ledger answers for
+any protocol.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalesearch.blocks.core import Axis, Block, Line, Shape, Size, walk
+from scalesearch.cost.protocol import Protocol, training_pass
+
+SECTIONS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
+QUANTITIES = ("params", "macs", "flops")
+MEMORY_NAMES = ("weights", "cache", "activations")
+BYTES = 4  # of a number in float32, in which memory is stated
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One leaf: path, calls a pass, weights (unique) and work under a protocol."""
+
+    path: str
+    kind: str
+    calls: Size
+    params: Size
+    macs: Size
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an architecture costs under a protocol; ``cost["params.total"]`` and the like are exact ints."""
+
+    protocol: Protocol
+    entries: tuple[Entry, ...]
+    values: Mapping[str, int]
+
+    def __getitem__(self, name: str) -> int:
+        return self.values[name]
+
+    def to_json(self) -> dict[str, Any]:
+        """``params``, ``macs``, ``flops`` and ``memory`` (bytes) by section, and the protocol."""
+        nested: dict[str, Any] = {}
+        for name, value in self.values.items():
+            group, _, section = name.partition(".")
+            nested.setdefault(group, {})[section] = value
+        return nested | {"protocol": self.protocol.to_json()}
+
+
+def cost(block: Block, protocol: Protocol) -> Cost:
+    """Params, MACs, FLOPs (2 · MACs) and memory of ``block`` under ``protocol``."""
+    lines = list(walk(block))
+    entries = tuple(_entry(line, protocol) for line in lines)
+    values: dict[str, int] = {}
+    for quantity in ("params", "macs"):
+        values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
+    values |= {f"flops.{section}": 2 * values[f"macs.{section}"] for section in SECTIONS}
+    return Cost(protocol, entries, values | _memory(lines, values["params.total"], protocol))
+
+
+def _entry(line: Line, protocol: Protocol) -> Entry:
+    params = sum(line.copies[name] * weight_size(shape, protocol.vocab) for name, shape in line.leaf.weights().items())
+    macs = sum(n * work_done(line, kind, protocol) for kind, n in protocol.counts.items())
+    return Entry(line.path, type(line.leaf).__name__, line.calls, params, macs)
+
+
+def weight_size(shape: Shape, vocab: int) -> Size:
+    """How many numbers a weight of this shape has; the only axis that a weight may have is the vocabulary."""
+    return math.prod(vocab if isinstance(extent, str) else extent for extent in shape)
+
+
+def work_done(line: Line, kind: str, protocol: Protocol) -> Size:
+    """Steps of ``kind`` that a leaf does under ``protocol``, over all its calls."""
+    total = 0
+    for work in line.leaf.work():
+        if work.kind == kind:
+            axes, coefficient = split(work.loops)
+            total += coefficient * protocol.extent(axes)
+    return total * line.calls
+
+
+def split(loops: Shape) -> tuple[tuple[Axis, ...], Size]:
+    """A loop nest as its axes, sorted, and the product of its sizes."""
+    axes = tuple(sorted(extent for extent in loops if isinstance(extent, str)))
+    return axes, math.prod(extent for extent in loops if not isinstance(extent, str))
+
+
+def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, int]:
+    sums: dict[str, int] = defaultdict(int)
+    for path, value in items:
+        sums[path.split(".", 1)[0]] += value
+    total = sum(sums.values())
+    by_name = {"total": total, "non_embedding": total - sums["embedding"]} | sums
+    return {f"{quantity}.{section}": by_name.get(section, 0) for section in SECTIONS}
+
+
+def _memory(lines: list[Line], params: Size, protocol: Protocol) -> dict[str, int]:
+    """Bytes in float32: weights; the key-value cache after T tokens; an estimate of what backward keeps."""
+    once = training_pass(protocol)
+    kept = {kind: sum(work_done(line, kind, once) for line in lines) for kind in ("cache", "activation")}
+    return {
+        "memory.weights": BYTES * params,
+        "memory.cache": BYTES * kept["cache"],
+        "memory.activations": BYTES * kept["activation"],
+    }

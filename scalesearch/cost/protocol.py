@@ -1,0 +1,163 @@
+"""Protocols: at which lengths, in how many passes, and counting what, a cost is stated.
+
+A protocol is a list of passes, each binding the blocks' axes, and a weight for each kind of work. All a ledger needs
+of it is the sum over passes of a product of axes, so a protocol is a function from monomials to ints.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, VOCAB, Axis
+from scalesearch.errors import UserError
+
+Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A named convention at given lengths. ``counts`` weighs the kinds of work that its MACs include."""
+
+    name: str
+    source: int
+    target: int
+    vocab: int
+    passes: tuple[Pass, ...] = field(repr=False)
+    counts: Mapping[str, int] = field(default_factory=lambda: {"mac": 1}, repr=False)
+
+    @cached_property
+    def _sums(self) -> dict[tuple[Axis, ...], int]:
+        return {}
+
+    def extent(self, axes: tuple[Axis, ...]) -> int:
+        """Sum over the passes of the product of ``axes`` (sorted; the empty product is 1 a pass that runs)."""
+        if axes not in self._sums:
+            values = ({VOCAB: self.vocab, **step} for step in self.passes)
+            self._sums[axes] = sum(math.prod(step.get(axis, 0) for axis in axes) for step in values)
+        return self._sums[axes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Name, lengths, and what the MACs include."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "target": self.target,
+            "vocab": self.vocab,
+            "passes": len(self.passes),
+            "counts": dict(self.counts),
+        }
+
+    def __str__(self) -> str:
+        extra = [f"{n} per {_COUNTED[kind]}" for kind, n in self.counts.items() if kind != "mac"]
+        return f"{self.name} (S={self.source}, T={self.target}, V={self.vocab}{''.join(', +' + e for e in extra)})"
+
+
+_COUNTED = {"bias": "bias element", "norm": "LayerNorm element"}
+
+
+def _encoder(source: int) -> dict[Axis, int]:
+    return {SRC: source, MEMORY: source}
+
+
+def _prefix(source: int, target: int) -> dict[Axis, int]:
+    """The decoder over ``target`` positions at once, source states already there but not projected."""
+    total = source + target
+    return {TGT: target, KEYS: target, SRC_KEYS: source, SEQ: total, SEQ_KEYS: total}
+
+
+def _teacher_forced(source: int, target: int) -> tuple[Pass, ...]:
+    return ({**_encoder(source), **_prefix(source, target)},)
+
+
+def _cached(source: int, target: int) -> tuple[Pass, ...]:
+    """One token a pass; the first also reads the source, where there is no encoder to do it."""
+    steps = [{**_prefix(source, t), TGT: 1, SEQ: 1} for t in range(1, target + 1)]
+    if steps:
+        steps[0] |= {SEQ: source + 1}
+    return (_encoder(source), *steps)
+
+
+def _rerun(source: int, target: int, reproject: bool) -> tuple[Pass, ...]:
+    """The decoder from the start at every token; ``reproject``: cross keys and values too."""
+    again = {MEMORY: source} if reproject else {}
+    first = {SRC: source} if reproject else _encoder(source)
+    return (first, *({**_prefix(source, t), **again} for t in range(1, target + 1)))
+
+
+@dataclass(frozen=True)
+class _Convention:
+    """A protocol before its lengths are known."""
+
+    passes: Callable[[int, int], tuple[Pass, ...]]
+    defaults: tuple[int, int, int]
+    counts: Mapping[str, int]
+    doc: str
+
+
+PROTOCOLS: dict[str, _Convention] = {
+    "forward": _Convention(
+        _teacher_forced,
+        (30, 30, 32000),
+        {"mac": 1},
+        "one teacher-forced pass over S source and T target tokens",
+    ),
+    "decode": _Convention(_cached, (30, 30, 32000), {"mac": 1}, "greedy decoding of T tokens with a key-value cache"),
+    "decode-uncached": _Convention(
+        lambda s, t: _rerun(s, t, False), (30, 30, 32000), {"mac": 1}, "the decoder re-run on every prefix"
+    ),
+    "edgeformer": _Convention(
+        _teacher_forced,
+        (30, 30, 32768),
+        {"mac": 1, "norm": 5},
+        'EdgeFormer\'s "FLOPS": MACs of a teacher-forced pass, plus 5 for each LayerNorm element',
+    ),
+    "delight": _Convention(
+        lambda s, t: _rerun(s, t, True),
+        (20, 20, 34040),
+        {"mac": 1, "bias": 1},
+        "DeLighT's and PartialFormer's MACs: the decoder and its cross keys and values re-run on every prefix, "
+        "biases counted",
+    ),
+}
+
+
+def find_protocol(
+    name: str = "forward", source: int | None = None, target: int | None = None, vocab: int | None = None
+) -> Protocol:
+    """The protocol ``name`` at the given lengths (tokens a sentence) and vocabulary, or at its own.
+
+    Raises:
+        UserError: no such protocol, or a length below 1.
+    """
+    if name not in PROTOCOLS:
+        near = difflib.get_close_matches(name, PROTOCOLS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"protocol {name}: there are {', '.join(PROTOCOLS)}{hint}")
+    convention = PROTOCOLS[name]
+    s, t, v = (given if given is not None else own for given, own in zip((source, target, vocab), convention.defaults))
+    for what, value in (("source", s), ("target", t), ("vocab", v)):
+        if value < 1:
+            raise UserError(f"protocol {name}: {what} is {value}; it must be at least 1")
+    return Protocol(name, s, t, v, convention.passes(s, t), convention.counts)
+
+
+def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> Protocol:
+    """The protocol that a space file's ``cost:`` names, where ``overrides`` (name, source, target, vocab) win."""
+    chosen = {**settings, **{key: value for key, value in overrides.items() if value is not None}}
+    return find_protocol(chosen.get("name", "forward"), *(chosen.get(key) for key in ("source", "target", "vocab")))
+
+
+def training_pass(protocol: Protocol) -> Protocol:
+    """One teacher-forced pass at the protocol's lengths: what memory is stated for."""
+    passes = _teacher_forced(protocol.source, protocol.target)
+    return replace(protocol, name="forward", passes=passes, counts={"mac": 1})
+
+
+def describe_protocols() -> Iterable[tuple[str, str]]:
+    """Name and one-line description of each protocol."""
+    return ((name, convention.doc) for name, convention in PROTOCOLS.items())

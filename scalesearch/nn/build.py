@@ -1,0 +1,98 @@
+"""From a block to a module: the same walk that costs it, with tensors in place of counts."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from scalesearch.blocks.core import VOCAB, Block, Repeat, Tie, Use
+from scalesearch.blocks.share import Borrow
+from scalesearch.nn.init import initialise
+from scalesearch.nn.model import Model
+from scalesearch.nn.module import Dropout, Module
+
+
+def build(
+    block: Block,
+    *,
+    vocab: int,
+    init: str = "xavier",
+    seed: int = 1,
+    dropout: Dropout | None = None,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Model:
+    """The model that ``block`` describes, with ``vocab`` tokens, initialised by the scheme ``init`` from ``seed``."""
+    rates = dropout or Dropout()
+    model = Model(block, rates)
+    _fill(model, vocab, rates)
+    _tie(model, model)
+    model.to_empty(device=device).to(dtype)
+    if torch.device(device).type != "meta":
+        initialise(model, init, seed)
+    return model
+
+
+def module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Module:
+    """One block as a module of its own, weights drawn from the default scheme: for tests and inspection."""
+    root = Module(block, Dropout())
+    _fill(root, vocab, root.rates)
+    _tie(root, root)
+    root.to_empty(device=device).to(dtype)
+    if device != "meta":
+        initialise(root, "xavier", 1)
+    return root
+
+
+def _fill(node: Module, vocab: int, rates: Dropout) -> None:
+    """Give ``node`` its weights (on the meta device, for now) and its parts."""
+    for name, shape in node.block.weights().items():
+        size = [vocab if extent == VOCAB else extent for extent in shape]
+        node.register_parameter(name, nn.Parameter(torch.empty(size, device="meta")))
+    for name, part in node.block.parts().items():
+        inner = part.block if isinstance(part, Use) else part
+        if isinstance(inner, Repeat):
+            layers = [_filled(inner.layer, vocab, rates) for _ in range(inner.depth)]
+            node.add_module(name, nn.ModuleList(layers))
+        else:
+            node.add_module(name, _filled(inner, vocab, rates))
+
+
+def _filled(block: Block, vocab: int, rates: Dropout) -> Module:
+    child = Module(block, rates)
+    _fill(child, vocab, rates)
+    return child
+
+
+def _tie(node: Module, root: Module) -> None:
+    """Tie what the bill beneath ``node`` ties."""
+    for name, part in node.block.parts().items():
+        inner, child = (part.block if isinstance(part, Use) else part), node.get_submodule(name)
+        if isinstance(inner, Repeat):
+            for tie in inner.ties:
+                _tie_layers(child, inner.depth, tie, root)
+            for layer in child:
+                _tie(layer, root)
+            continue
+        if isinstance(part, Use) and part.tied is not None:
+            _tie_module(child, root.get_submodule(part.tied))
+        _tie(child, root)
+
+
+def _tie_layers(layers: nn.Module, depth: int, tie: Tie, root: Module) -> None:
+    """Tie one part of the layers to the layers that own it, here or in another stack."""
+    borrowed = isinstance(tie.schedule, Borrow)
+    source = root.get_submodule(tie.schedule.path) if borrowed else layers
+    owners = tie.schedule.layers if borrowed else tie.schedule.owners(depth)
+    for index, owner in enumerate(owners):
+        if borrowed or owner != index:
+            target = source[owner].get_submodule(tie.schedule.part if borrowed else tie.part)
+            _tie_module(layers[index].get_submodule(tie.part), target, tie.own)
+
+
+def _tie_module(child: Module, owner: Module, own: tuple[str, ...] = ()) -> None:
+    """Tie every weight beneath ``child`` to its counterpart beneath ``owner``, but for those named in ``own``."""
+    for path, leaf in child.named_modules():
+        for name in list(leaf._parameters):
+            if name not in own:
+                leaf.tie(name, owner.get_submodule(path))

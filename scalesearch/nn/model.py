@@ -1,0 +1,101 @@
+"""What a user of a model sees: encode, decode with or without a cache, logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalesearch.errors import UserError
+from scalesearch.nn.module import Module
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What decoding reads of the source: (batch, S, d) states and the bias that hides their padding."""
+
+    states: Tensor
+    bias: Tensor
+
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of ``rows`` (indices into the batch, repeats allowed)."""
+        return Memory(self.states.index_select(0, rows), self.bias.index_select(0, rows))
+
+
+class Cache:
+    """Keys and values of the positions decoded so far, by attention module."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Module, tuple[Tensor, Tensor]] = {}
+        self.length = 0
+
+    def __contains__(self, module: Module) -> bool:
+        return module in self.entries
+
+    def __getitem__(self, module: Module) -> tuple[Tensor, Tensor]:
+        return self.entries[module]
+
+    def append(self, module: Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the keys and values of new positions; returns all of them, (batch, heads, positions, n)."""
+        if module in self.entries:
+            past_key, past_value = self.entries[module]
+            key, value = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
+        self.entries[module] = key, value
+        return key, value
+
+    def select(self, rows: Tensor) -> None:
+        """Keep, repeat and reorder rows of the batch."""
+        for module, (key, value) in self.entries.items():
+            self.entries[module] = key.index_select(0, rows), value.index_select(0, rows)
+
+
+class Model(Module):
+    """A whole model, encoder-decoder or decoder-only. Token ids are int64, padded at the end with 0."""
+
+    def encode(self, source: Tensor) -> Memory:
+        """(batch, S) token ids to what decoding needs of them."""
+        self._check_length(source.shape[1])
+        return Memory(*self.block.encode(self, source))
+
+    def decode(self, target: Tensor, memory: Memory, cache: Cache | None = None) -> Tensor:
+        """States (batch, T, d) at the positions of ``target``, which starts with the begin-of-sentence token.
+
+        With a ``cache``, ``target`` holds only the tokens that it has not seen.
+        """
+        self._check_length(target.shape[1] + (cache.length if cache else 0))
+        return self.block.decode(self, target, memory.states, memory.bias, cache)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """States (…, d) to scores of the next token (…, V)."""
+        return self.output(states)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Teacher-forced logits (batch, T, V)."""
+        return self.logits(self.decode(target, self.encode(source)))
+
+    def output_weight(self) -> tuple[Tensor, Tensor | None]:
+        """Output matrix (V, d) and bias (V,) if there is one: for losses that never hold all logits."""
+        return self.output.weight, (self.output.bias if self.output.block.bias else None)
+
+    def new_cache(self) -> Cache:
+        """An empty cache for stepwise decoding."""
+        return Cache()
+
+    def set_attention(self, kernel: str) -> None:
+        """Run attention as ``fused`` or as ``products`` (same numbers; which is faster depends on the machine)."""
+        if kernel not in ("fused", "products"):
+            raise ValueError(f"attention kernel {kernel!r}: fused or products")
+        for node in self.modules():
+            if isinstance(node, Module):
+                node.kernel = kernel
+
+    def _check_length(self, length: int) -> None:
+        for node in self.embedding.modules():
+            block: Any = getattr(node, "block", None)
+            if getattr(block, "positions", None) == "learned" and length > block.max_length:
+                raise UserError(
+                    f"a sentence of {length} tokens, but the model has learned positions for {block.max_length}: "
+                    "raise embedding.max_length or shorten the data's max_length"
+                )

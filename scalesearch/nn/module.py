@@ -1,0 +1,57 @@
+"""An ordinary ``nn.Module`` whose forward is its block's, and whose weights may be another module's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from scalesearch.blocks.core import Block
+
+
+@dataclass
+class Dropout:
+    """Dropout rates while training: on sub-layer outputs and embeddings, attention weights, FFN activations."""
+
+    residual: float = 0.0
+    attention: float = 0.0
+    activation: float = 0.0
+
+
+class Module(nn.Module):
+    """One block, run. ``rates`` is shared by all modules of a model; ``tied`` names weights that live elsewhere."""
+
+    def __init__(self, block: Block, rates: Dropout) -> None:
+        super().__init__()
+        self.block = block
+        self.rates = rates
+        self.kernel = "products"  # how fused attention runs
+        # A plain dict, so that a tied weight is registered, saved and counted only where it is owned.
+        self.tied: dict[str, Module] = {}
+
+    def forward(self, *args: Any) -> Any:
+        return self.block.forward(self, *args)
+
+    def __getattr__(self, name: str) -> Any:
+        tied = self.__dict__.get("tied")
+        if tied and name in tied:
+            return getattr(tied[name], name)
+        return super().__getattr__(name)
+
+    def tie(self, name: str, owner: Module) -> None:
+        """Make this module's weight ``name`` the one of ``owner`` (followed to where it is really kept)."""
+        while name in owner.tied:
+            owner = owner.tied[name]
+        del self._parameters[name]
+        self.tied[name] = owner
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight that the block names, its own and the tied."""
+        for name in self.block.weights():
+            yield name, getattr(self, name)
+
+    def extra_repr(self) -> str:
+        shapes = [f"{name}{list(weight.shape)}{' (tied)' * (name in self.tied)}" for name, weight in self.weights()]
+        return f"{type(self.block).__name__}" + (f", {', '.join(shapes)}" if shapes else "")
