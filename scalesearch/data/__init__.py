@@ -9,6 +9,7 @@ from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.data.tokens import BOS, EOS, PAD, UNK
 
 __all__ = [
-    "BOS", "EOS", "PAD", "UNK", "Batch", "Batches", "Corpus", "DataSpec", "PairOfFiles", "Rows", "Split", "Tokenizer",
+    "BOS", "EOS", "PAD", "UNK",
+    "Batch", "Batches", "Corpus", "DataSpec", "PairOfFiles", "Rows", "Split", "Tokenizer",
     "batches", "default_cache", "eval_batches", "load_corpus", "make_batch", "put_back",
 ]

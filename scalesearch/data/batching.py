@@ -6,7 +6,7 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from scalesearch.data.split import Ints, Rows, Split
+from scalesearch.data.split import Ints, Split
 from scalesearch.data.tokens import BOS, EOS, PAD
 from scalesearch.errors import UserError
 
@@ -82,8 +82,8 @@ def batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0,
     ``max_tokens`` bounds B · max(S, T), the places of the wider side with its padding and its EOS or BOS (the
     convention of fairseq's ``--max-tokens``); a single pair longer than that is a batch of its own.
 
-    With ``shuffle``, batches come in random order, and which pairs of the same length meet in a batch changes from
-    epoch to epoch. Without, they go from short to long.
+    With ``shuffle``, batches come in random order, and which pairs of the same length meet in a batch changes
+    from epoch to epoch. Without, they go from short to long.
 
     Raises:
         UserError: a bound below 1.
@@ -93,16 +93,16 @@ def batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0,
     if random is None:
         plan = _cut(_order(longer, skew), longer, max_tokens, max_sentences)
         return Batches(split, plan)
-    # Pairs of one length lie in order of how much longer the source is, which saves padding on the narrower side. A
-    # little noise there, and the direction drawn anew, mix companions at a cost of 2 % padding.
+    # Pairs of one length lie in order of how much longer the source is, which saves padding on the narrower
+    # side. A little noise there, and the direction drawn anew, mix companions at a cost of 2 % padding.
     skew = skew + random.uniform(-_JITTER, _JITTER, len(skew))
     plan = _cut(_order(longer, skew, int(random.integers(2))), longer, max_tokens, max_sentences)
     return Batches(split, [plan[i] for i in random.permutation(len(plan))])
 
 
 def eval_batches(split: Split, max_tokens: int = 4096, max_sentences: int | None = None) -> Batches:
-    """Batches for scoring or decoding: every pair once, sorted by source length, the longest first, so that memory
-    runs out at once or not at all. ``Batch.indices`` and :func:`put_back` restore the split's order.
+    """Batches for scoring or decoding: every pair once, sorted by source length, the longest first, so that
+    memory runs out at once or not at all. ``Batch.indices`` and :func:`put_back` restore the split's order.
 
     The bound is that of :func:`batches`; for decoding, where the target's length is not known, it counts the
     reference.
@@ -113,7 +113,7 @@ def eval_batches(split: Split, max_tokens: int = 4096, max_sentences: int | None
 
 
 def put_back(indices: Sequence[Ints], rows: Sequence[Sequence[T]]) -> list[T]:
-    """What was computed batch by batch, in the split's order: ``rows[b][i]`` belongs to pair ``indices[b][i]``."""
+    """Results of batches in the split's order; ``rows[b][i]`` is that of pair ``indices[b][i]``."""
     placed = {int(place): row for places, found in zip(indices, rows, strict=True)
               for place, row in zip(places, found, strict=True)}
     return [placed[place] for place in range(len(placed))]
@@ -121,8 +121,8 @@ def put_back(indices: Sequence[Ints], rows: Sequence[Sequence[T]]) -> list[T]:
 
 def make_batch(split: Split, indices: Ints) -> Batch:
     """The pairs at ``indices``, padded."""
-    target: Rows = split.target_ids
-    return Batch(source=split.source_ids.padded(indices, after=EOS), target_in=target.padded(indices, before=BOS),
+    source, target = split.source_ids, split.target_ids
+    return Batch(source=source.padded(indices, after=EOS), target_in=target.padded(indices, before=BOS),
                  target_out=target.padded(indices, after=EOS), indices=np.asarray(indices))
 
 
@@ -133,14 +133,15 @@ def _lengths(split: Split) -> tuple[Ints, Ints]:
 
 
 def _order(longer: Ints, skew: Ints, turn: int = 0) -> Ints:
-    """By length; within one length by skew, up and down in turn, so that neighbours at its border are alike too."""
+    """By length, then by skew, up and down in turn, so that neighbours of unequal length are alike too."""
     return np.lexsort((np.where((longer + turn) % 2, skew, -skew), longer))
 
 
 def _cut(order: Ints, longer: Ints, max_tokens: int, max_sentences: int | None) -> list[Ints]:
     """Cuts an order into runs, each as long as the bounds allow."""
     if max_tokens < 1 or (max_sentences is not None and max_sentences < 1):
-        raise UserError(f"a batch must be allowed at least 1 token and 1 sentence, not {max_tokens} and {max_sentences}")
+        raise UserError(f"a batch needs room for at least 1 token and 1 sentence, not {max_tokens} and "
+                        f"{max_sentences}")
     lengths, runs, start = longer[order], [], 0
     while start < len(order):
         # The first sentence's length alone says that more than this many cannot fit.

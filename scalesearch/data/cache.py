@@ -1,4 +1,4 @@
-"""Keeps a binarised corpus in a folder: written whole or not at all, checked on every load, mapped into memory."""
+"""Keeps a binarised corpus in a folder: written whole or not at all, checked at each load, memory-mapped."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ import numpy as np
 
 from scalesearch.data.prepare import Prepared
 from scalesearch.data.spec import SPLITS
-from scalesearch.data.split import Rows, Split
+from scalesearch.data.split import Ints, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
 
 # Raise it when what the files hold or mean changes; folders of another format are then left alone.
@@ -20,6 +20,8 @@ FORMAT = 1
 _META = "corpus.json"
 _MODEL = "tokenizer.model"
 _SIDES = ("source", "target")
+# Plain arrays without a header, so that their hash is the hash of the numbers on every machine.
+_IDS, _OFFSETS = np.dtype("<i4"), np.dtype("<i8")
 
 
 class Damaged(Exception):
@@ -42,19 +44,28 @@ def store(folder: Path, prepared: Prepared) -> None:
     try:
         _write(scratch, prepared)
         scratch.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
+        _discard(folder)
         os.replace(scratch, folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
 
 
+def _discard(folder: Path) -> None:
+    """Moves a folder out of the way at once, then removes it at leisure."""
+    if folder.exists():
+        grave = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
+        os.replace(folder, grave / folder.name)
+        shutil.rmtree(grave, ignore_errors=True)
+
+
 def _write(folder: Path, prepared: Prepared) -> None:
     (folder / _MODEL).write_bytes(prepared.tokenizer.bytes)
     for name, split in prepared.splits.items():
-        for side, rows, text in zip(_SIDES, (split.source_ids, split.target_ids), (split.source_text, split.target_text)):
-            np.save(folder / f"{name}.{side}.ids.npy", rows.flat)
-            np.save(folder / f"{name}.{side}.offsets.npy", rows.offsets)
+        both = (split.source_ids, split.source_text), (split.target_ids, split.target_text)
+        for side, (rows, text) in zip(_SIDES, both):
+            (folder / f"{name}.{side}.ids").write_bytes(rows.flat.astype(_IDS).tobytes())
+            (folder / f"{name}.{side}.offsets").write_bytes(rows.offsets.astype(_OFFSETS).tobytes())
             (folder / f"{name}.{side}.txt").write_bytes("".join(line + "\n" for line in text).encode())
     sums = {path.name: _sum(path) for path in sorted(folder.iterdir())}
     meta = {"format": FORMAT, "hash": _content_hash(sums), "counts": prepared.counts, "files": sums}
@@ -62,7 +73,7 @@ def _write(folder: Path, prepared: Prepared) -> None:
 
 
 def _content_hash(sums: dict[str, str]) -> str:
-    """One hash of the vocabulary, ids and text: equal hashes are equal corpora, whatever made them."""
+    """One hash of vocabulary, ids and text: equal hashes are equal corpora, whatever they were made from."""
     return hashlib.blake2b(json.dumps(sums, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
@@ -72,26 +83,29 @@ def _sum(path: Path) -> str:
 
 
 def fetch(folder: Path) -> tuple[dict[str, Any], Tokenizer, dict[str, Split]] | None:
-    """The corpus in ``folder`` as (meta data, tokenizer, splits), its ids mapped read-only; None where there is none.
+    """The corpus in ``folder`` as (meta data, tokenizer, splits), ids mapped read-only; None if there is none.
 
     Raises:
         Damaged: a file is missing or is not what was written.
     """
     if not folder.exists():
         return None
-    meta = _checked(folder)
-    splits = {name: Split(*(_rows(folder, name, side) for side in _SIDES), _StoredText(folder, name))
-              for name in SPLITS}
-    return meta, Tokenizer((folder / _MODEL).read_bytes(), folder / _MODEL), splits
+    try:
+        meta = _checked(folder)
+        splits = {name: Split(_rows(folder, name, "source"), _rows(folder, name, "target"),
+                              _StoredText(folder, name)) for name in SPLITS}
+        return meta, Tokenizer((folder / _MODEL).read_bytes(), folder / _MODEL), splits
+    except OSError as error:
+        raise Damaged(f"{folder}: {error}") from None
 
 
 def _checked(folder: Path) -> dict[str, Any]:
     try:
-        meta = json.loads((folder / _META).read_text())
+        meta: dict[str, Any] = json.loads((folder / _META).read_text())
         sums = meta["files"]
         wrong = [name for name, expected in sums.items() if _sum(folder / name) != expected]
         whole = not wrong and meta["hash"] == _content_hash(sums) and meta["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"{folder}: {error!r}") from None
     if not whole:
         raise Damaged(f"{folder}: {', '.join(wrong) or _META} is not what was written")
@@ -99,8 +113,12 @@ def _checked(folder: Path) -> dict[str, Any]:
 
 
 def _rows(folder: Path, split: str, side: str) -> Rows:
-    load = [np.load(folder / f"{split}.{side}.{part}.npy", mmap_mode="r") for part in ("ids", "offsets")]
-    return Rows(*load)
+    return Rows(_mapped(folder / f"{split}.{side}.ids", _IDS), _mapped(folder / f"{split}.{side}.offsets", _OFFSETS))
+
+
+def _mapped(path: Path, dtype: np.dtype[Any]) -> Ints:
+    """The file as a read-only array; as a plain one, since slices of a ``memmap`` are slow."""
+    return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
 class _StoredText:

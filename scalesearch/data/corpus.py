@@ -22,12 +22,12 @@ class Corpus:
 
     Attributes:
         name: for tables, such as ``multi30k en-de``.
-        hash: 16 hex digits of the vocabulary, ids and text; equal hashes are equal corpora. Part of each record.
+        hash: 16 hex digits of vocabulary, ids and text; equal hashes are equal corpora. Part of each record.
         synthetic: the text was generated, and scores on it say so.
         spec: what was asked for, as it was written.
         tokenizer: of both languages.
         train, valid, test: the splits.
-        counts: per split, what was read, left out (train), cut (valid, test) and kept; and the splits' overlap.
+        counts: per split, pairs read, left out (train), cut (valid, test) and kept; and the splits' overlap.
         notes: the same for people, and whether a damaged cache was made anew.
         folder: where it is cached.
     """
@@ -46,15 +46,17 @@ class Corpus:
 
     def to_json(self) -> dict[str, Any]:
         """What a record says of its data."""
-        return {"name": self.name, "hash": self.hash, "synthetic": self.synthetic, "spec": self.spec.to_json(),
-                "vocab": self.tokenizer.vocab_size, "counts": self.counts, "notes": list(self.notes)}
+        return {"name": self.name, "hash": self.hash, "synthetic": self.synthetic,
+                "spec": self.spec.to_json(), "vocab": self.tokenizer.vocab_size,
+                "counts": self.counts, "notes": list(self.notes)}
 
 
 def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = None) -> Corpus:
     """The corpus of ``spec``, made once and kept under ``cache`` (``$XDG_CACHE_HOME/scalesearch/corpora``).
 
-    It is found again by the content of its files, wherever they lie, and shared by processes that ask at the same
-    time: one makes it, the others wait. Relative paths in ``spec`` start at ``base`` or the working directory.
+    It is found again by the content of its files, wherever they lie, and shared by processes that ask at the
+    same time: one makes it, the others wait. Relative paths in ``spec`` start at ``base`` or the working
+    directory.
 
     Raises:
         UserError: a file is missing or bad, the vocabulary does not fit, or the cache cannot be written.
@@ -69,20 +71,19 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
     if found is None:
         found, said = _make(full, folder)
     meta, tokenizer, splits = found
-    return Corpus(name=spec.name or _name(full), hash=meta["hash"], synthetic=spec.builtin is not None, spec=spec,
-                  tokenizer=tokenizer, counts=meta["counts"], notes=(*notes(spec, meta["counts"]), *said),
-                  folder=folder, **splits)
+    return Corpus(name=spec.name or _name(full), hash=meta["hash"], synthetic=spec.builtin is not None,
+                  spec=spec, tokenizer=tokenizer, counts=meta["counts"],
+                  notes=(*notes(spec, meta["counts"]), *said), folder=folder, **splits)
 
 
 def _identity(spec: DataSpec) -> dict[str, Any]:
     """All that decides the ids: the text's fingerprint and the fields that say what to do with it."""
-    said = {key: value for key, value in spec.to_json().items() if key in _DECIDING}
-    if spec.tokenizer is not None:
-        said["tokenizer"] = Tokenizer.from_file(Path(spec.tokenizer)).digest
-    return {"text": fingerprint(spec), "spec": said}
-
-
-_DECIDING = ("vocab", "model", "coverage", "lowercase", "max_length", "max_ratio", "limit")
+    if spec.tokenizer is None:
+        vocabulary: Any = [spec.vocab, spec.model, spec.coverage]
+    else:
+        vocabulary = Tokenizer.from_file(Path(spec.tokenizer)).digest
+    said = {key: getattr(spec, key) for key in ("lowercase", "max_length", "max_ratio", "limit")}
+    return {"text": fingerprint(spec), "vocabulary": vocabulary, **said}
 
 
 def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
@@ -101,7 +102,7 @@ def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
                 found = fetch(folder)
     except OSError as error:
         raise UserError(f"data: the cache {folder.parent} cannot be written: {error.strerror or error}. "
-                        "Set XDG_CACHE_HOME to a folder that can") from None
+                        "Give another cache folder, or set XDG_CACHE_HOME to one") from None
     return found, said
 
 

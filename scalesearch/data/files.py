@@ -24,10 +24,10 @@ def digest(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file, plain or .gz, without their ends (LF or CRLF) and without a byte-order mark.
+    """The lines of a UTF-8 file, plain or .gz, without line ends (LF or CRLF) or a byte-order mark.
 
-    Only a line feed ends a line: U+2028, form feeds and the like are characters of a sentence, and splitting at them
-    would shift one language against the other.
+    Only a line feed ends a line: U+2028, form feeds and the like are characters of a sentence, and splitting
+    at them would shift one language against the other.
 
     Raises:
         UserError: the file cannot be read or unpacked, or is not UTF-8 (with line and byte).
@@ -62,4 +62,5 @@ def _not_utf8(path: Path, content: bytes, position: int) -> str:
     place = f"{path}:{line}: byte {column} of the line (0x{content[position]:02x}) is not UTF-8."
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return f"{place} The file looks like UTF-16: iconv -f UTF-16 -t UTF-8 FILE converts it"
-    return f"{place} Convert the file (iconv -f LATIN1 -t UTF-8 FILE, if it is Latin-1) or remove the line on both sides"
+    return (f"{place} Convert the file (iconv -f LATIN1 -t UTF-8 FILE, if it is Latin-1), or remove the line "
+            "on both sides")

@@ -1,9 +1,7 @@
-"""From sentences to token ids: fit the vocabulary, encode, leave out what does not fit, and count all of it."""
+"""From sentences to token ids: fit the vocabulary, encode, leave out what does not fit, count all of it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,17 +31,24 @@ def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
         UserError: the vocabulary does not fit the text, or no training pair is left.
     """
     if spec.lowercase:
-        text = {split: Pairs([line.lower() for line in pairs.source], [line.lower() for line in pairs.target],
-                             pairs.counts) for split, pairs in text.items()}
-    train = text["train"]
+        text = {split: _lower(pairs) for split, pairs in text.items()}
     if spec.limit is not None:
-        text = text | {"train": Pairs(train.source[: spec.limit], train.target[: spec.limit],
-                                      train.counts | {"beyond_limit": max(0, len(train.source) - spec.limit)})}
+        text = text | {"train": _first(text["train"], spec.limit)}
     tokenizer = _tokenizer(spec, text["train"])
     counts: Counts = {}
     splits = {split: _encode(spec, split, text[split], tokenizer, counts) for split in SPLITS}
     counts["overlap"] = _overlap(text)
     return Prepared(tokenizer, splits, counts)
+
+
+def _lower(pairs: Pairs) -> Pairs:
+    source, target = ([line.lower() for line in side] for side in (pairs.source, pairs.target))
+    return Pairs(source, target, pairs.counts)
+
+
+def _first(pairs: Pairs, limit: int) -> Pairs:
+    counts = pairs.counts | {"beyond_limit": max(0, len(pairs.source) - limit)}
+    return Pairs(pairs.source[:limit], pairs.target[:limit], counts)
 
 
 def _tokenizer(spec: DataSpec, train: Pairs) -> Tokenizer:
@@ -76,14 +81,16 @@ def _fitting(spec: DataSpec, source: Ints, target: Ints) -> tuple[Ints, dict[str
     uneven = ~void & ~long & (longer > (spec.max_ratio or np.inf) * shorter)
     keep = np.flatnonzero(~(void | long | uneven))
     if not len(keep):
-        raise UserError(f"data: train: none of the {len(source)} pairs is left: {int(long.sum())} are longer than "
-                        f"max_length {spec.max_length} tokens, {int(uneven.sum())} beyond max_ratio {spec.max_ratio}")
+        raise UserError(f"data: train: none of the {len(source)} pairs is left: {int(long.sum())} are longer "
+                        f"than max_length {spec.max_length} tokens, {int(uneven.sum())} beyond max_ratio "
+                        f"{spec.max_ratio}")
     return keep, {"no_token": int(void.sum()), "too_long": int(long.sum()), "uneven": int(uneven.sum())}
 
 
 def _sizes(source: Rows, target: Rows) -> dict[str, int]:
-    return {"pairs": len(source), "source_tokens": len(source.flat), "target_tokens": len(target.flat),
-            "source_unknown": int((source.flat == UNK).sum()), "target_unknown": int((target.flat == UNK).sum())}
+    sides = {"source": source.flat, "target": target.flat}
+    return ({"pairs": len(source)} | {f"{side}_tokens": len(flat) for side, flat in sides.items()}
+            | {f"{side}_unknown": int(np.count_nonzero(flat == UNK)) for side, flat in sides.items()})
 
 
 def _pick(lines: list[str], keep: Ints) -> list[str]:
@@ -102,9 +109,9 @@ def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
 
 def notes(spec: DataSpec, counts: Counts) -> list[str]:
     """What a person should know about a corpus: what was left out or cut, and where its splits overlap."""
-    said = ["synthetic text from the built-in grammar: scores on it compare architectures and nothing else"] \
-        if spec.builtin else []
-    train = counts["train"]
+    train, said = counts["train"], []
+    if spec.builtin:
+        said.append("synthetic text from the built-in grammar: scores on it compare architectures, nothing else")
     said += [f"train: {train[key]} of {train['read']} pairs left out: {why}" for key, why in _REASONS.items()
              if train.get(key)]
     for split in ("valid", "test"):
@@ -118,11 +125,11 @@ _REASONS = {"empty": "a side is empty", "beyond_limit": "beyond the limit", "no_
             "too_long": "longer than max_length", "uneven": "beyond max_ratio"}
 
 
-def _notes_on(split: str, counts: dict[str, int], overlap: dict[str, int], spec: DataSpec) -> Sequence[str]:
-    said: list[Any] = []
+def _notes_on(split: str, counts: dict[str, int], overlap: dict[str, int], spec: DataSpec) -> list[str]:
+    said = []
     if counts["cut"]:
-        said.append(f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length {spec.max_length} for "
-                    "the model; their references stay whole")
+        said.append(f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length "
+                    f"{spec.max_length} for the model; their references stay whole")
     unknown = counts["source_unknown"] + counts["target_unknown"]
     if unknown:
         said.append(f"{split}: {unknown} tokens hold characters that the vocabulary lacks")

@@ -24,7 +24,7 @@ class Pairs:
 
 
 def fingerprint(spec: DataSpec) -> dict[str, Any]:
-    """What the text is, without reading it into memory: hashes of the files' content, or of the generator's code.
+    """What the text is, in short: hashes of the files' content, or of the generator's code.
 
     Raises:
         UserError: a file is missing or cannot be read.
@@ -39,8 +39,8 @@ def read(spec: DataSpec) -> dict[str, Pairs]:
     """The sentence pairs of each split, none of them empty.
 
     Raises:
-        UserError: files that are missing, not UTF-8, of unequal length, or without any pair; an empty line in the
-            validation or test text, which would shift or falsify the score.
+        UserError: files that are missing, not UTF-8, of unequal length, or without any pair; an empty line in
+            the validation or test text, which would shift or falsify the score.
     """
     if spec.builtin:
         return _generate(spec)
@@ -67,8 +67,8 @@ def _read_split(spec: DataSpec, split: str) -> Pairs:
     for source_file, target_file in find_files(spec, split):
         source, target = read_lines(source_file), read_lines(target_file)
         if len(source) != len(target):
-            raise UserError(f"data: {split}: the two sides must have the same number of lines, but {source_file} has "
-                            f"{len(source)} and {target_file} has {len(target)}")
+            raise UserError(f"data: {split}: line i of one side translates line i of the other, but {source_file} "
+                            f"has {len(source)} lines and {target_file} has {len(target)}")
         empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
         if empty and split != "train":
             raise UserError(_empty_lines(split, empty, source, source_file, target_file))
@@ -86,8 +86,8 @@ def _file_names(spec: DataSpec, split: str) -> list[str]:
     return [str(path) for pair in find_files(spec, split) for path in pair]
 
 
-def _empty_lines(split: str, lines: list[int], source: list[str], source_file: Path, target_file: Path) -> str:
-    shown = [f"{target_file if source[i].strip() else source_file}:{i + 1}" for i in lines[:_SHOWN]]
+def _empty_lines(split: str, lines: list[int], source: list[str], *files: Path) -> str:
+    shown = [f"{files[1] if source[i].strip() else files[0]}:{i + 1}" for i in lines[:_SHOWN]]
     more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return (f"data: {split}: {len(lines)} empty line(s), which cannot be scored: {', '.join(shown)}{more}. "
             "Remove these lines on both sides (only training pairs are dropped by themselves)")

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +33,21 @@ class DataSpec:
 
     The built-in one: ``builtin="grammar"`` with ``pairs`` training pairs drawn with ``seed``.
 
-    Parallel text: ``source`` and ``target`` are the languages, that is the file endings, and each of ``train``,
-    ``valid`` and ``test`` is a prefix (``data/train`` stands for ``data/train.en`` and ``data/train.de``, or the
-    same with ``.gz``), a :class:`PairOfFiles`, or a sequence of these to be joined. Paths may hold ``~`` and
-    ``$VARIABLES``; they are kept as written, so that a spec in a record names no machine, and expanded by
-    :meth:`resolve`.
+    Parallel text: ``source`` and ``target`` are the languages, that is the file endings, and each of
+    ``train``, ``valid`` and ``test`` is a prefix (``data/train`` stands for ``data/train.en`` and
+    ``data/train.de``, or the same with ``.gz``), a :class:`PairOfFiles`, or a sequence of these to be joined.
+    Paths may hold ``~`` and ``$VARIABLES``; they are kept as written, so that a spec in a record names no
+    machine, and expanded by :meth:`resolve`.
 
     For both:
 
     - ``vocab``: entries of the sentencepiece vocabulary shared by the two languages (8000 unless said), or
       ``tokenizer``: a sentencepiece model file to use as it is.
-    - ``model``: ``bpe`` or ``unigram``. ``coverage``: share of the training text's characters that get an entry of
-      their own; 1.0 suits alphabets, 0.9995 Chinese, Japanese or noisy web text.
+    - ``model``: ``bpe`` or ``unigram``. ``coverage``: share of the training text's characters that get an
+      entry of their own; 1.0 suits alphabets, 0.9995 Chinese, Japanese or noisy web text.
     - ``lowercase``: lower-case all three splits. References too, so BLEU is then case-insensitive.
-    - ``max_length``: tokens of a side, without the end mark. Longer training pairs are dropped; longer validation and
-      test sentences are cut for the model, while their text, the reference, stays whole.
+    - ``max_length``: tokens of a side, without the end mark. Longer training pairs are dropped; longer
+      validation and test sentences are cut for the model, while their text, the reference, stays whole.
     - ``max_ratio``: drop training pairs one side of which has more than this many times the other's tokens.
     - ``limit``: use only the first so many training pairs (also to fit the vocabulary).
     - ``name``: what tables call the corpus.
@@ -95,7 +95,7 @@ class DataSpec:
             UserError: an unknown key, with the nearest known one, or a wrong value.
         """
         if not isinstance(mapping, Mapping):
-            raise UserError(f"data: expected keys such as `builtin: grammar` or `train: …`, found {mapping!r}")
+            raise UserError(f"data: expected keys such as `builtin: grammar` or `train: PREFIX`, not {mapping!r}")
         known = [field.name for field in fields(cls)]
         _refuse([_unknown(str(key), known) for key in mapping if key not in known])
         return cls(**mapping)
@@ -112,7 +112,8 @@ class DataSpec:
             text = f"built-in {self.builtin} (synthetic), {self.pairs} pairs, seed {self.seed}"
         else:
             text = f"{self.source}-{self.target} from {', '.join(_names(self.train))}"
-        vocabulary = f"tokenizer {self.tokenizer}" if self.tokenizer else f"{self.model} vocabulary of {self.vocab}"
+        given = f"tokenizer {self.tokenizer}"
+        vocabulary = given if self.tokenizer else f"{self.model} vocabulary of {self.vocab}"
         extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
         return "; ".join([text, vocabulary, *extras])
 
@@ -131,7 +132,9 @@ class DataSpec:
                 return full(split, value)
             return PairOfFiles(full(split, value.source), full(split, value.target))
 
-        changes: dict[str, Any] = {split: tuple(part(split, p) for p in getattr(self, split)) for split in SPLITS}
+        changes: dict[str, Any] = {}
+        for split in SPLITS:
+            changes[split] = tuple(part(split, value) for value in getattr(self, split))
         if self.tokenizer is not None:
             changes["tokenizer"] = full("tokenizer", self.tokenizer)
         return replace(self, **changes)
@@ -144,7 +147,8 @@ def _refuse(problems: list[str]) -> None:
 
 def _unknown(key: str, known: list[str]) -> str:
     near = difflib.get_close_matches(key, known, n=1)
-    return f"unknown key `{key}`" + (f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(known)}")
+    hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+    return f"unknown key `{key}`; {hint}"
 
 
 def _parts(split: str, value: Any) -> tuple[tuple[Part, ...], list[str]]:
@@ -161,12 +165,12 @@ def _parts(split: str, value: Any) -> tuple[tuple[Part, ...], list[str]]:
             case {"source": str(source), "target": str(target), **rest} if not rest:
                 parts.append(PairOfFiles(source, target))
             case _:
-                problems.append(f"{split}: {item!r} is neither a path prefix nor {{source: FILE, target: FILE}}")
+                problems.append(f"{split}: {item!r} is no path prefix and no {{source: FILE, target: FILE}}")
     return tuple(parts), problems
 
 
 def _plain(parts: tuple[Part, ...]) -> Any:
-    plain = [part if isinstance(part, str) else {"source": part.source, "target": part.target} for part in parts]
+    plain = [part if isinstance(part, str) else asdict(part) for part in parts]
     return plain[0] if len(plain) == 1 else plain
 
 
@@ -185,12 +189,13 @@ def _check_shape(spec: DataSpec) -> list[str]:
     if spec.builtin is not None:
         problems = [f"`{key}` is for text files and cannot stand beside `builtin`" for key in of_files]
         if spec.builtin not in BUILTINS:
-            problems.append(f"builtin: there is no built-in corpus {spec.builtin!r}; there is {', '.join(BUILTINS)}")
+            problems.append(f"builtin: no built-in corpus is called {spec.builtin!r}; {', '.join(BUILTINS)} is")
         return problems
     problems = [f"`{key}` is only for `builtin: grammar`" for key in of_builtin]
     missing = [key for key in _OF_FILES if key not in of_files]
     if len(missing) == len(_OF_FILES):
-        return [*problems, "give `builtin: grammar`, or `source`, `target`, `train`, `valid` and `test` for text files"]
+        shapes = "give `builtin: grammar`, or `source`, `target`, `train`, `valid` and `test` for text files"
+        return [*problems, shapes]
     return problems + [f"`{key}` is missing: {_MEANING[key]}" for key in missing]
 
 

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[Any]
+Texts = tuple[list[str], list[str]]
 
 
 class Rows(Sequence[Ints]):
     """Rows of different lengths in one flat array, which may lie on disk and be shared between processes.
 
-    ``flat`` is (total,) int32; row i is ``flat[offsets[i]:offsets[i + 1]]``, so ``offsets`` is (rows + 1,) int64.
+    ``flat`` is (total,) int32, ``offsets`` (rows + 1,) int64; row i is ``flat[offsets[i]:offsets[i + 1]]``.
     """
 
     def __init__(self, flat: Ints, offsets: Ints) -> None:
@@ -25,27 +26,29 @@ class Rows(Sequence[Ints]):
     def of(cls, rows: Sequence[Sequence[int]]) -> "Rows":
         """The rows of a list of lists of ids."""
         lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        offsets = _offsets(lengths)
         flat = np.fromiter((token for row in rows for token in row), np.int32, int(offsets[-1]))
         return cls(flat, offsets)
 
     def take(self, indices: Ints) -> "Rows":
         """The rows at ``indices``, copied together."""
-        starts, lengths = self.offsets[:-1][indices], self.lengths[indices]
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        shift = np.repeat(starts - offsets[:-1], lengths)
-        return Rows(self.flat[np.arange(offsets[-1]) + shift], offsets)
+        return self._gather(self.offsets[:-1][indices], self.lengths[indices])
 
     def cut(self, longest: int) -> "Rows":
         """The first ``longest`` ids of each row."""
-        lengths = np.minimum(self.lengths, longest)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        shift = np.repeat(self.offsets[:-1] - offsets[:-1], lengths)
+        return self._gather(self.offsets[:-1], np.minimum(self.lengths, longest))
+
+    def _gather(self, starts: Ints, lengths: Ints) -> "Rows":
+        """The stretches of ``flat`` that begin at ``starts``, one after the other."""
+        offsets = _offsets(lengths)
+        shift = np.repeat(starts - offsets[:-1], lengths)
         return Rows(self.flat[np.arange(offsets[-1]) + shift], offsets)
 
     def padded(self, indices: Ints, before: int | None = None, after: int | None = None) -> Ints:
-        """The rows at ``indices`` as one (B, L) int64 matrix, 0 (PAD) on the right, each with the id ``before`` in
-        front and the id ``after`` behind it where given."""
+        """The rows at ``indices`` as one (B, L) int64 matrix, 0 (PAD) on the right.
+
+        Where given, the id ``before`` goes in front of each row and the id ``after`` behind it.
+        """
         chosen = self.take(indices)
         first = int(before is not None)
         ends = first + chosen.lengths
@@ -79,7 +82,10 @@ class Rows(Sequence[Ints]):
         return (isinstance(other, Rows) and np.array_equal(self.offsets, other.offsets)
                 and np.array_equal(self.flat, other.flat))
 
-    __hash__ = None  # type: ignore[assignment]  # equal by content, which is mutable arrays
+
+
+def _offsets(lengths: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
 class Split:
@@ -88,27 +94,29 @@ class Split:
     The text is read when first asked for: training needs none.
     """
 
-    def __init__(self, source_ids: Rows, target_ids: Rows, texts: Callable[[], tuple[list[str], list[str]]]) -> None:
+    def __init__(self, source_ids: Rows, target_ids: Rows, texts: Callable[[], Texts]) -> None:
         self.source_ids = source_ids
         self.target_ids = target_ids
         self._texts = texts
 
     @classmethod
-    def of(cls, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]],
+    def of(cls, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]] | None = None,
            source_text: list[str] | None = None, target_text: list[str] | None = None) -> "Split":
-        """A split in memory; without text, its sentences are empty strings."""
+        """A split in memory. Without targets (text to translate) they are empty, and so is text not given."""
+        target_ids = [[]] * len(source_ids) if target_ids is None else target_ids
         if len(source_ids) != len(target_ids):
             raise ValueError(f"{len(source_ids)} source and {len(target_ids)} target sentences")
         blank = [""] * len(source_ids)
         return cls.of_rows(Rows.of(source_ids), Rows.of(target_ids), source_text or blank, target_text or blank)
 
     @classmethod
-    def of_rows(cls, source_ids: Rows, target_ids: Rows, source_text: list[str], target_text: list[str]) -> "Split":
+    def of_rows(cls, source_ids: Rows, target_ids: Rows, source_text: list[str],
+                target_text: list[str]) -> "Split":
         """A split of rows and text at hand."""
-        return cls(source_ids, target_ids, _Texts(source_text, target_text))
+        return cls(source_ids, target_ids, _TextAtHand(source_text, target_text))
 
     @cached_property
-    def _text(self) -> tuple[list[str], list[str]]:
+    def _text(self) -> Texts:
         return self._texts()
 
     @property
@@ -125,14 +133,15 @@ class Split:
         return len(self.source_ids)
 
     def __repr__(self) -> str:
-        return f"Split({len(self)} pairs, {self.source_ids.offsets[-1]} + {self.target_ids.offsets[-1]} tokens)"
+        tokens = f"{len(self.source_ids.flat)} + {len(self.target_ids.flat)}"
+        return f"Split({len(self)} pairs, {tokens} tokens)"
 
 
-class _Texts:
+class _TextAtHand:
     """Text at hand, in the shape of text to be read; a class, so that it pickles."""
 
     def __init__(self, source: list[str], target: list[str]) -> None:
         self.both = source, target
 
-    def __call__(self) -> tuple[list[str], list[str]]:
+    def __call__(self) -> Texts:
         return self.both

@@ -2,12 +2,13 @@
 
 Three choices, so that scores mean what they say:
 
-- Text is taken as it is (normalisation ``identity``). The library's default, ``nmt_nfkc``, rewrites ``…`` to ``...``
-  and ``½`` to ``1⁄2``; a model trained on that can never produce the reference. Only runs of blanks become one blank
-  and outer blanks go, which BLEU does not see. A text that holds ``▁`` (U+2581) itself gets a blank in its place.
-- No byte fallback. It would put 256 rows that are hardly ever used into every embedding, a sixteenth of the total at a
-  vocabulary of 4,000, and architectures are compared by their parameters. In its place every character of the
-  training text has an entry; a character never seen there is UNK.
+- Text is taken as it is (normalisation ``identity``). The library's default, ``nmt_nfkc``, rewrites ``…`` to
+  ``...`` and ``½`` to ``1⁄2``; a model trained on that can never produce the reference. Only runs of blanks
+  become one blank and outer blanks go, which BLEU does not see. A text that holds ``▁`` (U+2581) itself gets
+  a blank in its place.
+- No byte fallback. It would put 256 rows that are hardly ever used into every embedding, a sixteenth of the
+  total at a vocabulary of 4,000, and architectures are compared by their parameters. In its place every
+  character of the training text has an entry; a character never seen there is UNK.
 - The same text gives the same model: one thread, no sampling (beyond 4 million lines, every n-th is taken).
 """
 
@@ -70,8 +71,8 @@ class Tokenizer:
         written = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines[::stride or 1]), model_writer=written, vocab_size=vocab, model_type=model,
-                character_coverage=coverage, normalization_rule_name="identity", byte_fallback=False,
+                sentence_iterator=iter(lines[::stride or 1]), model_writer=written, vocab_size=vocab,
+                model_type=model, character_coverage=coverage, normalization_rule_name="identity",
                 pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, num_threads=1, hard_vocab_limit=True,
                 max_sentence_length=_LONGEST_LINE, minloglevel=2)
         except RuntimeError as error:
@@ -83,9 +84,9 @@ class Tokenizer:
         return self._processor.encode(list(sentences), out_type=int) if len(sentences) else []
 
     def decode(self, rows: Iterable[Iterable[Any]]) -> list[str]:
-        """The sentence of each row of ids (lists or integer arrays). PAD, BOS and EOS leave no trace; UNK shows as ⁇."""
+        """The sentence of each row of ids (lists or integer arrays); PAD, BOS and EOS leave no trace, UNK a ⁇."""
         plain = [row.tolist() if hasattr(row, "tolist") else [int(token) for token in row] for row in rows]
-        return self._processor.decode(plain) if plain else []
+        return list(self._processor.decode(plain)) if plain else []
 
     @property
     def digest(self) -> str:
@@ -94,7 +95,7 @@ class Tokenizer:
 
     def pieces(self, sentence: str) -> list[str]:
         """The sentence's tokens as text, for people to look at."""
-        return self._processor.encode(sentence, out_type=str)
+        return list(self._processor.encode(sentence, out_type=str))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self.bytes, self.path)
@@ -120,8 +121,8 @@ def _load(model: bytes, path: Path | None) -> sentencepiece.SentencePieceProcess
         raise UserError(f"{name}: not a sentencepiece model")
     found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if found != (PAD, UNK, BOS, EOS):
-        raise UserError(f"{name}: its ids of pad, unk, bos, eos are {found}; {(PAD, UNK, BOS, EOS)} is needed. Train it "
-                        "with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3")
+        raise UserError(f"{name}: its ids of pad, unk, bos, eos are {found} and must be {(PAD, UNK, BOS, EOS)}. "
+                        "Train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3")
     return processor
 
 
@@ -131,6 +132,6 @@ def _why_not(message: str, vocab: int) -> str:
         return (f"data: vocab: the training text has too few different words for a vocabulary of {vocab}; "
                 f"the largest it supports is {most[1]}")
     if least := re.search(r"smaller than required_chars\. *\d+ vs (\d+)", message):
-        return (f"data: vocab: {vocab} is too small: the training text's characters alone need {least[1]} entries; "
-                "give more, or leave rare characters out with a lower `coverage`")
+        return (f"data: vocab: {vocab} is too small: the training text's characters alone need {least[1]} "
+                "entries; give more, or leave rare characters out with a lower `coverage`")
     return f"data: no vocabulary of {vocab} could be made from the training text: {message}"

@@ -1,0 +1,82 @@
+"""Files are read line by line as they are, and found or explained."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.data.files import digest, read_lines
+from scalesearch.data.paths import text_file
+from scalesearch.errors import UserError
+from tests.data.conftest import Write
+
+line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
+
+
+@given(lines=st.lists(line), crlf=st.booleans(), closed=st.booleans())
+def test_lines_are_what_stands_between_line_feeds(tmp_path_factory, lines: list[str], crlf: bool,
+                                                  closed: bool) -> None:
+    end = "\r\n" if crlf else "\n"
+    # An empty last line that is not closed is no line at all.
+    closed = closed or not lines or lines[-1] == ""
+    text = end.join(lines) + (end if closed and lines else "")
+    path = tmp_path_factory.mktemp("lines") / "t.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert read_lines(path) == lines
+
+
+def test_unicode_separators_are_characters(write: Write) -> None:
+    odd = "a\u2028b\u2029c\x85d\x0ce\x1cf\rg"
+    assert read_lines(write("odd.txt", [odd, "next"])) == [odd, "next"]
+
+
+def test_packed_and_plain_are_the_same(write: Write) -> None:
+    plain, packed = write("t.txt", ["eins", "zwei"]), write("t.txt.gz", ["eins", "zwei"])
+    assert read_lines(plain) == read_lines(packed) == ["eins", "zwei"]
+    assert digest(plain) == digest(packed) != digest(write("u.txt", ["eins", "drei"]))
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_bad_utf8_is_placed(write: Write, mark: bytes) -> None:
+    path = write("bad.txt", mark + "gut\nschön\n".encode() + b"sch\xf6n\n")
+    with pytest.raises(UserError, match=r"bad.txt:3: byte 4 of the line \(0xf6\) is not UTF-8.*LATIN1"):
+        read_lines(path)
+
+
+def test_bad_utf8_right_after_the_mark_is_placed(write: Write) -> None:
+    with pytest.raises(UserError, match=r"bad.txt:1: byte 5 of the line \(0xff\)"):
+        read_lines(write("bad.txt", b"\xef\xbb\xbfa\xff\n"))
+
+
+def test_utf16_is_recognised(write: Write) -> None:
+    with pytest.raises(UserError, match="looks like UTF-16"):
+        read_lines(write("wide.txt", "hallo\n".encode("utf-16")))
+
+
+def test_a_broken_gzip_file_is_named(write: Write) -> None:
+    whole = write("t.gz", ["eins"] * 50).read_bytes()
+    for content in (b"no gzip at all", whole[:-12]):
+        path = write("broken", content).rename(write("t.gz", []))
+        with pytest.raises(UserError, match=r"t\.gz: not a whole gzip file"):
+            read_lines(path)
+
+
+def test_a_missing_file_is_explained_by_what_is_near(write: Write, tmp_path: Path) -> None:
+    write("d/train.en", [])
+    write("d/train.de", [])
+    with pytest.raises(UserError, match=r"valid: no such file: .*/d/train.fr .*Near it in .*/d: train\.(de|en)"):
+        text_file(str(tmp_path / "d/train.fr"), "valid")
+    with pytest.raises(UserError, match=r"In .*/d there is train.de, train.en"):
+        text_file(str(tmp_path / "d/xyz"), "valid")
+    with pytest.raises(UserError, match=f"folder {tmp_path}/e/f does not exist either; .* does is {tmp_path}"):
+        text_file(str(tmp_path / "e/f/train.en"), "valid")
+    with pytest.raises(UserError, match="It is a folder"):
+        text_file(str(tmp_path / "d"), "valid")
+
+
+def test_the_packed_file_stands_in_for_the_plain(write: Write, tmp_path: Path) -> None:
+    packed = write("train.en.gz", ["one"])
+    assert text_file(str(tmp_path / "train.en"), "train") == packed
+    plain = write("train.en", ["one"])
+    assert text_file(str(tmp_path / "train.en"), "train") == plain

@@ -1,0 +1,92 @@
+"""The tokenizer gives text back, is the same each time, and explains a vocabulary that cannot be."""
+
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.data import BOS, EOS, PAD, UNK, Tokenizer
+from scalesearch.errors import UserError
+from tests.data.conftest import SOURCE, TARGET
+
+TEXT = [*SOURCE, *TARGET, "½ … „Straße“ ﬁn ①"]
+LETTERS = sorted(set("".join(TEXT)) - {" "})
+TOKENIZERS = {model: Tokenizer.fit(TEXT, 48, model) for model in ("bpe", "unigram")}
+
+
+@given(words=st.lists(st.text(LETTERS, min_size=1), min_size=1), model=st.sampled_from(["bpe", "unigram"]))
+def test_text_of_known_characters_comes_back(words: list[str], model: str) -> None:
+    tokenizer = TOKENIZERS[model]
+    sentence = " ".join(words)
+    [ids] = tokenizer.encode([sentence])
+    assert tokenizer.decode([ids]) == [sentence]
+    assert not {PAD, UNK, BOS, EOS} & set(ids)
+    assert max(ids) < tokenizer.vocab_size
+
+
+def test_blanks_are_joined_and_nothing_else_is_rewritten() -> None:
+    tokenizer = TOKENIZERS["bpe"]
+    assert tokenizer.decode(tokenizer.encode(["  ½ …   ﬁn ① "])) == ["½ … ﬁn ①"]
+
+
+def test_special_tokens_leave_no_trace_and_take_arrays() -> None:
+    tokenizer = TOKENIZERS["bpe"]
+    [ids] = tokenizer.encode(["der Hund"])
+    framed = np.array([BOS, *ids, EOS, PAD, PAD])
+    assert tokenizer.decode([framed, framed.tolist()]) == ["der Hund", "der Hund"]
+    assert tokenizer.decode([[UNK]])[0].strip() == "⁇"
+    assert tokenizer.encode([]) == tokenizer.decode([]) == []
+
+
+def test_marks_in_the_text_are_no_special_tokens() -> None:
+    assert not {BOS, EOS, PAD} & set(TOKENIZERS["bpe"].encode(["<s> </s> <pad>"])[0])
+
+
+@pytest.mark.parametrize("model", ["bpe", "unigram"])
+def test_the_same_text_gives_the_same_model(model: str) -> None:
+    assert Tokenizer.fit(TEXT, 48, model).bytes == TOKENIZERS[model].bytes
+
+
+def test_it_travels_as_bytes_and_pickles(tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS["bpe"]
+    (tmp_path / "m.model").write_bytes(tokenizer.bytes)
+    for copy in (Tokenizer.from_bytes(tokenizer.bytes), Tokenizer.from_file(tmp_path / "m.model"),
+                 pickle.loads(pickle.dumps(tokenizer))):
+        assert copy == tokenizer
+        assert copy.encode(TEXT) == tokenizer.encode(TEXT)
+
+
+@pytest.mark.parametrize("model", ["bpe", "unigram"])
+def test_a_vocabulary_too_large_names_the_largest(model: str) -> None:
+    with pytest.raises(UserError, match=r"vocabulary of 5000; the largest it supports is \d+") as error:
+        Tokenizer.fit(TEXT, 5000, model)
+    largest = int(re.findall(r"\d+", str(error.value))[-1])
+    assert Tokenizer.fit(TEXT, largest, model).vocab_size == largest
+
+
+def test_a_vocabulary_too_small_names_the_least() -> None:
+    with pytest.raises(UserError, match=r"6 is too small: .* alone need \d+ entries"):
+        Tokenizer.fit(TEXT, 6)
+
+
+def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.model"
+    with pytest.raises(UserError, match=r"m\.model: No such file"):
+        Tokenizer.from_file(path)
+    for junk in (b"", b"junk", TOKENIZERS["bpe"].bytes[:40]):
+        path.write_bytes(junk)
+        with pytest.raises(UserError, match=r"m\.model: not a sentencepiece model"):
+            Tokenizer.from_file(path)
+
+
+def test_other_special_ids_are_refused(tmp_path: Path) -> None:
+    with (tmp_path / "m.model").open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=file, vocab_size=48,
+                                                 minloglevel=2)
+    with pytest.raises(UserError, match=r"are \(-1, 0, 1, 2\) and must be \(0, 1, 2, 3\).*--pad_id=0"):
+        Tokenizer.from_file(tmp_path / "m.model")
