@@ -13,6 +13,7 @@ from scalesearch.data.tokens import UNK
 from scalesearch.errors import UserError
 
 Counts = dict[str, dict[str, int]]
+_AT_ONCE = 1 << 16
 
 
 @dataclass
@@ -59,7 +60,7 @@ def _tokenizer(spec: DataSpec, train: Pairs) -> Tokenizer:
 
 
 def _encode(spec: DataSpec, split: str, pairs: Pairs, tokenizer: Tokenizer, counts: Counts) -> Split:
-    source, target = Rows.of(tokenizer.encode(pairs.source)), Rows.of(tokenizer.encode(pairs.target))
+    source, target = _ids(tokenizer, pairs.source), _ids(tokenizer, pairs.target)
     if split == "train":
         keep, dropped = _fitting(spec, source.lengths, target.lengths)
         source, target = source.take(keep), target.take(keep)
@@ -70,6 +71,12 @@ def _encode(spec: DataSpec, split: str, pairs: Pairs, tokenizer: Tokenizer, coun
         source, target = source.cut(spec.max_length), target.cut(spec.max_length)
     counts[split] = pairs.counts | dropped | _sizes(source, target)
     return Split.of_rows(source, target, _pick(pairs.source, keep), _pick(pairs.target, keep))
+
+
+def _ids(tokenizer: Tokenizer, lines: list[str]) -> Rows:
+    """The lines as rows of ids, some at a time: lists of Python integers take ten times the room."""
+    return Rows.joined([Rows.of(tokenizer.encode(lines[start : start + _AT_ONCE]))
+                        for start in range(0, len(lines), _AT_ONCE)])
 
 
 def _fitting(spec: DataSpec, source: Ints, target: Ints) -> tuple[Ints, dict[str, int]]:
@@ -99,9 +106,12 @@ def _pick(lines: list[str], keep: Ints) -> list[str]:
 
 def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
     """How many validation and test pairs, and sources, stand in the training text word for word."""
-    pairs, sources = set(zip(text["train"].source, text["train"].target)), set(text["train"].source)
+    held_out = ("valid", "test")
+    wanted = {source for split in held_out for source in text[split].source}
+    pairs = {pair for pair in zip(text["train"].source, text["train"].target) if pair[0] in wanted}
+    sources = {source for source, _ in pairs}
     found = {}
-    for split in ("valid", "test"):
+    for split in held_out:
         found[f"{split}_pairs"] = sum(pair in pairs for pair in zip(text[split].source, text[split].target))
         found[f"{split}_sources"] = sum(source in sources for source in text[split].source)
     return found

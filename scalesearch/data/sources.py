@@ -1,8 +1,8 @@
 """Where a corpus's sentences come from: parallel files or the built-in grammar."""
 
 import hashlib
-import importlib
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ def _empty_lines(split: str, lines: list[int], source: list[str], *files: Path) 
 
 
 def _generate(spec: DataSpec) -> dict[str, Pairs]:
-    grammar = importlib.import_module("scalesearch.data.builtin")
+    grammar = import_module("scalesearch.data.builtin")
     made = grammar.generate(seed=spec.seed, pairs=spec.pairs)
     return {split: Pairs([source for source, _ in made[split]], [target for _, target in made[split]],
                          {"read": len(made[split]), "empty": 0}) for split in SPLITS}

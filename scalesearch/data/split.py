@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, overload
 
 import numpy as np
@@ -27,8 +28,13 @@ class Rows(Sequence[Ints]):
         """The rows of a list of lists of ids."""
         lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
         offsets = _offsets(lengths)
-        flat = np.fromiter((token for row in rows for token in row), np.int32, int(offsets[-1]))
-        return cls(flat, offsets)
+        return cls(np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
+        """The rows of all parts, one after the other."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(np.concatenate([part.flat for part in parts]), _offsets(lengths))
 
     def take(self, indices: Ints) -> "Rows":
         """The rows at ``indices``, copied together."""

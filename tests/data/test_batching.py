@@ -1,0 +1,130 @@
+"""Each pair once an epoch, within the budget, in an order that only seed and epoch decide, with little padding."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.data import BOS, EOS, PAD, Split, batches, eval_batches, put_back
+from scalesearch.errors import UserError
+
+lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=60)
+
+
+def split_of(pairs: list[tuple[int, int]]) -> Split:
+    """Pair i has sentences of the given lengths, made of the id 10 + i alone."""
+    sides = ([[10 + i] * pair[side] for i, pair in enumerate(pairs)] for side in (0, 1))
+    return Split.of(*sides)
+
+
+def realistic(count: int) -> Split:
+    """Lengths as in image captions: a gamma distribution around 14, the target following the source."""
+    random = np.random.default_rng(5)
+    source = random.gamma(9, 1.6, count).astype(int) + 1
+    target = np.maximum(1, source + random.normal(0, 3, count).astype(int))
+    return split_of(list(zip(source.tolist(), target.tolist())))
+
+
+def plan(split: Split, **options: int) -> list[list[int]]:
+    return [indices.tolist() for indices in batches(split, **options).plan]
+
+
+@given(pairs=lengths, budget=st.integers(1, 80), seed=st.integers(0, 9), epoch=st.integers(0, 9),
+       shuffle=st.booleans(), most=st.sampled_from([None, 1, 3]))
+def test_each_pair_comes_once_and_within_the_budget(pairs: list[tuple[int, int]], budget: int, seed: int,
+                                                    epoch: int, shuffle: bool, most: int | None) -> None:
+    split = split_of(pairs)
+    for made in (batches(split, budget, seed, epoch, shuffle, most), eval_batches(split, budget, most)):
+        assert sorted(i for batch in made for i in batch.indices) == list(range(len(pairs)))
+        for batch in made:
+            assert len(batch) * max(batch.source.shape[1], batch.target_out.shape[1]) <= budget or len(batch) == 1
+            assert most is None or len(batch) <= most
+
+
+@given(pairs=lengths, budget=st.integers(1, 80))
+def test_a_batch_holds_its_pairs_and_counts_them(pairs: list[tuple[int, int]], budget: int) -> None:
+    split = split_of(pairs)
+    for batch in batches(split, budget):
+        for row, place in enumerate(batch.indices):
+            source, target = ([10 + place] * length for length in pairs[place])
+            assert [token for token in batch.source[row] if token != PAD] == [*source, EOS]
+            assert [token for token in batch.target_in[row] if token != PAD] == [BOS, *target]
+            assert [token for token in batch.target_out[row] if token != PAD] == [*target, EOS]
+        assert batch.target_in.shape == batch.target_out.shape
+        assert batch.tokens == sum(pairs[i][1] + 1 for i in batch.indices)
+        assert batch.source_tokens == sum(pairs[i][0] + 1 for i in batch.indices)
+        assert batch.padded_tokens == batch.source.size + batch.target_out.size
+
+
+def test_padding_is_only_on_the_right() -> None:
+    for batch in batches(realistic(300), 256):
+        for matrix in (batch.source, batch.target_in, batch.target_out):
+            real = matrix != PAD
+            assert (np.sort(real, axis=1)[:, ::-1] == real).all()
+
+
+def test_seed_and_epoch_decide_the_order() -> None:
+    split = realistic(500)
+    first = plan(split, max_tokens=256, seed=3, epoch=2)
+    assert first == plan(split, max_tokens=256, seed=3, epoch=2)
+    assert first != plan(split, max_tokens=256, seed=3, epoch=3)
+    assert first != plan(split, max_tokens=256, seed=2, epoch=3)
+    assert plan(split, seed=1, shuffle=False) == plan(split, seed=2, shuffle=False)
+
+
+def test_another_process_draws_the_same_order() -> None:
+    script = ("from tests.data.test_batching import plan, realistic;"
+              "print(plan(realistic(200), max_tokens=128, seed=4, epoch=1))")
+    said = {subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONHASHSEED": hash_seed},
+                           capture_output=True, text=True, check=True).stdout for hash_seed in ("1", "2")}
+    assert said == {f"{plan(realistic(200), max_tokens=128, seed=4, epoch=1)}\n"}
+
+
+def test_companions_change_from_epoch_to_epoch() -> None:
+    split = realistic(3000)
+    groups = [{frozenset(batch) for batch in plan(split, max_tokens=512, epoch=epoch)} for epoch in (0, 1)]
+    assert len(groups[0] & groups[1]) < 0.1 * len(groups[0])
+
+
+def test_shuffled_batches_are_not_sorted_by_length() -> None:
+    widths = [batch.source.shape[1] for batch in batches(realistic(3000), 512)]
+    assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.5
+
+
+@pytest.mark.parametrize("budget", [1024, 4096])
+def test_nine_tenths_of_the_places_are_real(budget: int) -> None:
+    made = list(batches(realistic(20_000), budget))
+    real = sum(batch.tokens + batch.source_tokens for batch in made)
+    assert real > 0.9 * sum(batch.padded_tokens for batch in made)
+
+
+def test_batches_are_a_sequence_that_resumes_anywhere() -> None:
+    made = batches(realistic(300), 256)
+    assert [b.indices.tolist() for b in made[3:]] == [b.indices.tolist() for b in made][3:]
+    assert made[-1].indices.tolist() == made.plan[-1].tolist()
+    assert len(made[3:]) == len(made) - 3
+
+
+def test_scoring_starts_with_the_longest_sources() -> None:
+    widths = [batch.source.shape[1] for batch in eval_batches(realistic(300), 256)]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_results_are_put_back_in_order() -> None:
+    split = realistic(100)
+    made = eval_batches(split, max_sentences=7)
+    said = [[f"pair {i}" for i in batch.indices] for batch in made]
+    assert put_back([batch.indices for batch in made], said) == [f"pair {i}" for i in range(100)]
+    with pytest.raises(ValueError, match="shorter"):
+        put_back([np.arange(3)], [["a", "b"]])
+
+
+@pytest.mark.parametrize("bounds", [{"max_tokens": 0}, {"max_sentences": 0}])
+def test_bounds_that_fit_nothing_are_refused(bounds: dict[str, int]) -> None:
+    for make in (batches, eval_batches):
+        with pytest.raises(UserError, match="room for at least 1 token and 1 sentence"):
+            make(realistic(5), **bounds)

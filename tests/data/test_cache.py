@@ -1,0 +1,146 @@
+"""A corpus is made once, found again by its content, made again when damaged, and made by one process only."""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scalesearch.data import Corpus, DataSpec, Tokenizer, load_corpus
+from scalesearch.data import corpus as data_corpus
+from scalesearch.errors import UserError
+from tests.data.conftest import Write
+
+
+def same(one: Corpus, other: Corpus) -> bool:
+    """All that training and scoring see is equal."""
+    sides = ("source_ids", "target_ids", "source_text", "target_text")
+    return one.hash == other.hash and one.tokenizer == other.tokenizer and one.counts == other.counts and all(
+        getattr(getattr(one, split), side) == getattr(getattr(other, split), side)
+        for split in ("train", "valid", "test") for side in sides)
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets nothing be read as text, fitted or encoded from now on; used through ``request``."""
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("the corpus was made again")
+    monkeypatch.setattr(data_corpus, "read", fail)
+    monkeypatch.setattr(Tokenizer, "fit", fail)
+    monkeypatch.setattr(Tokenizer, "encode", fail)
+
+
+def test_the_second_load_does_no_work_and_equals_the_first(spec: DataSpec, cache: Path,
+                                                           request: pytest.FixtureRequest) -> None:
+    first = load_corpus(spec, cache)
+    request.getfixturevalue("no_work")
+    assert same(first, load_corpus(spec, cache))
+
+
+def test_it_is_found_by_content_wherever_the_files_lie(spec: DataSpec, cache: Path, tmp_path: Path,
+                                                       request: pytest.FixtureRequest) -> None:
+    first = load_corpus(spec, cache)
+    shutil.move(tmp_path / "text", tmp_path / "moved")
+    request.getfixturevalue("no_work")
+    moved = {split: str(tmp_path / "moved" / name) for split, name in
+             (("train", "train"), ("valid", "val"), ("test", "test"))}
+    assert same(first, load_corpus(replace(spec, **moved, name="other"), cache))
+
+
+@pytest.mark.parametrize("changes", [
+    {"vocab": 61}, {"model": "unigram"}, {"lowercase": True}, {"max_length": 15}, {"max_ratio": 1.2}, {"limit": 20}])
+def test_every_field_that_matters_makes_another_corpus(spec: DataSpec, cache: Path, changes: dict) -> None:
+    spec = replace(spec, vocab=52)
+    assert load_corpus(replace(spec, **changes), cache).hash != load_corpus(spec, cache).hash
+
+
+def test_changed_text_makes_another_corpus(spec: DataSpec, write: Write, cache: Path) -> None:
+    before = load_corpus(spec, cache)
+    write("text/test.en", ["a dog"])
+    write("text/test.de", ["ein Hund"])
+    after = load_corpus(spec, cache)
+    assert after.hash != before.hash
+    assert len(after.test) == 1
+
+
+def test_the_hash_is_the_same_in_another_place(spec: DataSpec, cache: Path, tmp_path: Path) -> None:
+    assert load_corpus(spec, cache).hash == load_corpus(spec, tmp_path / "other").hash
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x55
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [_flip, lambda path: path.write_bytes(path.read_bytes()[:-3]), Path.unlink])
+@pytest.mark.parametrize("name", ["train.source.ids", "valid.target.offsets", "test.target.txt", "tokenizer.model",
+                                  "corpus.json"])
+def test_a_damaged_cache_is_made_again_and_said(spec: DataSpec, cache: Path, damage, name: str) -> None:
+    first = load_corpus(spec, cache)
+    kept = pickle.loads(pickle.dumps(first))
+    texts = [kept.test.target_text, kept.train.source_text, kept.valid.source_text]
+    assert all(texts)
+    damage(first.folder / name)
+    second = load_corpus(spec, cache)
+    assert second.hash == first.hash
+    assert any("damaged and has been made again" in note for note in second.notes)
+    third = load_corpus(spec, cache)
+    assert third.notes == first.notes
+    assert same(kept, third)
+    assert sorted(path.name for path in cache.iterdir() if not path.name.endswith(".lock")) == [first.folder.name]
+
+
+def test_ids_are_mapped_and_cannot_be_written(spec: DataSpec, cache: Path) -> None:
+    ids = load_corpus(spec, cache).train.source_ids
+    assert isinstance(ids.flat.base, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        ids.flat[0] = 1
+
+
+def test_processes_that_start_together_make_it_once(spec: DataSpec, cache: Path) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from scalesearch.data import DataSpec, load_corpus, corpus
+prepare = corpus.prepare
+corpus.prepare = lambda *args: print("made", end=" ") or prepare(*args)
+sys.stdin.readline()
+print(load_corpus(DataSpec.from_mapping({spec.to_json()!r}), Path({str(cache)!r})).hash)
+"""
+    running = [subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                text=True, env=os.environ) for _ in range(2)]
+    for process in running:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=60)[0].split() for process in running]
+    assert all(process.returncode == 0 for process in running)
+    assert [words[0] == "made" for words in said].count(True) == 1
+    assert {words[-1] for words in said} == {load_corpus(spec, cache).hash}
+
+
+def test_a_load_that_is_stopped_leaves_nothing_half_done(spec: DataSpec, cache: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("scalesearch.data.cache._content_hash", stop)
+        load_corpus(spec, cache)
+    assert [path.name for path in cache.iterdir() if not path.name.endswith(".lock")] == []
+    assert load_corpus(spec, cache).notes == ()
+
+
+def test_a_cache_that_cannot_be_written_is_explained(spec: DataSpec, write: Write) -> None:
+    blocked = write("blocked", b"a file, not a folder")
+    with pytest.raises(UserError, match=r"the cache .*blocked.* cannot be written: .*XDG_CACHE_HOME"):
+        load_corpus(spec, blocked / "cache")
+
+
+def test_the_default_place_follows_xdg(spec: DataSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert load_corpus(spec).folder.parent == tmp_path / "xdg" / "scalesearch" / "corpora"

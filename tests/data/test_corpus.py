@@ -1,0 +1,170 @@
+"""From files to a corpus: what is kept, what is left out and counted, and what is refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scalesearch.data import UNK, Corpus, DataSpec, Tokenizer, load_corpus
+from scalesearch.data import sources as data_sources
+from scalesearch.errors import UserError
+from tests.data.conftest import SOURCE, TARGET, Write
+
+
+def test_splits_hold_the_text_and_its_ids(spec: DataSpec, cache: Path) -> None:
+    corpus = load_corpus(spec, cache)
+    assert corpus.train.source_text[:2] == [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1"]
+    assert corpus.test.target_text == [f"{line} {200 + i}" for i, line in enumerate(TARGET)]
+    for split in (corpus.train, corpus.valid, corpus.test):
+        assert corpus.tokenizer.decode(split.source_ids) == split.source_text
+        assert corpus.tokenizer.decode(split.target_ids) == split.target_text
+    assert (corpus.tokenizer.vocab_size, corpus.synthetic, corpus.name) == (60, False, "text en-de")
+    assert corpus.notes == ()
+
+
+def test_a_record_of_it_is_json(spec: DataSpec, cache: Path) -> None:
+    corpus = load_corpus(spec, cache)
+    said = json.loads(json.dumps(corpus.to_json()))
+    assert (said["hash"], said["vocab"], said["spec"]) == (corpus.hash, 60, spec.to_json())
+    assert said["counts"]["train"] == {
+        "read": 40, "empty": 0, "no_token": 0, "too_long": 0, "uneven": 0, "pairs": 40,
+        "source_tokens": len(corpus.train.source_ids.flat), "target_tokens": len(corpus.train.target_ids.flat),
+        "source_unknown": 0, "target_unknown": 0}
+
+
+def test_training_pairs_that_do_not_fit_are_left_out_and_counted(spec: DataSpec, write: Write,
+                                                                 cache: Path) -> None:
+    text = Path(spec.train[0])
+    source, target = (text.with_suffix(f".{side}").read_text().splitlines() for side in ("en", "de"))
+    write("text/train.en", [*source, "", "dog", "the house " * 60, "a dog"])
+    write("text/train.de", [*target, "leer", " \t", "das Haus", "ein Hund" * 12])
+    corpus = load_corpus(replace(spec, max_length=100, max_ratio=6), cache)
+    counts = corpus.counts["train"]
+    assert {key: counts[key] for key in ("read", "empty", "too_long", "uneven", "pairs")} == {
+        "read": 44, "empty": 2, "too_long": 1, "uneven": 1, "pairs": 40}
+    assert corpus.train.source_text == source
+    assert corpus.notes == ("train: 2 of 44 pairs left out: a side is empty",
+                            "train: 1 of 44 pairs left out: longer than max_length",
+                            "train: 1 of 44 pairs left out: beyond max_ratio")
+
+
+def test_long_test_sentences_are_cut_but_their_references_stay(spec: DataSpec, write: Write, cache: Path) -> None:
+    long = " ".join(TARGET * 10)
+    write("text/test.en", ["a dog", "the house"])
+    write("text/test.de", ["ein Hund", long])
+    corpus = load_corpus(replace(spec, max_length=20), cache)
+    assert corpus.test.target_ids.lengths.max() == 20
+    assert corpus.test.target_text[1] == long
+    assert corpus.counts["test"]["cut"] == 1
+    assert "test: 1 of 2 pairs are cut to max_length 20" in "".join(corpus.notes)
+
+
+def test_limit_takes_the_first_pairs_for_the_vocabulary_too(spec: DataSpec, write: Write, cache: Path) -> None:
+    text = Path(spec.train[0]).with_suffix(".en")
+    write("text/train.en", [*text.read_text().splitlines()[:39], "Ω"])
+    corpus = load_corpus(replace(spec, limit=10), cache)
+    assert (len(corpus.train), corpus.counts["train"]["beyond_limit"]) == (10, 30)
+    assert UNK in corpus.tokenizer.encode(["Ω"])[0]
+
+
+def test_lower_casing_reaches_the_references(spec: DataSpec, cache: Path) -> None:
+    corpus = load_corpus(replace(spec, lowercase=True), cache)
+    assert corpus.test.target_text[0] == "der kleine hund läuft . 200"
+    assert "BLEU is case-insensitive" in corpus.notes[-1]
+
+
+def test_text_is_encoded_piece_by_piece_to_the_same_ids(spec: DataSpec, cache: Path, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = load_corpus(spec, cache)
+    monkeypatch.setattr("scalesearch.data.prepare._AT_ONCE", 7)
+    assert load_corpus(spec, tmp_path / "other").hash == whole.hash
+
+
+def test_overlap_of_the_splits_is_reported(spec: DataSpec, write: Write, cache: Path) -> None:
+    write("text/test.en", [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1", "a dog"])
+    write("text/test.de", [f"{TARGET[0]} 0", "anders", "ein Hund"])
+    corpus = load_corpus(spec, cache)
+    assert corpus.counts["overlap"] == {"valid_pairs": 0, "valid_sources": 0, "test_pairs": 1, "test_sources": 2}
+    assert corpus.notes == ("warning: 2 of 3 test sources are also in the training text, "
+                            "1 with the same translation",)
+
+
+def test_unknown_characters_are_reported(spec: DataSpec, write: Write, cache: Path) -> None:
+    write("text/test.en", ["Ω dog"])
+    write("text/test.de", ["Hund"])
+    assert load_corpus(spec, cache).notes == ("test: 1 tokens hold characters that the vocabulary lacks",)
+
+
+def test_parts_are_joined_and_may_be_packed(spec: DataSpec, write: Write, cache: Path) -> None:
+    folder = Path(spec.train[0]).parent
+    for side, lines in (("en", SOURCE), ("de", TARGET)):
+        write(f"text/more.{side}.gz", lines)
+        write(f"text/{side}-extra.txt", lines[:2])
+    extra = {"source": str(folder / "en-extra.txt"), "target": str(folder / "de-extra.txt")}
+    corpus = load_corpus(replace(spec, train=[spec.train[0], str(folder / "more"), extra]), cache)
+    assert corpus.train.target_text[40:] == [*TARGET, *TARGET[:2]]
+
+
+def test_a_given_tokenizer_is_used_as_it_is(spec: DataSpec, tmp_path: Path, cache: Path) -> None:
+    tokenizer = Tokenizer.fit(SOURCE + TARGET, 48)
+    (tmp_path / "m.model").write_bytes(tokenizer.bytes)
+    given = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
+    assert given.tokenizer == tokenizer != load_corpus(spec, cache).tokenizer
+    other = Tokenizer.fit(SOURCE + TARGET, 46)
+    (tmp_path / "m.model").write_bytes(other.bytes)
+    again = load_corpus(replace(spec, vocab=None, tokenizer=str(tmp_path / "m.model")), cache)
+    assert again.tokenizer == other
+
+
+@pytest.mark.parametrize(("files", "said"), [
+    ({"text/val.de": ["eins", "zwei"]}, r"valid: line i .*/val\.en has 5 lines and .*/val\.de has 2"),
+    ({"text/test.de": ["eins", "", "drei", "vier", " "]}, r"test: 2 empty line.*/test\.de:2, .*/test\.de:5\. Rem"),
+    ({"text/val.en": ["one", "", "three", "four", "five"]}, r"valid: 1 empty line.*/val\.en:2\."),
+    ({"text/train.en": [], "text/train.de": []}, r"train: no sentence pair in .*train\.en, .*train\.de"),
+    ({"text/train.en": [""] * 40}, "train: no sentence pair"),
+    ({"text/train.de": b"\xff\n" * 40}, r"train\.de:1: byte 1 of the line \(0xff\) is not UTF-8"),
+])
+def test_bad_text_is_refused_with_its_place(spec: DataSpec, write: Write, cache: Path,
+                                            files: dict[str, list[str] | bytes], said: str) -> None:
+    for name, content in files.items():
+        write(name, content)
+    with pytest.raises(UserError, match=said):
+        load_corpus(spec, cache)
+    assert not list(cache.glob("[!.]*"))
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"test": "nowhere/test"}, "test: no such file: .*nowhere"),
+    ({"vocab": 9000}, "vocab: .* the largest it supports is"),
+    ({"max_length": 1}, "none of the 40 pairs is left: 40 are longer than max_length 1"),
+    ({"vocab": None, "tokenizer": "nowhere.model"}, "tokenizer: .*nowhere.model: No such file"),
+])
+def test_a_spec_that_does_not_fit_is_refused(spec: DataSpec, cache: Path, changes: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        load_corpus(replace(spec, **changes), cache)
+
+
+def test_relative_paths_start_at_the_base(spec: DataSpec, cache: Path) -> None:
+    text = Path(spec.train[0]).parent
+    relative = replace(spec, train="train", valid="val", test="test")
+    assert load_corpus(relative, cache, base=text).hash == load_corpus(spec, cache).hash
+
+
+def test_the_built_in_corpus_is_generated_and_called_synthetic(monkeypatch: pytest.MonkeyPatch,
+                                                               cache: Path) -> None:
+    def generate(seed: int, pairs: int) -> dict[str, list[tuple[str, str]]]:
+        made = [(f"{SOURCE[i % 5]} {i}", f"{TARGET[i % 5]} {i + seed}") for i in range(pairs + 4)]
+        return {"train": made[:pairs], "valid": made[pairs:-2], "test": made[-2:]}
+
+    class Grammar:
+        def __init__(self, make: object) -> None:
+            self.generate = make
+
+    monkeypatch.setattr(data_sources, "import_module", lambda name: Grammar(generate))
+    load = {seed: load_corpus(DataSpec(builtin="grammar", pairs=30, seed=seed, vocab=60), cache) for seed in (1, 2)}
+    corpus: Corpus = load[1]
+    assert (len(corpus.train), len(corpus.valid), len(corpus.test)) == (30, 2, 2)
+    assert (corpus.name, corpus.synthetic) == ("grammar", True)
+    assert corpus.notes[0].startswith("synthetic text")
+    assert corpus.hash != load[2].hash
