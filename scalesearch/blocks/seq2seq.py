@@ -31,7 +31,8 @@ class Embeddings(Block):
 class EncoderDecoder(Block):
     """A sequence-to-sequence Transformer.
 
-    ``tie``: ``none``; ``decoder`` (target table = output matrix); ``all`` (the source's too). Only an untied output has a bias.
+    ``tie``: ``none``; ``decoder`` (target table = output matrix); ``all`` (the source's too). Only an untied output
+    has a bias.
     """
 
     embedding: Embeddings

@@ -22,6 +22,7 @@ from scalesearch.blocks.core import (
     Block,
     Repeat,
     Tie,
+    Use,
     canonical,
     walk,
 )
@@ -69,7 +70,8 @@ class Architecture:
         """An architecture file: a space with nothing left to choose."""
         from scalesearch.space.writer import answers_to_yaml
 
-        return answers_to_yaml(self.answers, name or self.id)
+        text: str = answers_to_yaml(self.answers, name or self.id)
+        return text
 
 
 def assemble(answers: Answered) -> Architecture:
@@ -214,7 +216,7 @@ def _index(path: str, text: str, i: int) -> int:
 def _shapes(layer: Block, part: str) -> dict[str, Any]:
     """Weight shapes beneath one part of a layer, by path."""
     use = layer.parts().get(part)
-    block = getattr(use, "block", use)
+    block = use.block if isinstance(use, Use) else use
     return (
         {} if block is None else {line.path: dict(line.leaf.weights()) for line in walk(block) if line.leaf.weights()}
     )

@@ -1,0 +1,79 @@
+"""The same numbers from independent counters: parameters as PyTorch holds them, products as two tracers see them.
+
+The counters check the ledger; they never feed it. Both run on the meta device, so the model is never allocated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from scalesearch.blocks.core import Block, walk
+from scalesearch.cost import cost, find_protocol
+from scalesearch.cost.ledger import work_done
+from scalesearch.errors import UserError
+from scalesearch.nn.build import build
+from scalesearch.nn.model import Model
+
+NORM_STEPS = 5  # what fvcore counts for each element of a LayerNorm with gain and bias
+
+
+@dataclass(frozen=True)
+class Check:
+    """One number of ours beside a counter's. ``explained`` is the part of ``theirs`` that is no matrix product."""
+
+    what: str
+    counter: str
+    ours: int
+    theirs: int
+    explained: int = 0
+    why: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the two are equal to the unit, once what the counter adds is taken off."""
+        return self.ours == self.theirs - self.explained
+
+
+def verify(block: Block, source: int, target: int, vocab: int) -> list[Check]:
+    """Params and MACs of one teacher-forced pass, ours against PyTorch's and fvcore's."""
+    protocol = find_protocol("forward", source, target, vocab)
+    ours = cost(block, protocol)
+    model = build(block, vocab=vocab, device="meta").eval()
+    inputs = tuple(torch.zeros(1, length, dtype=torch.long, device="meta") for length in (source, target))
+    norms = sum(work_done(line, "norm", protocol) for line in walk(block))
+    numel = sum(weight.numel() for weight in model.parameters())
+    traced = fvcore_macs(model, inputs)
+    why = f"{NORM_STEPS} for each of {norms:,} LayerNorm elements"
+    return [
+        Check("params", "torch, unique parameters", ours["params.total"], numel),
+        Check("MACs", "torch FlopCounterMode / 2", ours["macs.total"], flop_counter_macs(model, inputs)),
+        Check("MACs", "fvcore", ours["macs.total"], traced, NORM_STEPS * norms, why),
+    ]
+
+
+def flop_counter_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
+    """Multiply-adds that PyTorch's counter sees: half its FLOPs."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(*inputs)
+    return counter.get_total_flops() // 2
+
+
+def fvcore_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
+    """What fvcore calls flops: one for each multiply-add, and a few for each element of a norm.
+
+    Attention runs as products for this count, since fvcore passes over fused attention.
+
+    Raises:
+        UserError: fvcore is not installed.
+    """
+    try:
+        from fvcore.nn import FlopCountAnalysis
+    except ImportError as error:
+        raise UserError("fvcore is not installed: pip install 'scalesearch[verify]'") from error
+    model.set_attention("products")
+    analysis = FlopCountAnalysis(model, inputs).unsupported_ops_warnings(False).uncalled_modules_warnings(False)
+    return int(round(analysis.tracer_warnings("none").total()))

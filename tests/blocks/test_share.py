@@ -1,0 +1,84 @@
+"""Schedules: the ones the papers draw, and the laws that all obey."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.blocks.share import (
+    SCHEDULES,
+    Cycle,
+    Explicit,
+    Load,
+    One,
+    Own,
+    ReverseCycle,
+    Runs,
+    Sandwich,
+    Schedule,
+    Sequence,
+    schedule,
+)
+
+
+@pytest.mark.parametrize(
+    ("plan", "depth", "groups"),
+    [
+        (Own(), 4, [0, 1, 2, 3]),
+        (One(), 4, [0, 0, 0, 0]),
+        (Cycle(4), 12, [0, 1, 2, 3] * 3),
+        (Sequence(3), 6, [0, 0, 1, 1, 2, 2]),
+        (Sequence(3), 7, [0, 0, 0, 1, 1, 2, 2]),
+        (ReverseCycle(3), 9, [0, 1, 2, 0, 1, 2, 2, 1, 0]),
+        (ReverseCycle(3), 6, [0, 1, 2, 2, 1, 0]),
+        (Sandwich(), 6, [0, 1, 1, 1, 1, 2]),
+        (Sandwich(), 2, [0, 1]),
+        (Runs((1, 3)), 4, [0, 1, 1, 1]),
+        (Load((3, 3)), 6, [0, 1, 0, 1, 0, 1]),
+        (Load((1, 3)), 4, [0, 1, 1, 1]),
+        (Load((3, 1)), 4, [0, 1, 0, 0]),
+        (Explicit((5, 5, 2)), 3, [0, 0, 1]),
+    ],
+)
+def test_as_drawn(plan: Schedule, depth: int, groups: list[int]) -> None:
+    assert plan.misfit(depth) is None
+    assert plan.assign(depth) == groups
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[Schedule, int]:
+    depth = draw(st.integers(1, 14))
+    name = draw(st.sampled_from([*SCHEDULES, "explicit"]))
+    if name == "explicit":
+        return Explicit(tuple(draw(st.lists(st.integers(0, 4), min_size=depth, max_size=depth)))), depth
+    if name in ("runs", "load"):
+        cuts = sorted(draw(st.sets(st.integers(1, max(depth - 1, 1)), max_size=3)) - {depth})
+        bounds = [0, *cuts, depth]
+        return schedule(name, tuple(b - a for a, b in zip(bounds, bounds[1:]))), depth
+    low, _ = SCHEDULES[name].arguments
+    return schedule(name, tuple(draw(st.integers(1, 16)) for _ in range(low))), depth
+
+
+@given(plans())
+def test_laws(drawn: tuple[Schedule, int]) -> None:
+    plan, depth = drawn
+    assert plan.misfit(depth) is None
+    groups, owners = plan.assign(depth), plan.owners(depth)
+    assert len(groups) == len(owners) == depth
+    assert plan.unique(depth) == len(set(groups)) == max(groups) + 1
+    assert all(group <= max(groups[:i], default=-1) + 1 for i, group in enumerate(groups)), "a restricted growth string"
+    assert all(owners[owner] == owner <= i for i, owner in enumerate(owners))
+    assert [groups[owner] for owner in owners] == groups
+
+
+@pytest.mark.parametrize(
+    ("plan", "depth", "reason"),
+    [
+        (Runs((1, 11)), 6, "serves 12 layers, but there are 6"),
+        (Load((6, 6)), 11, "serves 12 layers"),
+        (Explicit((0, 1)), 3, "lists 2 layers, but there are 3"),
+        (Cycle(0), 3, "at least one group"),
+        (Runs((0, 3)), 3, "gives a group no layer"),
+    ],
+)
+def test_misfits_say_why(plan: Schedule, depth: int, reason: str) -> None:
+    assert reason in (plan.misfit(depth) or "")

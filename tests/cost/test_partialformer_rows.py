@@ -1,0 +1,75 @@
+"""The Transformer rows of PartialFormer's tables: pre-norm, one embedding, 8 heads, under the ``delight`` protocol."""
+
+import pytest
+
+from scalesearch.cost import cost, find_protocol
+from tests.architectures import transformer
+
+EN_DE, EN_FR, EN_RO = 34040, 37288, 19064
+
+
+def pre_norm(width: int, encoder: int, decoder: int, **changes):
+    return transformer(width, encoder, decoder, **{"norm": "pre", **changes})
+
+
+def no_ffn(width: int, encoder: int, decoder: int):
+    from scalesearch.space.architecture import assemble
+
+    answers = dict(pre_norm(width, encoder, decoder).answers)
+    for stack in ("encoder", "decoder"):
+        del answers[f"{stack}.ffn.hidden"]
+        answers[f"{stack}.ffn"] = "none"
+    return assemble(answers)
+
+
+PARAMS = {
+    "T1 24-6 d512": (pre_norm(512, 24, 6), EN_DE, "118.312"),
+    "T1 6-6 d512": (pre_norm(512, 6, 6), EN_DE, "61.569"),
+    "T1 24-6 d360": (pre_norm(360, 24, 6), EN_DE, "62.176"),
+    "T2 24 d512": (pre_norm(512, 24, 6), EN_FR, "119.975"),
+    "T2 6 d512": (pre_norm(512, 6, 6), EN_FR, "63.232"),
+    "T2 24 d360": (pre_norm(360, 24, 6), EN_FR, "63.345"),
+    "T3 24 d512": (pre_norm(512, 24, 6), EN_RO, "110.644"),
+    "T6 6-6 d512": (pre_norm(512, 6, 6), 33000, "61.037"),
+    "T7 pure attention": (no_ffn(360, 24, 6), EN_DE, "30.996"),
+    "T10 light FFN": (pre_norm(512, 6, 6, encoder__ffn__hidden=384, decoder__ffn__hidden=384), EN_DE, "41.102"),
+}
+
+MACS = {
+    "T5 6-6 d512": (pre_norm(512, 6, 6), "9.976"),
+    "T5 24-6 d360": (pre_norm(360, 24, 6), "6.274"),
+    "T10 light FFN": (pre_norm(512, 6, 6, encoder__ffn__hidden=384, decoder__ffn__hidden=384), "7.622"),
+}
+
+
+@pytest.mark.parametrize("row", PARAMS)
+def test_params(row: str) -> None:
+    architecture, vocab, millions = PARAMS[row]
+    ours = cost(architecture.block, find_protocol("delight", vocab=vocab))
+    assert f"{ours['params.total'] / 1e6:.3f}" == millions
+
+
+@pytest.mark.parametrize("row", MACS)
+def test_macs(row: str) -> None:
+    architecture, giga = MACS[row]
+    assert f"{cost(architecture.block, find_protocol('delight'))['macs.total'] / 1e9:.3f}" == giga
+
+
+def test_closed_form_of_the_convention() -> None:
+    """N[4SD + 2S²d + SF] + M[6·τ₁D + 2TSD + 2·τ₂d + 2·τ₁Sd + τ₁F] + τ₁Vd, D and F with their biases."""
+    n, m, d, s, t, v = 5, 3, 64, 13, 9, 101
+    tau1, tau2 = t * (t + 1) // 2, t * (t + 1) * (2 * t + 1) // 6
+    big_d, big_f = d * d + d, (d * 4 * d + 4 * d) + (4 * d * d + d)
+    encoder = n * (4 * s * big_d + 2 * s * s * d + s * big_f)
+    decoder = m * (6 * tau1 * big_d + 2 * t * s * big_d + 2 * tau2 * d + 2 * tau1 * s * d + tau1 * big_f)
+    ours = cost(pre_norm(d, n, m).block, find_protocol("delight", s, t, v))
+    assert ours["macs.total"] == encoder + decoder + tau1 * v * d
+
+
+@pytest.mark.parametrize(("shape", "giga"), [((512, 6, 6), "1.237"), ((360, 24, 6), "1.252")])
+def test_real_caching(shape: tuple[int, int, int], giga: str) -> None:
+    """What the same models cost with a key-value cache, biases counted: the convention decides the ranking."""
+    from dataclasses import replace
+
+    cached = replace(find_protocol("decode", 20, 20, EN_DE), counts={"mac": 1, "bias": 1})
+    assert f"{cost(pre_norm(*shape).block, cached)['macs.total'] / 1e9:.3f}" == giga

@@ -1,0 +1,140 @@
+"""Modules built from bills: ordinary, tied where the bill says so, equal step by step to all at once."""
+
+import copy
+import pickle
+from random import Random
+
+import pytest
+import torch
+
+from scalesearch.blocks.core import PAD
+from scalesearch.errors import UserError
+from scalesearch.nn import build
+from scalesearch.space.architecture import assemble
+from tests.architectures import answers, random_architecture
+
+V = 19
+EDGE = {
+    "encoder.depth": 4,
+    "decoder.interleaved": True,
+    "share.encoder.attention": "cycle(2)",
+    "share.encoder.ffn": "one",
+    "share.decoder.self": "encoder.attention[2*i]",
+    "share.decoder.cross": "encoder.attention[2*i + 1]",
+}
+
+
+def pairs(rng: Random, batch: int = 3, s: int = 5, t: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random ids with padding at the ends of shorter sentences."""
+    generator = torch.Generator().manual_seed(rng.randrange(1 << 30))
+    source, target = (torch.randint(1, V, (batch, n), generator=generator) for n in (s, t))
+    for row in range(1, batch):
+        source[row, rng.randint(1, s) :] = PAD
+    return source, target
+
+
+def models(n: int, seed: int):
+    rng = Random(seed)
+    for index in range(n):
+        architecture = random_architecture(rng)
+        yield architecture, build(architecture.block, vocab=V, seed=index, dtype=torch.float64).eval(), rng
+
+
+def test_step_by_step_equals_all_at_once() -> None:
+    for architecture, model, rng in models(60, 3):
+        source, target = pairs(rng)
+        whole = model(source, target)
+        memory, cache = model.encode(source), model.new_cache()
+        steps = [model.logits(model.decode(target[:, t : t + 1], memory, cache)) for t in range(target.shape[1])]
+        assert torch.allclose(torch.cat(steps, 1), whole, atol=1e-9), architecture.answers
+
+
+def test_selected_rows_go_on_as_they_were() -> None:
+    for architecture, model, rng in models(20, 4):
+        source, target = pairs(rng)
+        rows = torch.tensor([2, 0, 0])
+        memory, cache = model.encode(source), model.new_cache()
+        model.decode(target[:, :3], memory, cache)
+        memory = memory.select(rows)
+        cache.select(rows)
+        after = model.logits(model.decode(target[rows, 3:], memory, cache))
+        assert torch.allclose(after, model(source[rows], target[rows])[:, 3:], atol=1e-9), architecture.answers
+
+
+def test_kernels_agree() -> None:
+    for architecture, model, rng in models(20, 5):
+        source, target = pairs(rng)
+        model.set_attention("products")
+        products = model(source, target)
+        model.set_attention("fused")
+        assert torch.allclose(products, model(source, target), atol=1e-9), architecture.answers
+
+
+def test_a_shared_weight_is_saved_once_and_moves_as_one() -> None:
+    architecture = assemble(answers(**{k.replace(".", "__"): v for k, v in EDGE.items()}))
+    model = build(architecture.block, vocab=V)
+    state = model.state_dict()
+    assert [key for key in state if key.startswith("decoder.layers.0.self_attention.")] == []
+    assert "encoder.layers.2.attention.query.weight" not in state
+    assert "output.weight" not in state and "embedding.target.table.weight" not in state
+    assert sum(w.numel() for w in state.values()) == sum(w.numel() for w in model.parameters())
+    owner = model.encoder.layers[0].attention.query.weight
+    assert model.decoder.layers[0].self_attention.query.weight is owner
+    assert model.encoder.layers[2].attention.query.weight is owner
+    model.double()
+    assert model.decoder.layers[0].self_attention.query.weight is model.encoder.layers[0].attention.query.weight
+    fresh = build(architecture.block, vocab=V, seed=2)
+    fresh.load_state_dict(state)
+    source, target = pairs(Random(1))
+    assert torch.equal(fresh.eval()(source, target), model.float().eval()(source, target))
+
+
+@pytest.mark.parametrize("make", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_are_whole_and_keep_their_ties(make) -> None:
+    for architecture, model, rng in models(10, 6):
+        source, target = pairs(rng)
+        twin = make(model)
+        assert torch.equal(twin(source, target), model(source, target))
+        with torch.no_grad():
+            next(iter(twin.parameters())).add_(1.0)
+        assert not torch.equal(twin(source, target), model(source, target)), architecture.answers
+        assert sum(p.numel() for p in twin.parameters()) == sum(p.numel() for p in model.parameters())
+
+
+def test_owned_biases_and_following_norms() -> None:
+    changes = {"share.encoder.attention": "one", "share.biases": "own", "share.norms": "follow"}
+    model = build(assemble(answers() | changes).block, vocab=V)
+    first, second = (layer.attention.query for layer in model.encoder.layers)
+    assert first.weight is second.weight and first.bias is not second.bias
+    norms = [layer.attention_norm for layer in model.encoder.layers]
+    assert norms[0].weight is norms[1].weight
+
+
+def test_seed_and_scheme_decide_the_weights() -> None:
+    block = assemble(answers()).block
+    one, same, other = (build(block, vocab=V, seed=seed) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters()))
+    assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters()))
+    assert torch.equal(one.embedding.source.table.weight[PAD], torch.zeros(8))
+    for scheme in ("xavier", "released", "torch"):
+        weights = build(block, vocab=V, init=scheme).parameters()
+        assert all(torch.isfinite(weight).all() for weight in weights)
+    with pytest.raises(UserError, match="there are xavier"):
+        build(block, vocab=V, init="xavir")
+
+
+def test_learned_positions_refuse_what_they_have_not_learned() -> None:
+    block = assemble(answers(embedding__positions="learned", embedding__max_length=4)).block
+    model = build(block, vocab=V)
+    with pytest.raises(UserError, match="learned positions for 4"):
+        model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 3, dtype=torch.long))
+
+
+@pytest.mark.slow
+def test_compiles() -> None:
+    changes = {k.replace(".", "__"): v for k, v in EDGE.items()}
+    for architecture in (assemble(answers(**changes)), assemble(answers(model="decoder-only"))):
+        model = build(architecture.block, vocab=V).eval()
+        source, target = pairs(Random(2))
+        compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+        assert torch.allclose(compiled(source, target), model(source, target), atol=1e-5)
