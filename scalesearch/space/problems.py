@@ -1,0 +1,138 @@
+"""Problems of a space file: where, what, and what would be right; all of them shown together."""
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from scalesearch.errors import UserError
+
+LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # what YAML 1.1 calls a line break
+SHOWN = 150  # characters of a source line that are shown at most
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text with the name under which errors speak of it; ``numbered`` is off where lines mean nothing (``--set``)."""
+
+    name: str
+    text: str = field(repr=False)
+    numbered: bool = True
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines, split where YAML splits them."""
+        return LINE_BREAK.split(self.text)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The characters ``column`` to ``end`` (excluded) of ``line``; all count from 0."""
+
+    source: Source
+    line: int
+    column: int
+    end: int
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Sorts places from top to bottom, overrides after files."""
+        return (not self.source.numbered, self.line, self.column)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, ready to print."""
+
+    place: Place
+    message: str
+    help: str | None = None
+
+    def __str__(self) -> str:
+        head = f"{self.place.source.name}: {self.message}"
+        if self.place.source.numbered:
+            head = f"{self.place.source.name}:{self.place.line + 1}:{self.place.column + 1}: {self.message}"
+        return "\n".join([head, *_excerpt(self.place), *([f"  = help: {self.help}"] if self.help else [])])
+
+
+class SpaceErrors(UserError):
+    """Everything that is wrong with a space, in the order of the file.
+
+    Attributes:
+        problems: tuple of Problem, sorted by position (empty where there is no text, such as a missing file).
+    """
+
+    def __init__(self, problems: Iterable[Problem] = (), message: str = "") -> None:
+        self.problems = tuple(dict.fromkeys(sorted(problems, key=lambda problem: problem.place.order)))
+        count = len(self.problems)
+        tail = [f"{count} problems"] if count > 1 else []
+        super().__init__("\n\n".join([message] if message else [*map(str, self.problems), *tail]))
+
+
+class Unbuildable(UserError):
+    """A candidate that the language allows and no network can be built from.
+
+    Attributes:
+        path: the key at fault.
+        reason: why.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")
+
+    def __reduce__(self) -> tuple[type["Unbuildable"], tuple[str, str]]:
+        return Unbuildable, (self.path, self.reason)  # so that it survives the way back from a worker
+
+
+def _excerpt(place: Place) -> list[str]:
+    """The source line and the carets under the place; tabs and wide characters do not shift the carets."""
+    lines = place.source.lines
+    line = lines[place.line] if place.line < len(lines) else ""
+    end = max(place.column + 1, min(place.end, max(len(line), place.column + 1)))
+    cut = max(0, place.column - SHOWN // 2) if len(line) > SHOWN else 0
+    shown = ("…" if cut else "") + _visible(line[cut : cut + SHOWN]) + ("…" if len(line) > cut + SHOWN else "")
+    before = _width(_visible(line[cut : place.column])) + (1 if cut else 0)
+    under = max(1, _width(_visible(line[place.column : min(end, cut + SHOWN)])))
+    number = str(place.line + 1) if place.source.numbered else ""
+    gap = " " * len(number)
+    bar = " | " if number else "  "
+    return [f"{number}{bar}{shown}", f"{gap}{bar}{' ' * before}{'^' * under}"]
+
+
+def _visible(text: str) -> str:
+    """``text`` with tabs as four spaces and what cannot be printed as a replacement character."""
+    return "".join("    " if c == "\t" else c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _width(text: str) -> int:
+    """How many columns a terminal gives to ``text``."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def closest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that ``word`` was probably meant to be."""
+    found = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    if found:
+        return found[0]
+    lower = {candidate.lower(): candidate for candidate in candidates}
+    return lower.get(word.lower())
+
+
+def suggest(word: str, candidates: Iterable[str]) -> str:
+    """A help line: the likely meaning, or what there is to choose from."""
+    legal = list(dict.fromkeys(candidates))
+    meant = closest(word, legal)
+    if meant:
+        return f"did you mean `{meant}`?"
+    return "use " + either(legal)
+
+
+def either(words: Iterable[str]) -> str:
+    """``a, b or c``, each in backticks."""
+    quoted = [f"`{word}`" for word in words]
+    if len(quoted) < 2:
+        return "".join(quoted)
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"

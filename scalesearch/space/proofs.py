@@ -1,0 +1,102 @@
+"""What can be said of a space before anything is asked: cycles, schedules that never fit, constraints nobody meets."""
+
+from collections.abc import Iterator
+
+from scalesearch.space.answers import Questionnaire, Sheet
+from scalesearch.space.constraints import Constraint
+from scalesearch.space.exploring import AskFunction, Endless, explore
+from scalesearch.space.expressions import keys_of
+from scalesearch.space.fits import never_fits
+from scalesearch.space.interval import can_hold
+from scalesearch.space.problems import Problem
+from scalesearch.space.specs import expressions
+from scalesearch.space.tree import Branch, Leaf
+
+MOST_TRIED = 20_000  # combinations of answers that are tried one by one
+
+
+def cycles(root: Branch) -> list[Problem]:
+    """Keys that need themselves, each cycle once, at the first key of the file that is on it."""
+    leaves = list(root.leaves())
+    needs = {key: set[str]() for key in (leaf.key for leaf in leaves)}
+    for leaf in leaves:
+        needs[leaf.key] |= {key for expr in expressions(leaf.spec) for key in keys_of(expr)}
+        needs[leaf.key] |= {group for group, _ in leaf.guards if group != leaf.key}
+    first = {leaf.key: leaf for leaf in reversed(leaves) if any(True for _ in expressions(leaf.spec))}
+    problems, seen = [], set[frozenset[str]]()
+    for leaf in leaves:
+        cycle = _cycle(leaf.key, needs)
+        if cycle and leaf.key in first and frozenset(cycle) not in seen:
+            seen.add(frozenset(cycle))
+            problems.append(_circular(first[leaf.key], cycle))
+    return problems
+
+
+def _cycle(start: str, needs: dict[str, set[str]]) -> list[str]:
+    """The shortest way from ``start`` back to itself, without its end; empty where there is none."""
+    paths = [[start]]
+    seen: set[str] = set()
+    while paths:
+        path = paths.pop(0)
+        for key in sorted(needs.get(path[-1], ())):
+            if key == start:
+                return path
+            if key not in seen:
+                seen.add(key)
+                paths.append([*path, key])
+    return []
+
+
+def _circular(leaf: Leaf, cycle: list[str]) -> Problem:
+    at = next((expr.span for expr in expressions(leaf.spec) if set(cycle) & keys_of(expr) or leaf.key in cycle), (0, 1))
+    way = " -> ".join([*cycle, cycle[0]])
+    return Problem(leaf.place(at), f"`{leaf.key}` needs itself: {way}", "give one of these keys a value of its own")
+
+
+def misfits(root: Branch) -> list[Problem]:
+    """Alternatives of schedules that fit no depth that is possible."""
+    form = Questionnaire(root)
+    return [problem for leaf in form.leaves if leaf.field.fits for problem in _misfit(form, leaf)]
+
+
+def _misfit(form: Questionnaire, leaf: Leaf) -> Iterator[Problem]:
+    for span, text, reason in never_fits(form, leaf):
+        yield Problem(leaf.place(span), f"`{text}` does not fit any depth that is possible", reason)
+
+
+def unmeetable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
+    """Constraints over answers that no candidate meets, each proved; and all of them together."""
+    form = Questionnaire(root)
+    mine = [constraint for constraint in where if not constraint.costs]
+    alone = [constraint for constraint in mine if nobody_meets(form, [constraint])]
+    problems = [_impossible(constraint) for constraint in alone]
+    if not alone and len(mine) > 1 and nobody_meets(form, mine, by_trial_only=True):
+        others = ", ".join(f"`{constraint.text}`" for constraint in mine[:-1])
+        message = "nobody can meet this constraint together with the others"
+        problems.append(Problem(mine[-1].place, message, f"the others are {others}"))
+    return problems
+
+
+def _impossible(constraint: Constraint) -> Problem:
+    keys = sorted(constraint.names())
+    help = f"no legal answer to {', '.join(f'`{key}`' for key in keys)} makes it true" if keys else "it is never true"
+    return Problem(constraint.place, "nobody can meet this constraint", help)
+
+
+def nobody_meets(form: Questionnaire, constraints: list[Constraint], by_trial_only: bool = False) -> bool:
+    """Whether it is proved that no candidate meets all ``constraints``: by trying, or by intervals."""
+    tried = explore(lambda ask: _all_hold(form, constraints, ask))
+    try:
+        for _ in range(MOST_TRIED):
+            if next(tried):
+                return False
+    except StopIteration:
+        return True
+    except Endless:
+        pass
+    return not by_trial_only and not all(can_hold(constraint.expression, form) for constraint in constraints)
+
+
+def _all_hold(form: Questionnaire, constraints: list[Constraint], ask: AskFunction) -> bool:
+    sheet = Sheet(form, ask)
+    return all(constraint.holds(sheet.lookup) for constraint in constraints)

@@ -1,0 +1,135 @@
+"""The questions a space may ask: one of several, a whole number, a real number."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalesearch.errors import UserError
+
+Constant = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of ``options``; the order is the file's."""
+
+    options: tuple[Constant, ...]
+
+    def values(self) -> Sequence[Constant]:
+        """Everything that may be answered."""
+        return self.options
+
+    def count(self) -> int:
+        """How many answers there are."""
+        return len(self.options)
+
+    def settle(self, value: Any) -> Constant:
+        """The option equal to ``value``. Raises UserError where there is none."""
+        for option in self.options:
+            if option == value and isinstance(option, bool) == isinstance(value, bool):
+                return option
+        raise UserError(f"{value!r} is not one of {self}")
+
+    def draw(self, rng: random.Random) -> Constant:
+        """A uniform draw."""
+        return rng.choice(self.options)
+
+    def __str__(self) -> str:
+        return " | ".join(say(option) for option in self.options)
+
+
+@dataclass(frozen=True)
+class IntRange:
+    """A whole number from ``low`` to ``high`` (both included) in steps of ``step``; ``log``: small ones matter more."""
+
+    low: int
+    high: int
+    step: int = 1
+    log: bool = False
+
+    def values(self) -> Sequence[int]:
+        """Everything that may be answered."""
+        return range(self.low, self.high + 1, self.step)
+
+    def count(self) -> int:
+        """How many answers there are (a Python int of any size, unlike ``len``)."""
+        return (self.high - self.low) // self.step + 1
+
+    def settle(self, value: Any) -> int:
+        """``value`` as an int of the range. Raises UserError where it is none."""
+        if not isinstance(value, bool) and value == int(value) and int(value) in self.values():
+            return int(value)
+        raise UserError(f"{value!r} is not in {self}")
+
+    def draw(self, rng: random.Random) -> int:
+        """A uniform draw, or a log-uniform one."""
+        if not self.log:
+            return self.low + self.step * rng.randrange(self.count())
+        drawn = round(math.exp(rng.uniform(math.log(self.low - 0.5), math.log(self.high + 0.5))))
+        return min(max(drawn, self.low), self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}" + (f" step {self.step}" if self.step != 1 else "") + " log" * self.log
+
+
+@dataclass(frozen=True)
+class FloatRange:
+    """A real number from ``low`` to ``high`` (both included), in steps where ``step`` is given."""
+
+    low: float
+    high: float
+    step: float | None = None
+    log: bool = False
+
+    def values(self) -> Sequence[float] | None:
+        """Everything that may be answered, or ``None`` where there is no end of it."""
+        if self.step is None:
+            return None
+        return [self._at(index) for index in range(round((self.high - self.low) / self.step) + 1)]
+
+    def count(self) -> int | None:
+        """How many answers there are, or ``None`` where there is no end of them."""
+        return None if self.step is None else round((self.high - self.low) / self.step) + 1
+
+    def settle(self, value: Any) -> float:
+        """``value`` as a float of the range, on its grid. Raises UserError where it is none."""
+        number = float(value)
+        if self.step is not None and self.low - self.step / 2 < number < self.high + self.step / 2:
+            nearest = self._at(round((number - self.low) / self.step))
+            if math.isclose(nearest, number, rel_tol=1e-9, abs_tol=self.step * 1e-6):
+                return nearest
+        elif self.step is None and self.low <= number <= self.high:
+            return number
+        raise UserError(f"{value!r} is not in {self}")
+
+    def draw(self, rng: random.Random) -> float:
+        """A uniform draw, or a log-uniform one."""
+        if self.step is not None:
+            return self._at(rng.randrange(round((self.high - self.low) / self.step) + 1))
+        if not self.log:
+            return rng.uniform(self.low, self.high)
+        return min(max(math.exp(rng.uniform(math.log(self.low), math.log(self.high))), self.low), self.high)
+
+    def _at(self, index: int) -> float:
+        assert self.step is not None
+        return float(f"{self.low + index * self.step:.12g}")  # 0.3, not 0.30000000000000004
+
+    def __str__(self) -> str:
+        step = "" if self.step is None else f" step {say(self.step)}"
+        return f"{say(self.low)}..{say(self.high)}{step}" + " log" * self.log
+
+
+Question = Choice | IntRange | FloatRange
+
+
+def say(value: Any) -> str:
+    """A constant as it is written in the language."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(say(item) for item in value)}]"
+    return str(value)

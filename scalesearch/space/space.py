@@ -1,0 +1,180 @@
+"""A space: a questionnaire with a name, constraints, budgets and a protocol."""
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.errors import UserError
+from scalesearch.space.answers import Answers, Questionnaire
+from scalesearch.space.bind import Bound, bind
+from scalesearch.space.constraints import Constraint
+from scalesearch.space.counting import count
+from scalesearch.space.exploring import AskFunction, Endless, explore
+from scalesearch.space.problems import Problem, Source, Unbuildable
+from scalesearch.space.questions import Question
+from scalesearch.space.raw import Table
+from scalesearch.space.schema_types import Group
+from scalesearch.space.writer import scalar, tree_lines
+from scalesearch.space.yaml_nodes import compose, read_text
+
+if TYPE_CHECKING:
+    from scalesearch.space.architecture import Architecture
+
+
+class Space:
+    """Which models may be proposed. Made by ``read_space``, ``Space.parse`` or ``Space.of``; never changed after.
+
+    Attributes:
+        name: what the file calls itself, or an empty text.
+        notes: free text.
+        where: constraints over answers and costs.
+        budgets: named constraints.
+        protocol: ``name`` and, where given, ``source``, ``target``, ``vocab``.
+        root: the bound tree.
+    """
+
+    def __init__(self, document: Table, schema: Group, problems: list[Problem]) -> None:
+        """Binds ``document``. Raises SpaceErrors with every problem, ``problems`` included."""
+        bound: Bound = bind(document, schema, problems)
+        self.document, self.schema = document, schema
+        self.name, self.notes, self.root = bound.name, bound.notes, bound.root
+        self.where, self.budgets, self.protocol = bound.where, dict(bound.budgets), dict(bound.protocol)
+        self.form = Questionnaire(bound.root)
+
+    @classmethod
+    def parse(cls, text: str, name: str = "<string>", schema: Group | None = None) -> "Space":
+        """The space that a YAML text describes. Raises SpaceErrors."""
+        document, problems = compose(Source(name, text))
+        return cls(document, schema or default_schema(), problems)
+
+    @classmethod
+    def of(cls, forms: Mapping[str, Any], schema: Group | None = None) -> "Space":
+        """The space that Python forms describe: dicts, lists, constants, texts of the language, ``Range``, ``OneOf``…
+
+        Raises:
+            SpaceErrors: as for a file, with lines of the YAML that the forms stand for.
+        """
+        from scalesearch.space.forms import to_yaml
+
+        return cls.parse(to_yaml(forms), "<python>", schema)
+
+    def set(self, overrides: Mapping[str, str]) -> "Space":
+        """This space with some keys given anew, as by ``--set``. Raises SpaceErrors."""
+        from scalesearch.space.overrides import override
+
+        problems: list[Problem] = []
+        document = override(self.document, self.schema, overrides, problems)
+        return Space(document, self.schema, problems)
+
+    def dimensions(self) -> list[tuple[str, Question]]:
+        """Everything that could be asked: the name of each question, and the question."""
+        return self.form.dimensions()
+
+    def answer(self, ask: AskFunction) -> Answers:
+        """Fills in the questionnaire.
+
+        Args:
+            ask: ``ask(name, question)`` gives a legal answer; called only for what has to be known.
+
+        Raises:
+            UserError: an answer is not legal.
+        """
+        return self.form.answer(ask)
+
+    def sample(self, rng: random.Random) -> Answers:
+        """A random answer sheet: uniform per question, log-uniform for log ranges."""
+        return self.answer(lambda name, question: question.draw(rng))
+
+    def enumerate(self) -> Iterator[Answers]:
+        """Every answer sheet, in a fixed order. Raises UserError where a continuous range makes them endless."""
+        try:
+            yield from explore(self.answer)
+        except Endless as endless:
+            raise UserError(f"{endless}: a continuous range cannot be enumerated; give it a step") from None
+
+    def size(self) -> int | None:
+        """How many answer sheets there are, exactly; ``None`` where a continuous range makes them endless."""
+        return count(self.form)
+
+    def replay(self, answers: Mapping[str, Any]) -> AskFunction:
+        """An ``ask`` that gives the same answers again, from a sheet or from the JSON of one.
+
+        The function raises UserError for a question to which the sheet holds no legal answer.
+        """
+        known: dict[str, Any] = {}
+        for leaf in self.form.leaves:
+            if leaf.key in answers:
+                known.update(self.form.plans[leaf.path].retrace(answers[leaf.key]) or {})
+        if isinstance(answers, Answers):
+            known.update(answers.asked)
+
+        def ask(name: str, question: Question) -> Any:
+            if name not in known:
+                raise UserError(f"{name}: the old answers say nothing that is legal here; legal is {question}")
+            return known[name]
+
+        return ask
+
+    def problems_of(self, answers: Mapping[str, Any]) -> list[Constraint]:
+        """The constraints over answers alone that ``answers`` violate."""
+        mine = [constraint for constraint in self.where if not constraint.costs]
+        return [constraint for constraint in mine if not constraint.holds(answers.__getitem__)]
+
+    def architecture(self, answers: Answers) -> "Architecture":
+        """The network that ``answers`` describe. Raises Unbuildable where there is none."""
+        from scalesearch.space import architecture
+
+        for path, reason in answers.problems:
+            raise Unbuildable(path, reason)
+        return architecture.assemble(answers)
+
+    def to_yaml(self) -> str:
+        """The canonical text: defaults written out, aliases followed, full names; it reads back to an equal space."""
+        head = [f"{key}: {scalar(text)}" for key, text in (("space", self.name), ("notes", self.notes)) if text]
+        where = ["where:", *(f"  - {scalar(constraint.text)}" for constraint in self.where)] if self.where else []
+        return "\n".join([*head, *tree_lines(self.root), *where, *self._cost_lines()]) + "\n"
+
+    def _cost_lines(self) -> list[str]:
+        sizes = ", ".join(f"{key}: {value}" for key, value in self.protocol.items())
+        lines = ["cost:", f"  protocol: {{ {sizes} }}"]
+        if self.budgets:
+            lines += ["  budgets:", *(f"    {scalar(name)}: {scalar(c.text)}" for name, c in self.budgets.items())]
+        return lines
+
+    @cached_property
+    def hash(self) -> str:
+        """Identifies the space: equal for equal canonical texts, whatever the file is called or notes."""
+        lines = [*tree_lines(self.root), *sorted(c.text for c in self.where), *self._cost_lines()]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and self.to_yaml() == other.to_yaml()
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return f"<Space {self.name or 'without a name'}, {len(self.dimensions())} questions>"
+
+
+def default_schema() -> Group:
+    """The built-in keys."""
+    from scalesearch.space.schema import SCHEMA
+
+    return SCHEMA
+
+
+def read_space(path: Path | str, schema: Group | None = None) -> Space:
+    """Reads a space file.
+
+    Args:
+        path: the file.
+        schema: which keys there are; the built-in ones where none is given.
+
+    Raises:
+        SpaceErrors: all problems of the file, each with file, line, column, the text underlined and a suggestion.
+    """
+    return Space.parse(read_text(Path(path)), str(path), schema)
