@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scalesearch.data import BOS, EOS, PAD, Split, batches, eval_batches, put_back
@@ -84,10 +85,24 @@ def test_another_process_draws_the_same_order() -> None:
     assert said == {f"{plan(realistic(200), max_tokens=128, seed=4, epoch=1)}\n"}
 
 
-def test_companions_change_from_epoch_to_epoch() -> None:
-    split = realistic(3000)
-    groups = [{frozenset(batch) for batch in plan(split, max_tokens=512, epoch=epoch)} for epoch in (0, 1)]
-    assert len(groups[0] & groups[1]) < 0.1 * len(groups[0])
+@given(pairs=lengths, budget=st.integers(1, 80))
+@example(pairs=[(3, 3)] * 9, budget=16)
+def test_no_batch_has_room_for_the_first_of_the_next(pairs: list[tuple[int, int]], budget: int) -> None:
+    made = batches(split_of(pairs), budget, shuffle=False).plan
+    for batch, following in pairwise(made):
+        together = [*batch, following[0]]
+        assert len(together) * (max(max(pairs[i]) for i in together) + 1) > budget
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_companions_change_from_epoch_to_epoch(seed: int) -> None:
+    split = realistic(10_000)
+    batch_of = np.empty(len(split), int)
+    for number, batch in enumerate(plan(split, max_tokens=1024, seed=seed, epoch=0)):
+        batch_of[batch] = number
+    stayed = [(np.bincount(batch_of[batch]) ** 2).sum() / len(batch) ** 2
+              for batch in plan(split, max_tokens=1024, seed=seed, epoch=1)]
+    assert np.mean(stayed) < 0.35, "the share of companions that a pair meets again"
 
 
 def test_shuffled_batches_are_not_sorted_by_length() -> None:

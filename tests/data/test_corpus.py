@@ -37,13 +37,13 @@ def test_training_pairs_that_do_not_fit_are_left_out_and_counted(spec: DataSpec,
                                                                  cache: Path) -> None:
     text = Path(spec.train[0])
     source, target = (text.with_suffix(f".{side}").read_text().splitlines() for side in ("en", "de"))
-    write("text/train.en", [*source, "", "dog", "the house " * 60, "a dog"])
-    write("text/train.de", [*target, "leer", " \t", "das Haus", "ein Hund" * 12])
+    write("text/train.en", ["", "dog", "the house " * 60, "a dog", *source])
+    write("text/train.de", ["leer", " \t", "das Haus", "ein Hund" * 12, *target])
     corpus = load_corpus(replace(spec, max_length=100, max_ratio=6), cache)
     counts = corpus.counts["train"]
     assert {key: counts[key] for key in ("read", "empty", "too_long", "uneven", "pairs")} == {
         "read": 44, "empty": 2, "too_long": 1, "uneven": 1, "pairs": 40}
-    assert corpus.train.source_text == source
+    assert (corpus.train.source_text, corpus.train.target_text) == (source, target)
     assert corpus.notes == ("train: 2 of 44 pairs left out: a side is empty",
                             "train: 1 of 44 pairs left out: longer than max_length",
                             "train: 1 of 44 pairs left out: beyond max_ratio")
