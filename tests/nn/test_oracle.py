@@ -1,5 +1,6 @@
 """The ledger against independent counters: equal to the unit, for every block and for whole models."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -63,6 +64,29 @@ def test_300_random_models_cost_what_pytorch_counts() -> None:
     for tie in ("none", "decoder", "all"):
         assert f"embedding.tie={tie}" in seen
     assert {"norm=pre", "norm=post", "share.decoder.self=encoder.attention", "model=decoder-only"} <= seen
+
+
+def test_decoding_protocols_cost_what_decoding_runs() -> None:
+    """``decode`` is what stepwise decoding with a cache does, ``delight`` (less biases) what re-running prefixes does."""
+    rng = Random(99)
+    for _ in range(40):
+        architecture = random_architecture(rng)
+        s, t, v = rng.randint(1, 6), rng.randint(1, 6), rng.randint(4, 20)
+        model = build(architecture.block, vocab=v, device="meta")
+        source, target = (torch.zeros(1, n, dtype=torch.long, device="meta") for n in (s, t))
+        with FlopCounterMode(display=False) as cached:
+            memory, cache = model.encode(source), model.new_cache()
+            for i in range(t):
+                model.logits(model.decode(target[:, i : i + 1], memory, cache))
+        with FlopCounterMode(display=False) as rerun:
+            memory = model.encode(source)
+            for i in range(t):
+                model.logits(model.decode(target[:, : i + 1], memory))
+        ours = {name: find_protocol(name, s, t, v) for name in ("decode", "delight")}
+        ours["delight"] = replace(ours["delight"], counts={"mac": 1})
+        macs = {name: cost(architecture.block, protocol)["macs.total"] for name, protocol in ours.items()}
+        counted = {"decode": cached.get_total_flops() / 2, "delight": rerun.get_total_flops() / 2}
+        assert macs == counted, architecture.answers
 
 
 def test_fvcore_agrees_once_its_norms_are_taken_off() -> None:

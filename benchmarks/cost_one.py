@@ -1,0 +1,67 @@
+"""Costing one candidate: our ledger beside PyTorch's FlopCounterMode and fvcore, same candidates, same run.
+
+    python benchmarks/cost_one.py [--candidates 5]
+
+For each candidate: time from answers to MACs and params (ours), and from the built model on the meta device to the
+counter's total (theirs; building the model is timed apart). Every line also says whether the totals are equal.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from scalesearch.cost import cost, find_protocol
+from scalesearch.nn import build
+from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
+from scalesearch.space import read_space
+from scalesearch.space.architecture import assemble
+
+S, T, V = 30, 30, 32000
+
+
+def timed(call: Callable[[], object], repeats: int) -> tuple[float, object]:
+    """Median seconds of ``repeats`` calls, and the last result."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = call()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds), result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--candidates", type=int, default=5, help="depths 6-6, 7-6, … at width 512")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    protocol = find_protocol("forward", S, T, V)
+    inputs = tuple(torch.zeros(1, n, dtype=torch.long, device="meta") for n in (S, T))
+    space = read_space("spaces/transformer.yaml")
+    totals: dict[str, list[float]] = {}
+    for extra in range(arguments.candidates):
+        chosen = space.set({"encoder.depth": str(6 + extra)})
+        answers = dict(chosen.answer(lambda path, question: None))
+        rows: dict[str, tuple[float, object]] = {}
+        rows["scalesearch"] = timed(lambda: cost(assemble(answers).block, protocol), 50)
+        block = assemble(answers).block
+        rows["build on meta"] = timed(lambda: build(block, vocab=V, device="meta"), 3)
+        model = build(block, vocab=V, device="meta").eval()
+        rows["FlopCounterMode"] = timed(lambda: flop_counter_macs(model, inputs), 3)
+        rows["fvcore"] = timed(lambda: fvcore_macs(model, inputs), 3)
+        for name, (seconds, _) in rows.items():
+            totals.setdefault(name, []).append(seconds)
+        ours, torchs = rows["scalesearch"][1]["macs.total"], rows["FlopCounterMode"][1]
+        print(f"{6 + extra}-6: ours {ours:,} MACs, FlopCounterMode {torchs:,} (equal: {ours == torchs}),"
+              f" fvcore {rows['fvcore'][1]:,} (adds 5 a LayerNorm element)")
+    base = statistics.median(totals["scalesearch"])
+    print(f"\nmedian of {arguments.candidates} candidates, one thread, S={S} T={T} V={V}")
+    for name, seconds in totals.items():
+        median = statistics.median(seconds)
+        print(f"{name:16s} {median * 1e3:9.3f} ms   {median / base:8.1f}x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Options and printing that several verbs share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.errors import UserError
+
+if TYPE_CHECKING:
+    from scalesearch.space import Space
+    from scalesearch.space.architecture import Architecture
+
+set_option = click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Answer or change a key: --set encoder.depth=12."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+
+
+def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--protocol``, ``--source``, ``--target`` and ``--vocab``."""
+    for option in (
+        click.option("--vocab", type=int, metavar="V", help="Vocabulary size."),
+        click.option("--target", type=int, metavar="T", help="Target tokens a sentence."),
+        click.option("--source", type=int, metavar="S", help="Source tokens a sentence."),
+        click.option("--protocol", metavar="NAME", help="forward, decode, decode-uncached, edgeformer or delight."),
+    ):
+        command = option(command)
+    return command
+
+
+def pairs(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
+    """``("a.b=c", …)`` as a mapping."""
+    for setting in settings:
+        if "=" not in setting:
+            raise UserError(f"{option} {setting}: write KEY=VALUE, for example {option} encoder.depth=12")
+    return {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in settings)}
+
+
+def load_space(file: str, settings: tuple[str, ...]) -> Space:
+    """The space in ``file`` (a path, or the name of a shipped one), changed by ``settings``."""
+    from scalesearch.library import find_file
+    from scalesearch.space import read_space
+
+    space = read_space(find_file(file, "spaces"))
+    return space.set(pairs(settings)) if settings else space
+
+
+def load_architecture(file: str, settings: tuple[str, ...]) -> tuple[Space, Architecture]:
+    """The one architecture in ``file``.
+
+    Raises:
+        UserError: the file leaves something to choose.
+    """
+    from scalesearch.space import Answers, Question
+
+    space = load_space(file, settings)
+    open_keys = [path for path, _ in space.dimensions()]
+    if open_keys:
+        shown = ", ".join(open_keys[:6]) + (", …" if len(open_keys) > 6 else "")
+        raise UserError(
+            f"{file}: leaves {len(open_keys)} questions open ({shown}); it is a space, not an architecture. "
+            f"Answer them with --set, for example --set {open_keys[0]}=…"
+        )
+
+    def ask(path: str, question: Question) -> Any:
+        raise AssertionError(f"{path} was to be closed")
+
+    answers: Answers = space.answer(ask)
+    return space, space.architecture(answers)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))

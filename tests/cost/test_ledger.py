@@ -1,0 +1,88 @@
+"""Laws of the ledger, and what protocols bind."""
+
+from random import Random
+
+import pytest
+
+from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
+from scalesearch.cost.ledger import SECTIONS
+from scalesearch.cost.modules import rows
+from scalesearch.errors import UserError
+from scalesearch.space.architecture import assemble
+from scalesearch.space.names import COST_NAMES
+from tests.architectures import answers, random_architecture
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_sections_add_up(name: str) -> None:
+    rng = Random(1)
+    for _ in range(30):
+        c = cost(random_architecture(rng).block, find_protocol(name, rng.randint(1, 9), rng.randint(1, 9), 20))
+        for quantity in ("params", "macs"):
+            parts = [c[f"{quantity}.{section}"] for section in ("embedding", "encoder", "decoder", "output")]
+            assert sum(parts) == c[f"{quantity}.total"] == sum(getattr(entry, quantity) for entry in c.entries)
+            assert c[f"{quantity}.non_embedding"] == c[f"{quantity}.total"] - c[f"{quantity}.embedding"]
+        assert all(c[f"flops.{section}"] == 2 * c[f"macs.{section}"] for section in SECTIONS)
+        assert c["macs.embedding"] == 0, "looking a token up is free"
+        assert sum(row.macs for row in rows(c, 1)) == c["macs.total"]
+        assert all(row.params >= 0 and row.macs >= 0 for row in rows(c, 4))
+
+
+def test_every_name_of_the_language_is_a_cost() -> None:
+    c = cost(assemble(answers()).block, find_protocol())
+    assert set(COST_NAMES) == set(c.values)
+    nested = c.to_json()
+    assert all(nested[name.split(".")[0]][name.split(".")[1]] == c[name] for name in COST_NAMES)
+
+
+def test_sharing_changes_params_and_never_macs() -> None:
+    rng = Random(2)
+    for _ in range(40):
+        architecture = random_architecture(rng)
+        plain = {path: ("own" if path.startswith("share.") and path.count(".") == 2 else value)
+                 for path, value in architecture.answers.items()}
+        shared, own = (cost(one.block, find_protocol()) for one in (architecture, assemble(plain)))
+        assert shared["macs.total"] == own["macs.total"]
+        assert shared["params.total"] <= own["params.total"]
+
+
+def test_protocols_order_as_the_work_does() -> None:
+    """One pass does the least; a cache saves most of what re-running every prefix costs."""
+    for model in ("encoder-decoder", "decoder-only"):
+        block = assemble(answers(model=model)).block
+        once, cached, rerun = (
+            cost(block, find_protocol(name, 6, 8, 30))["macs.total"] for name in ("forward", "decode", "decode-uncached")
+        )
+        assert cached < once < rerun
+
+
+def test_a_one_token_target_is_decoded_in_one_pass() -> None:
+    block = assemble(answers()).block
+    costs = {cost(block, find_protocol(name, 6, 1, 30))["macs.total"] for name in ("forward", "decode", "decode-uncached")}
+    assert len(costs) == 1
+
+
+def test_memory_of_a_small_model_by_hand() -> None:
+    """2-2 layers, width 8: keys and values of 2 decoder layers, self over T and cross over S, 4 bytes each."""
+    c = cost(assemble(answers()).block, find_protocol("forward", 5, 7, 30))
+    assert c["memory.weights"] == 4 * c["params.total"]
+    assert c["memory.cache"] == 4 * 2 * (8 + 8) * (7 + 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: find_protocol("foward"), "did you mean forward"),
+        (lambda: find_protocol("forward", 0), "source is 0; it must be at least 1"),
+        (lambda: find_protocol("forward", 1, 1, -5), "vocab is -5"),
+    ],
+)
+def test_bad_protocols_say_what_would_be_right(call, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call()
+
+
+def test_flags_win_over_the_files_protocol() -> None:
+    chosen = protocol_of({"name": "decode", "source": 10, "vocab": 99}, name=None, source=4, target=None, vocab=None)
+    assert (chosen.name, chosen.source, chosen.target, chosen.vocab) == ("decode", 4, 30, 99)
+    assert str(find_protocol("edgeformer")) == "edgeformer (S=30, T=30, V=32768, +5 per LayerNorm element)"
