@@ -23,8 +23,8 @@ def expand(path: str, where: str, base: Path | None = None) -> Path:
         if not os.environ.get(name):
             raise UserError(f"data: {where}: {path} needs the environment variable {name}, which is not set. "
                             f"Set it to where the data lies: export {name}=/path/to/data")
-    filled = Path(_VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], path)).expanduser()
-    return Path(os.path.abspath((base or Path()) / filled))
+    filled = _VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], path)
+    return Path(os.path.abspath((base or Path()) / os.path.expanduser(filled)))
 
 
 def text_file(path: str, where: str) -> Path:
@@ -54,6 +54,13 @@ def _nearest(path: Path) -> str:
 
 
 def default_cache() -> Path:
-    """Where binarised corpora are kept unless said otherwise: ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "scalesearch" / "corpora"
+    """Where binarised corpora are kept unless said otherwise: ``$XDG_CACHE_HOME`` or ``~/.cache``.
+
+    Raises:
+        UserError: the variable is not set and the user has no home folder, as in some containers.
+    """
+    try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        raise UserError("no home folder to keep corpora in: set XDG_CACHE_HOME to a folder for them") from None
+    return home / "scalesearch" / "corpora"

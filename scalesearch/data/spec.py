@@ -13,7 +13,7 @@ SPLITS = ("train", "valid", "test")
 BUILTINS = ("grammar",)
 MODELS = ("bpe", "unigram")
 _OF_BUILTIN, _OF_FILES = ("pairs", "seed"), ("source", "target", *SPLITS)
-_DEFAULT_VOCAB, _DEFAULT_PAIRS, _DEFAULT_SEED = 8000, 20_000, 1
+_FILES_VOCAB, _BUILTIN_VOCAB, _DEFAULT_PAIRS, _DEFAULT_SEED = 8000, 2000, 20_000, 1
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class DataSpec:
 
     For both:
 
-    - ``vocab``: entries of the sentencepiece vocabulary shared by the two languages (8000 unless said), or
-      ``tokenizer``: a sentencepiece model file to use as it is.
+    - ``vocab``: entries of the sentencepiece vocabulary shared by the two languages (unless said, 8000,
+      and 2000 for the built-in corpus), or ``tokenizer``: a sentencepiece model file to use as it is.
     - ``model``: ``bpe`` or ``unigram``. ``coverage``: share of the training text's characters that get an
       entry of their own; 1.0 suits alphabets, 0.9995 Chinese, Japanese or noisy web text.
     - ``lowercase``: lower-case all three splits. References too, so BLEU is then case-insensitive.
@@ -82,7 +82,7 @@ class DataSpec:
             problems += wrong
         _refuse(problems)
         if self.vocab is None and self.tokenizer is None:
-            object.__setattr__(self, "vocab", _DEFAULT_VOCAB)
+            object.__setattr__(self, "vocab", _BUILTIN_VOCAB if self.builtin else _FILES_VOCAB)
         if self.builtin:
             object.__setattr__(self, "pairs", _DEFAULT_PAIRS if self.pairs is None else self.pairs)
             object.__setattr__(self, "seed", _DEFAULT_SEED if self.seed is None else self.seed)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scalesearch.data import Corpus, DataSpec, Tokenizer, load_corpus
+from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache, load_corpus
 from scalesearch.data import corpus as data_corpus
 from scalesearch.errors import UserError
 from tests.data.conftest import Write
@@ -144,3 +144,12 @@ def test_a_cache_that_cannot_be_written_is_explained(spec: DataSpec, write: Writ
 def test_the_default_place_follows_xdg(spec: DataSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert load_corpus(spec).folder.parent == tmp_path / "xdg" / "scalesearch" / "corpora"
+
+
+def test_without_a_home_a_place_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(UserError, match="set XDG_CACHE_HOME"):
+        default_cache()

@@ -62,13 +62,13 @@ def test_defaults_fit_the_shape() -> None:
     assert DataSpec.from_mapping(FILES).vocab == 8000
     assert DataSpec.from_mapping({**FILES, "tokenizer": "m.model"}).vocab is None
     builtin = DataSpec(builtin="grammar")
-    assert (builtin.seed, builtin.vocab) == (1, 8000)
+    assert (builtin.seed, builtin.vocab) == (1, 2000)
     assert builtin.pairs
 
 
 def test_a_description_names_text_and_vocabulary() -> None:
     assert DataSpec(builtin="grammar", pairs=9, seed=2).describe() == (
-        "built-in grammar (synthetic), 9 pairs, seed 2; bpe vocabulary of 8000")
+        "built-in grammar (synthetic), 9 pairs, seed 2; bpe vocabulary of 2000")
     assert DataSpec.from_mapping({**FILES, "limit": 5, "lowercase": True, "tokenizer": "m"}).describe() == (
         "en-de from d/train; tokenizer m; first 5 pairs; lower-cased")
 
