@@ -166,7 +166,9 @@ class _Binding:
             if name.text not in ("protocol", "budgets"):
                 help = suggest(name.text, ("protocol", "budgets"))
                 self.wrong(name.place, f"unknown key `{name.text}` in `cost`", help)
-        protocol = self.protocol(entries["protocol"][1]) if "protocol" in entries else {"name": "forward"}
+        protocol: dict[str, str | int] = {"name": "forward"}
+        if "protocol" in entries:
+            protocol = self.protocol(entries["protocol"][1])
         return self.budgets(entries["budgets"][1]) if "budgets" in entries else {}, protocol
 
     def budgets(self, node: Node) -> dict[str, Constraint]:

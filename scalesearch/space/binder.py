@@ -98,6 +98,10 @@ class Binder:
         inside = {name: node for name, (_, node) in entries.items() if name in group.variants}
         field = chooser_field(group)
         if ONE_OF in entries:
+            node = entries[ONE_OF][1]
+            if isinstance(node, Text) and node.text:
+                leaf = self.leaf(field, node, key, path, guards, node.here)
+                return leaf, dict.fromkeys(offered(leaf.spec) or group.variants)
             if inside:
                 here = entries[next(iter(inside))][0].place
                 self.wrong(here, "a variant stands beside `one of:`", "move it under `one of:`")
@@ -117,7 +121,7 @@ class Binder:
 
     def one_of(self, group: Group, entry: tuple[Text, Node], path: str) -> dict[str, Node | None]:
         """The variants under ``one of:``."""
-        name, node = entry
+        _, node = entry
         if not isinstance(node, Table) or not node.entries:
             if type(node) is not Node:
                 example = " | ".join(list(group.variants)[:2])
@@ -215,8 +219,7 @@ class Binder:
                 return Broken()
             values.append(spec.value)
         spec = Items(tuple(values))
-        try_fit = fit(spec, leaf.field, self.index.paths, lambda p: self.wrong(node.here, p.message, p.help))
-        return try_fit
+        return fit(spec, leaf.field, self.index.paths, lambda p: self.wrong(node.here, p.message, p.help))
 
 
 def one_of(names: list[str]) -> Spec:

@@ -5,13 +5,14 @@ decides to what it depends on: only those are listed, one group of tied keys at 
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from scalesearch.space.answers import Questionnaire, Sheet
 from scalesearch.space.exploring import AskFunction, explore
 from scalesearch.space.expressions import keys_of
 from scalesearch.space.plans import Fixed, Pick
 from scalesearch.space.questions import FloatRange
-from scalesearch.space.specs import Computed, Conditional, expressions, options
+from scalesearch.space.specs import Conditional, expressions
 from scalesearch.space.tree import Branch, Leaf
 
 Unit = Branch | Leaf  # what is counted at once: a leaf, or a group with variants and all that is under it
@@ -23,7 +24,7 @@ def count(form: Questionnaire) -> int | None:
         return None
     product = 1
     for units, drivers in _components(form):
-        product *= sum(explore(lambda ask, u=units, d=drivers: _count_units(form, u, d, ask)))  # type: ignore[misc]
+        product *= sum(explore(partial(_count_units, form, units, drivers)))
     return product
 
 
@@ -94,12 +95,12 @@ def _drivers(form: Questionnaire, unit: Unit) -> list[str]:
     """The keys whose values decide conditions inside ``unit``, and everything those need in turn."""
     found: dict[str, None] = {}
     for leaf in _leaves(unit):
-        if any(isinstance(part, Conditional) for part in _parts(leaf)):
+        if isinstance(leaf.spec, Conditional):
             for expr in expressions(leaf.spec):
                 found |= dict.fromkeys(sorted(keys_of(expr)))
-        if any(unit_branch.chooser is leaf for unit_branch in _branches(unit)):
-            if not isinstance(form.plans[leaf.path], Fixed | Pick):
-                found[leaf.key] = None
+        chooses = any(branch.chooser is leaf for branch in _branches(unit))
+        if chooses and not isinstance(form.plans[leaf.path], Fixed | Pick):
+            found[leaf.key] = None
     queue = list(found)
     while queue:
         for leaf in form.by_key.get(queue.pop(), ()):
@@ -108,14 +109,6 @@ def _drivers(form: Questionnaire, unit: Unit) -> list[str]:
             found |= dict.fromkeys(fresh)
             queue += fresh
     return list(found)
-
-
-def _parts(leaf: Leaf) -> list[object]:
-    return (
-        [leaf.spec]
-        if isinstance(leaf.spec, Conditional)
-        else [o for o in options(leaf.spec) if not isinstance(o, Computed)]
-    )
 
 
 def _branches(unit: Unit) -> Iterator[Branch]:

@@ -45,7 +45,7 @@ class Name(Expr):
 
 @dataclass(frozen=True)
 class Ref(Expr):
-    """A name that was found: the answer ``key`` (or a cost), there only while each of ``guards`` (key, variant) holds."""
+    """A name that was found: an answer or a cost, there only while each of ``guards`` (key, variant) holds."""
 
     text: str
     key: str

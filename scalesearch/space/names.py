@@ -1,10 +1,9 @@
 """The names of costs that a constraint or a budget may use."""
 
 PARTS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
-COST_NAMES = tuple(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS) + (
-    "memory.weights",
-    "memory.cache",
-    "memory.activations",
+COST_NAMES = (
+    *(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS),
+    *("memory.weights", "memory.cache", "memory.activations"),
 )
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")

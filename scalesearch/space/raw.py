@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from scalesearch.space.problems import Place, Source
 from scalesearch.space.tokens import Span
@@ -37,8 +37,7 @@ class Text(Node):
     def at(self, span: Span) -> Place:
         """The place of the characters ``span``, as far as they stand on one line; the whole scalar if unknown."""
         if not self.where:
-            start = self.place.column if self.text else self.place.column
-            return replace(self.place, column=start)
+            return self.place
         if span[0] >= len(self.where):
             line, column = self.where[-1]
             return Place(self.place.source, line, column + 1, column + 2)

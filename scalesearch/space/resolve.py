@@ -125,7 +125,7 @@ class Resolver:
             return Value(expr.text, span=expr.span)
         known = self.find(expr.text)
         if known is None:
-            self.unknown(expr, want, words)
+            self.unknown(expr, words)
             return Value(0, span=expr.span)
         kinds = kinds_of(known.field)
         if not kinds & want:
@@ -146,24 +146,29 @@ class Resolver:
         path = next((path for path, other in self.index.paths.items() if other is known), text)
         return path if self.index.find(path, self.scope) is known else text
 
-    def unknown(self, expr: Name, want: frozenset[str], words: tuple[str, ...]) -> None:
+    def unknown(self, expr: Name, words: tuple[str, ...]) -> None:
         """Complains about a name that is neither word nor key."""
         if expr.text in COST_NAMES:
             help = "costs can be used under `where:` and in budgets"
-            return self.wrong(expr, f"`{expr.text}` is a cost, known only once all answers are given", help)
-        keys = [*self.index.paths, *(path.rpartition(".")[2] for path in self.index.paths)]
-        legal = [*words, *keys, *(COST_NAMES if self.costs else ())]
-        first = expr.text.partition("-")[0]
-        if "-" in expr.text and self.find(first):
-            return self.wrong(expr, f"there is no key `{expr.text}`", "a minus sign needs spaces around it")
-        if expr.text in self.index.groups:
+            self.wrong(expr, f"`{expr.text}` is a cost, known only once all answers are given", help)
+        elif "-" in expr.text and self.find(expr.text.partition("-")[0]):
+            self.wrong(expr, f"there is no key `{expr.text}`", "a minus sign needs spaces around it")
+        elif expr.text in self.index.groups:
             inside = [path for path in self.index.paths if path.startswith(f"{expr.text}.")]
             help = f"name one of its keys, such as {either(inside[:2])}"
-            return self.wrong(expr, f"`{expr.text}` is a group of keys, not a value", help)
-        meant = closest(expr.text, legal)
-        help = f"did you mean `{meant}`?" if meant else f"the words are {either(words)}" if words else None
-        what = f"neither a key nor one of {either(words)}" if words else "not a key of this space"
-        return self.wrong(expr, f"`{expr.text}` is {what}", help)
+            self.wrong(expr, f"`{expr.text}` is a group of keys, not a value", help)
+        else:
+            what = f"neither a key nor one of {either(words)}" if words else "not a key of this space"
+            self.wrong(expr, f"`{expr.text}` is {what}", self.meant(expr.text, words))
+
+    def meant(self, text: str, words: tuple[str, ...]) -> str | None:
+        """A help line for a misspelt name: a word, a key, or the last part of a key."""
+        legal = [*words, *self.index.paths, *(COST_NAMES if self.costs else ())]
+        last = {path.rpartition(".")[2]: path for path in reversed(list(self.index.paths))}
+        meant = closest(text, legal) or last.get(closest(text.rpartition(".")[2], last) or "")
+        if meant:
+            return f"did you mean `{meant}`?"
+        return f"the words are {either(words)}" if words else None
 
     def compare(self, expr: Compare) -> Expr:
         """A comparison: each operand against its neighbour."""

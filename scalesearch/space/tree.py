@@ -1,7 +1,8 @@
 """A space, bound to its schema: branches of keys, leaves with what they may be."""
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Union
 
 from scalesearch.space.problems import Place
@@ -30,8 +31,8 @@ class Leaf:
     field: Field
     spec: Spec
     guards: Guards
-    origin: Node | Place = field(compare=False, repr=False)
-    given: bool = field(default=True, compare=False)
+    origin: Node | Place = dataclasses.field(compare=False, repr=False)
+    given: bool = dataclasses.field(default=True, compare=False)
 
     def place(self, span: Span) -> Place:
         """Where the characters ``span`` of this leaf's text stand."""

@@ -39,15 +39,16 @@ def _escaped(character: str) -> str:
 
 def tree_lines(branch: Branch, indent: str = "") -> Iterator[str]:
     """The lines of a branch, in the order of the schema; defaults are written out."""
-    if branch.chooser:
-        if simple_chooser(branch):
-            yield f"{indent}one of:"
-            for name, inner in branch.variants:
-                yield from _group_lines(name, list(tree_lines(inner, f"{indent}    ")), f"{indent}  ")
+    if branch.chooser and not simple_chooser(branch):
+        yield f"{indent}one of: {scalar(str(branch.chooser.spec))}"
+    elif branch.chooser:
+        yield f"{indent}one of:"
+        for name, inner in branch.variants:
+            yield from _group_lines(name, list(tree_lines(inner, f"{indent}    ")), f"{indent}  ")
     for name, child in branch.fields:
         if isinstance(child, Leaf):
             yield f"{indent}{name}: {_value(child.spec, child.field)}"
-        elif child.chooser and (not simple_chooser(child) or _bare(child)):
+        elif child.chooser and not child.fields and (not simple_chooser(child) or _bare(child)):
             yield f"{indent}{name}: {scalar(str(child.chooser.spec))}"
         else:
             yield from _group_lines(name, list(tree_lines(child, f"{indent}  ")), indent)
@@ -63,7 +64,7 @@ def simple_chooser(branch: Branch) -> bool:
 
 def _bare(branch: Branch) -> bool:
     """Whether only the names of variants have to be written."""
-    return not branch.fields and not any(inner.fields for _, inner in branch.variants)
+    return not any(inner.fields for _, inner in branch.variants)
 
 
 def _group_lines(name: str, inside: list[str], indent: str) -> list[str]:

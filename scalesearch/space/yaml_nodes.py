@@ -29,7 +29,7 @@ class Composer(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.get_event()
+            event: Any = self.get_event()  # type: ignore[no-untyped-call]  # PyYAML's stubs stop here
             return AliasNode(event.anchor, self.anchors.get(event.anchor), event)
         return super().compose_node(parent, index)
 
@@ -54,19 +54,17 @@ def decode(data: bytes, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        column = len(data[: error.start].rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
-        found = f"byte 0x{data[error.start]:02x} is not UTF-8"
-        raise SpaceErrors(
-            message=f"{name}:{line}:{column}: not a text file: {found}\n  = help: a space file is YAML in UTF-8"
-        ) from None
+        before = data[: error.start].decode("utf-8", "replace")
+        raise _not_text(name, before, f"byte 0x{data[error.start]:02x} is not UTF-8") from None
     if "\0" in text:
-        at = text.index("\0")
-        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-        raise SpaceErrors(
-            message=f"{name}:{line}:{column}: not a text file: it holds a zero byte\n  = help: a space file is YAML in UTF-8"
-        )
+        raise _not_text(name, text[: text.index("\0")], "it holds a zero byte")
     return text
+
+
+def _not_text(name: str, before: str, reason: str) -> SpaceErrors:
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    help = "a space file is YAML in UTF-8"
+    return SpaceErrors(message=f"{name}:{line}:{column}: not a text file: {reason}\n  = help: {help}")
 
 
 def _inside(folder: Path) -> str:

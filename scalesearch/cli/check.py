@@ -1,0 +1,182 @@
+"""``scalesearch check FILE``: is the space sound, how large is it, what passes its constraints."""
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.sets import set_option
+from scalesearch.library import find_file
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scalesearch.space import Answers, Constraint, Space
+
+
+@dataclass
+class Share:
+    """How many of the samples asked met something."""
+
+    text: str
+    met: int = 0
+    of: int = 0
+
+    @property
+    def share(self) -> float | None:
+        """The fraction; ``None`` where nothing could be asked."""
+        return self.met / self.of if self.of else None
+
+    def count(self, met: bool) -> None:
+        """Counts one sample."""
+        self.met += met
+        self.of += 1
+
+
+@dataclass
+class Report:
+    """What ``check`` found out."""
+
+    name: str
+    hash: str
+    size: int | None
+    dimensions: list[tuple[str, str, int | None]]
+    protocol: dict[str, Any]
+    samples: int = 0
+    seed: int = 0
+    built: Share = field(default_factory=lambda: Share("can be built"))
+    where: list[Share] = field(default_factory=list)
+    budgets: list[Share] = field(default_factory=list)
+    all: Share = field(default_factory=lambda: Share("passes everything"))
+    unbuildable: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; ``size`` is null where a continuous range makes it endless."""
+        record = asdict(self)
+        names = ("name", "values", "count")
+        record["dimensions"] = [dict(zip(names, dimension, strict=True)) for dimension in self.dimensions]
+        for key in ("built", "all"):
+            record[key]["share"] = getattr(self, key).share
+        for key in ("where", "budgets"):
+            record[key] = [{**asdict(share), "share": share.share} for share in getattr(self, key)]
+        return record
+
+
+@click.command("check")
+@click.argument("file")
+@set_option
+@click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0), help="Random candidates.")
+@click.option("--seed", default=0, show_default=True, help="Of the random candidates.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
+def command(file: str, sets: dict[str, str], samples: int, seed: int, as_json: bool) -> None:
+    """Validate the space FILE; say how large it is and what share of samples passes each constraint."""
+    from scalesearch.space import read_space
+
+    space = read_space(find_file(file, "spaces"))
+    report = examine(space.set(sets) if sets else space, samples, seed)
+    if as_json:
+        click.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+    else:
+        show(report)
+
+
+def examine(space: "Space", samples: int, seed: int) -> Report:
+    """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
+    dimensions = [(name, str(question), question.count()) for name, question in space.dimensions()]
+    report = Report(space.name, space.hash, space.size(), dimensions, space.protocol, samples, seed)
+    report.where = [Share(constraint.text) for constraint in space.where]
+    report.budgets = [Share(f"{name}: {constraint.text}") for name, constraint in space.budgets.items()]
+    rng, bill = random.Random(seed), _biller(space)
+    for _ in range(samples):
+        _try(space, space.sample(rng), bill, report)
+    return report
+
+
+def _biller(space: "Space") -> Callable[["Answers"], Any]:
+    """``bill(answers)``: the cost of the network, as a lookup by name. Raises Unbuildable."""
+    from scalesearch.cost import cost, find_protocol
+
+    protocol = find_protocol(**space.protocol)
+    needed = any(constraint.costs for constraint in (*space.where, *space.budgets.values()))
+
+    def bill(answers: "Answers") -> Any:
+        block = space.architecture(answers).block
+        return cost(block, protocol) if needed else {}
+
+    return bill
+
+
+def _try(space: "Space", answers: "Answers", bill: Callable[["Answers"], Any], report: Report) -> None:
+    """Counts one candidate."""
+    from scalesearch.space import Unbuildable
+
+    costs: Any = None
+    try:
+        costs = bill(answers)
+    except Unbuildable as error:
+        report.unbuildable[str(error)] = report.unbuildable.get(str(error), 0) + 1
+    report.built.count(costs is not None)
+    met = [
+        *_count(space.where, report.where, answers, costs),
+        *_count(space.budgets.values(), report.budgets, answers, costs),
+    ]
+    report.all.count(costs is not None and all(met))
+
+
+def _count(constraints: Iterable["Constraint"], shares: list[Share], answers: "Answers", costs: Any) -> list[bool]:
+    """Counts every constraint that can be asked: one over costs needs a network that can be built."""
+    found = []
+    for constraint, share in zip(constraints, shares, strict=True):
+        needed = constraint.costs
+        if needed and costs is None:
+            continue
+        met = constraint.holds(lambda name, needed=needed: costs[name] if name in needed else answers[name])  # type: ignore[misc]
+        share.count(met)
+        found.append(met)
+    return found
+
+
+def show(report: Report) -> None:
+    """Prints the report as tables."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    title = report.name or "a space without a name"
+    size = f"{report.size:,}" if report.size is not None else "endless (a range is continuous)"
+    console.print(f"[bold]{title}[/] is sound: {len(report.dimensions)} questions, {size} answer sheets")
+    if report.dimensions:
+        console.print(_dimensions(report))
+    if report.samples:
+        console.print(_shares(report))
+    for text, count in sorted(report.unbuildable.items(), key=lambda item: -item[1])[:3]:
+        console.print(f"cannot be built ({count}×): {text}", markup=False)
+
+
+def _dimensions(report: Report) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("question", "values", box=None, header_style="bold")
+    table.add_column("count", justify="right")
+    for name, values, count in report.dimensions:
+        table.add_row(Text(name), Text(values), "∞" if count is None else f"{count:,}")
+    return table
+
+
+def _shares(report: Report) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
+    protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
+    title = f"{report.samples:,} random candidates (seed {report.seed}), protocol {protocol}"
+    table = Table(title=title, title_justify="left", title_style="", box=None, header_style="bold")
+    table.add_column("constraint")
+    table.add_column("share", justify="right")
+    for share in (report.built, *report.where, *report.budgets, report.all):
+        value = "—" if share.share is None else f"{share.share:.1%}"
+        table.add_row(Text(share.text), value)
+    return table
