@@ -32,7 +32,7 @@ def dominates(points: NDArray[np.float64]) -> NDArray[np.bool_]:
     """(n, n) of losses (n, objectives): entry (i, j) says whether i dominates j."""
     nowhere_worse = (points[:, None, :] <= points[None, :, :]).all(axis=2)
     somewhere_better = (points[:, None, :] < points[None, :, :]).any(axis=2)
-    return nowhere_worse & somewhere_better
+    return np.logical_and(nowhere_worse, somewhere_better)
 
 
 def ranks(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.int64]:
@@ -56,7 +56,7 @@ def front(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np.
     """Which rows of ``values`` (n, objectives) no other row dominates; a row with a NaN is never among them."""
     points = losses(values, directions)
     known = ~np.isnan(points).any(axis=1)
-    return known & ~dominates(points)[known].any(axis=0)
+    return np.logical_and(known, ~dominates(points)[known].any(axis=0))
 
 
 def staircase(

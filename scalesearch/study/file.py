@@ -1,0 +1,261 @@
+"""Reads a study file. All that is wrong with it is shown together, each with file, line and column.
+
+::
+
+    study: edge                                    # its name, and its folder: runs/edge
+    space: transformer                             # shipped, a path, or the space itself; or {file: …, set: {…}}
+    data: {builtin: grammar}
+    recipe: {steps: 2000}                          # or the name of a preset
+    objectives: {bleu: max, params.total: min, macs.total: min}
+    protocol: {name: forward, source: 20, target: 20, vocab: corpus}
+    budget: params.total <= 2M and macs.total <= 40M        # or the name of one of the space's budgets
+    proposer: {kind: tpe, seed: 1}
+    trials: 12
+    reference: [{name: base, set: {encoder.depth: 6}}]
+"""
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scalesearch.data import DataSpec
+from scalesearch.errors import UserError
+from scalesearch.library import find_file
+from scalesearch.space import Constraint, Space, SpaceErrors, read_space
+from scalesearch.space.names import PROTOCOL_NAMES
+from scalesearch.space.problems import Source
+from scalesearch.space.raw import Sequence, Table, Text
+from scalesearch.space.yaml_nodes import compose, read_text
+from scalesearch.study.budget import budget_of
+from scalesearch.study.objectives import Objective, objective
+from scalesearch.study.sections import Sections, override, plain
+from scalesearch.train import Recipe
+
+KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
+        "backend", "resources", "storage", "out", "reference", "seed", "attempts")
+PROPOSERS = ("tpe", "nsga2", "random")
+BACKENDS = ("inprocess", "ray")
+CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one worker gets, and where. ``gpus_per_trial`` may be a fraction."""
+
+    cpus_per_trial: float = 1.0
+    gpus_per_trial: float = 0.0
+    threads_per_trial: int = 1
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class ReferenceSpec:
+    """An architecture to train first: a file's, or the answers ``set`` in a file or in the study's space."""
+
+    name: str
+    file: str | None = None
+    set: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """A study file, read and checked as far as that goes without touching data, storage or workers."""
+
+    name: str
+    file: Path
+    text: str
+    space: Space
+    data: DataSpec
+    recipe: Recipe
+    objectives: tuple[Objective, ...]
+    out: Path
+    protocol: dict[str, Any] = field(default_factory=dict)
+    budget: Constraint | None = None
+    proposer: str = "tpe"
+    proposer_seed: int = 1
+    startup: int = 10
+    population: int = 20
+    seed: int = 1
+    trials: int = 20
+    workers: int = 1
+    backend: str = "inprocess"
+    resources: Resources = Resources()
+    storage: str | None = None
+    references: tuple[ReferenceSpec, ...] = ()
+    attempts: int = 3
+
+
+def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> StudySpec:
+    """The study that ``path`` describes, with ``sets`` (``recipe.steps=500``) laid over it.
+
+    Raises:
+        UserError: everything that is wrong with it, in the order of the file.
+    """
+    text = read_text(path)
+    if not text.strip():
+        raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives")
+    table, problems = compose(Source(str(path), text))
+    for assignment in sets:
+        table = override(table, assignment)
+    reader = _Reader(path, text, Sections(table, KEYS, problems))
+    spec = reader.read(out)
+    if problems or spec is None:
+        raise SpaceErrors(problems)
+    return spec
+
+
+class _Reader:
+    """Reads one file section by section."""
+
+    def __init__(self, path: Path, text: str, top: Sections) -> None:
+        self.path, self.text, self.top = path, text, top
+
+    def read(self, out: Path | None) -> StudySpec | None:
+        top, inside = self.top, self.path.parent
+        name = str(top.text("study", self.path.stem))
+        space, data, recipe, objectives = self._space(), self._data(), self._recipe(), self._objectives()
+        proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
+        resources = top.part("resources", Resources.__dataclass_fields__)
+        seed = top.whole("seed", 1)
+        known = {
+            "protocol": self._protocol(),
+            "budget": self._budget(space),
+            "proposer": proposer.word("kind", "tpe", PROPOSERS),
+            "proposer_seed": proposer.whole("seed", seed),
+            "startup": proposer.whole("startup", 10, 1),
+            "population": proposer.whole("population", 20, 2),
+            "seed": seed,
+            "trials": top.whole("trials", 20, 1),
+            "workers": top.whole("workers", 1, 1),
+            "backend": top.word("backend", "inprocess", BACKENDS),
+            "resources": Resources(
+                resources.number("cpus_per_trial", 1.0),
+                resources.number("gpus_per_trial", 0.0),
+                resources.whole("threads_per_trial", 1, 1),
+                resources.text("address"),
+            ),
+            "storage": top.text("storage"),
+            "references": self._references(),
+            "attempts": top.whole("attempts", 3, 1),
+        }
+        folder = out or Path(str(top.text("out", f"runs/{name}")))
+        if top.problems or space is None or data is None or recipe is None:
+            return None
+        return StudySpec(name, inside / self.path.name, self.text, space, data, recipe, objectives, folder, **known)
+
+    def _missing(self, key: str, example: str) -> None:
+        self.top.complain(self.top.table.place, f"a study needs the key `{key}`", f"such as `{key}: {example}`")
+
+    def _space(self) -> Space | None:
+        node = self.top.node("space")
+        if node is None:
+            self._missing("space", "transformer")
+            return None
+        if isinstance(node, Text):
+            return self.top.trying("space", lambda: self._space_file(node.text))
+        if isinstance(node, Table) and node.get("file"):
+            part = self.top.part("space", ("file", "set"))
+            sets = {key: _written(value) for key, value in (part.value("set") or {}).items()}
+            return self.top.trying("space", lambda: self._space_file(str(part.text("file"))).set(sets))
+        try:
+            return Space.parse(self._inline(), name=str(self.path))
+        except SpaceErrors as errors:
+            self.top.problems += errors.problems
+            return None
+
+    def _space_file(self, name: str) -> Space:
+        beside = self.path.parent / name
+        return read_space(beside if beside.is_file() else find_file(name, "spaces"))
+
+    def _inline(self) -> str:
+        """The lines of an inline space, with empty ones before them, so that positions stay those of the file."""
+        lines = self.text.splitlines(keepends=True)
+        keys = [key.place.line for key, _ in self.top.table if key.place.source.numbered]
+        key = next(key for key, _ in self.top.table if key.text == "space")
+        node = self.top.node("space")
+        assert node is not None
+        start = node.place.line
+        end = min((line for line in keys if line > key.place.line), default=len(lines))
+        first = " " * node.place.column + lines[start][node.place.column :]
+        return "\n" * start + first + "".join(lines[start + 1 : end])
+
+    def _data(self) -> DataSpec | None:
+        if not self.top.has("data"):
+            self._missing("data", "{builtin: grammar}")
+            return None
+        return self.top.trying("data", lambda: DataSpec.from_mapping(self.top.value("data")))
+
+    def _recipe(self) -> Recipe | None:
+        return self.top.trying("recipe", lambda: Recipe.from_mapping(self.top.value("recipe", {}) or {}))
+
+    def _objectives(self) -> tuple[Objective, ...]:
+        node = self.top.node("objectives")
+        if not isinstance(node, Table) or not node.entries:
+            self._missing("objectives", "{bleu: max, params.total: min}")
+            return ()
+        found: list[Objective] = []
+        for key, value in node:
+            try:
+                one = objective(key.text, str(plain(value)))
+            except UserError as error:
+                self.top.complain(key.here, str(error))
+                continue
+            if any(other.name == one.name for other in found):
+                self.top.complain(key.here, f"the objective {one.name} stands here twice", "keep one of them")
+            found.append(one)
+        return tuple(found)
+
+    def _budget(self, space: Space | None) -> Constraint | None:
+        node = self.top.node("budget")
+        if node is None or space is None:
+            return None
+        if not isinstance(node, Text):
+            self.top.complain(node.here, "a budget is a name or one line, such as `params.total <= 2M`")
+            return None
+        try:
+            return budget_of(space, node)
+        except SpaceErrors as errors:
+            self.top.problems += errors.problems
+            return None
+
+    def _protocol(self) -> dict[str, Any]:
+        part = self.top.part("protocol", ("name", "source", "target", "vocab"))
+        found: dict[str, Any] = {}
+        if part.has("name"):
+            found["name"] = part.word("name", "forward", PROTOCOL_NAMES)
+        for key in ("source", "target", "vocab"):
+            if part.value(key) == CORPUS and key == "vocab":
+                found[key] = CORPUS
+            elif part.has(key):
+                found[key] = part.whole(key, 1, 1)
+        return found
+
+    def _references(self) -> tuple[ReferenceSpec, ...]:
+        node = self.top.node("reference")
+        items = node.items if isinstance(node, Sequence) else [node] if node else []
+        found = [self._reference(item) for item in items]
+        names = [reference.name for reference in found]
+        if node and len(set(names)) < len(names):
+            self.top.complain(node.here, "two references have the same name", "give each a `name` of its own")
+        return tuple(found)
+
+    def _reference(self, node: Any) -> ReferenceSpec:
+        if isinstance(node, Text):
+            return ReferenceSpec(Path(node.text).stem, node.text)
+        part = Sections(node if isinstance(node, Table) else Table(node.place, ()), ("name", "file", "set"),
+                        self.top.problems)
+        sets = {key: _written(value) for key, value in (part.value("set") or {}).items()}
+        file = part.text("file")
+        if not sets and not file:
+            part.complain(node.here, "a reference is a file, answers under `set`, or both",
+                          "such as `{name: base, set: {encoder.depth: 6}}`")
+        return ReferenceSpec(str(part.text("name", Path(file or "reference").stem)), file, sets)
+
+
+def _written(value: Any) -> str:
+    """A value in the space language."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+

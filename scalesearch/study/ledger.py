@@ -1,0 +1,108 @@
+"""What has happened in a study, folded from its events; the same fold runs live and after a crash."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PENDING, COMPLETE, FAILED, INFEASIBLE, DUPLICATE = "pending", "complete", "failed", "infeasible", "duplicate"
+PROPOSED, STARTED, CRASHED, ENDED = "proposed", "started", "crashed", "ended"
+
+
+@dataclass
+class Trial:
+    """One candidate that was looked at.
+
+    Attributes:
+        number: counts from 0 in the order of proposal.
+        state: pending (to be trained, or in training), complete, failed, infeasible or duplicate.
+        origin: ``proposer``, or ``reference`` for one that the study file names.
+        label: what plots call a reference.
+        in_space: whether the space could have proposed it; a reference may come from elsewhere.
+        asked: question to value; empty for a reference from elsewhere.
+        slacks: limit to how far it is missed.
+        id: of the architecture; None where nothing could be built.
+        cost: its bill as JSON, or None.
+        of: for a duplicate, the number of the trial that has the same architecture.
+        values: objective to value, once complete.
+        reason: why it is infeasible or failed.
+        attempts, crashes: how often training was started, and how often its worker died.
+        seconds: wall time of training.
+    """
+
+    number: int
+    state: str
+    origin: str = "proposer"
+    label: str | None = None
+    in_space: bool = True
+    asked: dict[str, Any] = field(default_factory=dict)
+    slacks: dict[str, float] = field(default_factory=dict)
+    id: str | None = None
+    cost: dict[str, Any] | None = None
+    of: int | None = None
+    values: dict[str, float] | None = None
+    reason: str = ""
+    attempts: int = 0
+    crashes: int = 0
+    seconds: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.number:04d}-{self.id}"
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it meets every limit (a reference is trained even where it does not)."""
+        return all(slack <= 0 for slack in self.slacks.values())
+
+
+class Ledger:
+    """All trials of a study, by number; knows which architectures have been seen."""
+
+    def __init__(self) -> None:
+        self.trials: dict[int, Trial] = {}
+        self._first: dict[str, int] = {}
+
+    def apply(self, event: Mapping[str, Any]) -> Trial:
+        """Takes in one event and returns the trial it is about.
+
+        Raises:
+            KeyError: an event about a trial that was never proposed.
+        """
+        kind, number = event["event"], event["trial"]
+        if kind == PROPOSED:
+            known = {key: event[key] for key in Trial.__dataclass_fields__ if key in event}
+            trial = self.trials[number] = Trial(number=number, **known)
+            if trial.state in (PENDING, COMPLETE, FAILED) and trial.id:
+                self._first.setdefault(trial.id, number)
+            return trial
+        trial = self.trials[number]
+        if kind == STARTED:
+            trial.attempts += 1
+        elif kind == CRASHED:
+            trial.crashes, trial.reason = trial.crashes + 1, event["reason"]
+        elif kind == ENDED:
+            trial.state, trial.values = event["state"], event.get("values")
+            trial.reason, trial.seconds = event.get("reason", ""), event.get("seconds")
+        return trial
+
+    def first(self, identity: str) -> Trial | None:
+        """The trial that trains, or trained, this architecture."""
+        number = self._first.get(identity)
+        return None if number is None else self.trials[number]
+
+    def next_number(self) -> int:
+        """The number of the next proposal."""
+        return len(self.trials)
+
+    def having(self, *states: str) -> list[Trial]:
+        """The trials in any of ``states``, in order."""
+        return [trial for trial in self.trials.values() if trial.state in states]
+
+    def twins(self, number: int) -> list[Trial]:
+        """The duplicates of trial ``number``."""
+        return [trial for trial in self.having(DUPLICATE) if trial.of == number]
+
+    def outcome(self, trial: Trial) -> Trial:
+        """The trial whose result counts for ``trial``: itself, or the one it repeats."""
+        return self.trials[trial.of] if trial.of is not None else trial

@@ -1,0 +1,148 @@
+"""What a person sees of a running study: a live table on a terminal, one line an event elsewhere."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from scalesearch.report.front import front
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING, Ledger, Trial
+from scalesearch.study.objectives import Objective, directions
+
+
+def short(value: float) -> str:
+    """A number as people read it: 27.31, 1.24M, 0.0021."""
+    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            return f"{value / (limit if letter != 'k' else 1e3):.3g}{letter}"
+    return f"{value:.4g}"
+
+
+class View:
+    """Shows nothing; what a driver tells whoever watches."""
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+
+    def proposed(self, trial: Trial) -> None:
+        """A proposal was judged by its bill."""
+
+    def started(self, trial: Trial) -> None:
+        """Training of a candidate begins, or begins again."""
+
+    def ended(self, trial: Trial) -> None:
+        """A candidate is complete or failed, and on disk."""
+
+    def update(self) -> None:
+        """Something may have changed."""
+
+
+class Lines(View):
+    """One plain line an event, for logs and pipes."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+
+    def say(self, text: str) -> None:
+        """A line with the time before it."""
+        self._write(f"{time.strftime('%H:%M:%S')} {text}")
+
+    def started(self, trial: Trial) -> None:
+        """Says which candidate starts."""
+        again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
+        label = f" [{trial.label}]" if trial.label else ""
+        self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
+
+    def ended(self, trial: Trial) -> None:
+        """Says what came of it."""
+        if trial.state == FAILED:
+            self.say(f"trial {trial.number} failed: {trial.reason}")
+            return
+        found = ", ".join(f"{name} {short(value)}" for name, value in (trial.values or {}).items())
+        seconds = f" in {trial.seconds:.0f} s" if trial.seconds is not None else ""
+        self.say(f"trial {trial.number} complete{seconds}: {found}")
+
+
+class Screen(Lines):
+    """A table that renews itself: counts, what runs and how far it is, the best so far, the time left."""
+
+    def __init__(self, console: Console, ledger: Ledger, objectives: tuple[Objective, ...], wanted: int, slots: int,
+                 folder: Path) -> None:
+        super().__init__(lambda text: console.print(text, highlight=False))
+        self._ledger, self._objectives, self._wanted, self._slots = ledger, objectives, wanted, slots
+        self._folder = folder
+        self._live = Live(console=console, get_renderable=self.render, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> "Screen":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def render(self) -> Group:
+        """The screen as it is now; called from Live's own thread, so it reads copies."""
+        trials = list(self._ledger.trials.values())
+        return Group(self._counts(trials), self._running(trials), self._best(trials))
+
+    def _counts(self, trials: list[Trial]) -> Table:
+        table = Table(title=f"Study in {self._folder}", title_justify="left")
+        counts = {state: sum(t.state == state for t in trials)
+                  for state in (COMPLETE, PENDING, FAILED, INFEASIBLE, DUPLICATE)}
+        for heading in ("done", "running", "failed", "infeasible", "seen before", "time left"):
+            table.add_column(heading, justify="right")
+        done, running, *others = counts.values()
+        table.add_row(f"{done} of {self._wanted}", str(running), *map(str, others), self._left(trials))
+        return table
+
+    def _left(self, trials: list[Trial]) -> str:
+        took = [t.seconds for t in trials if t.state == COMPLETE and t.seconds is not None]
+        if not took:
+            return "unknown yet"
+        to_do = max(0, self._wanted - sum(t.state == COMPLETE for t in trials))
+        return f"about {timedelta(seconds=round(float(np.mean(took)) * to_do / self._slots))}"
+
+    def _running(self, trials: list[Trial]) -> Table:
+        table = Table("trial", "architecture", "params", "MACs", "progress")
+        for trial in [t for t in trials if t.state == PENDING][: 2 * self._slots]:
+            cost = trial.cost or {}
+            costs = [short(cost[name]["total"]) if name in cost else "" for name in ("params", "macs")]
+            table.add_row(trial.label or str(trial.number), trial.id or "", *costs, self._progress(trial))
+        return table
+
+    def _progress(self, trial: Trial) -> str:
+        try:
+            facts = json.loads((self._folder / "trials" / trial.name / "progress.json").read_text())
+        except (OSError, ValueError):
+            return "starting"
+        return describe_progress(facts)
+
+    def _best(self, trials: list[Trial]) -> Table:
+        done = [t for t in trials if t.state == COMPLETE and t.values and t.feasible]
+        rows = np.array([[(t.values or {})[o.name] for o in self._objectives] for t in done])
+        size = int(front(rows, directions(self._objectives)).sum()) if done else 0
+        table = Table("best so far", "value", "trial", title=f"{size} on the front", title_justify="left")
+        for column, objective in enumerate(self._objectives if done else ()):
+            at = int(rows[:, column].argmax() if objective.direction == "max" else rows[:, column].argmin())
+            table.add_row(str(objective), short(rows[at, column]), str(done[at].number))
+        return table
+
+
+def describe_progress(facts: dict[str, Any]) -> str:
+    """A trainer's report in a few words."""
+    shown = []
+    if facts.get("step") is not None and facts.get("steps"):
+        shown.append(f"{facts['step']}/{facts['steps']} steps")
+    for key, words in (("loss", "loss {:.3f}"), ("tokens_per_second", "{:,.0f} tokens/s"), ("bleu", "BLEU {:.1f}")):
+        if isinstance(facts.get(key), int | float):
+            shown.append(words.format(facts[key]))
+    if isinstance(facts.get("eta"), int | float):
+        shown.append(f"{timedelta(seconds=round(facts['eta']))} left")
+    return ", ".join(shown) or "in training"

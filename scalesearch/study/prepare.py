@@ -1,0 +1,203 @@
+"""Everything between a study file and a driver: what can be found wrong is found here, before anything starts."""
+
+import random
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalesearch.cost import protocol_of
+from scalesearch.data import Corpus, default_cache, load_corpus
+from scalesearch.errors import UserError
+from scalesearch.library import find_file
+from scalesearch.space import Space, read_space
+from scalesearch.study.bill import Bill
+from scalesearch.study.budget import bounds, limits
+from scalesearch.study.driver import Plan, Reference
+from scalesearch.study.file import CORPUS, ReferenceSpec, StudySpec
+from scalesearch.study.proposer import Proposer, ProposerSettings
+from scalesearch.study.record import versions
+from scalesearch.study.runners.base import Runner
+from scalesearch.study.runners.inprocess import InProcessRunner
+from scalesearch.study.storage import open_proposer
+from scalesearch.study.store import Store, now
+from scalesearch.study.work import train_job
+
+SAMPLES = 2000  # draws after which a budget that none of them met counts as one that nothing meets
+ASKS = 1000
+
+
+@dataclass(frozen=True)
+class Odds:
+    """What a random sample of the space is worth under the limits."""
+
+    samples: int
+    feasible: int
+    missed: Mapping[str, int]
+
+
+def make_bill(spec: StudySpec, corpus: Corpus | None) -> Bill:
+    """The judge of the study's candidates.
+
+    Raises:
+        UserError: the protocol is wrong, or its vocabulary is to be the corpus's and there is no corpus.
+    """
+    given: dict[str, Any] = dict(spec.protocol)
+    if given.get("vocab") == CORPUS:
+        assert corpus is not None, "the caller loads the corpus for this"
+        given["vocab"] = corpus.tokenizer.vocab_size
+    return Bill(spec.space, protocol_of({**spec.space.protocol, **given}), limits(spec.space, spec.budget))
+
+
+def odds(bill: Bill, seed: int, samples: int = SAMPLES, enough: int | None = None) -> Odds:
+    """Draws ``samples`` at random and counts what is feasible; stops at ``enough`` feasible ones, where given."""
+    rng = random.Random(seed)
+    feasible, drawn = 0, 0
+    missed = dict.fromkeys(bill.names, 0)
+    while drawn < samples and (enough is None or feasible < enough):
+        candidate = bill.judge(bill.space.sample(rng).asked)
+        drawn, feasible = drawn + 1, feasible + candidate.feasible
+        for name, slack in candidate.slacks.items():
+            missed[name] += slack > 0
+    return Odds(drawn, feasible, missed)
+
+
+def refuse_the_impossible(bill: Bill, seed: int) -> None:
+    """Raises UserError where none of many samples meets the limits, naming the limit that stops most of them."""
+    found = odds(bill, seed, enough=1)
+    if not found.feasible:
+        worst = max(found.missed, key=lambda name: found.missed[name])
+        raise UserError(f"budget: none of {found.samples} random candidates meets it; {found.missed[worst]} of them "
+                        f"miss `{worst}`. Raise the budget, or let the space hold smaller models")
+
+
+def references(spec: StudySpec) -> tuple[Reference, ...]:
+    """The architectures that the study file names.
+
+    Raises:
+        UserError: one of them leaves something open or cannot be built.
+    """
+    return tuple(_reference(reference, spec) for reference in spec.references)
+
+
+def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
+    space = spec.space
+    if reference.file is not None:
+        beside = spec.file.parent / reference.file
+        space = read_space(beside if beside.is_file() else find_file(reference.file, "spaces"))
+    space = space.set(reference.set) if reference.set else space
+    open_keys = [path for path, _ in space.dimensions()]
+    if open_keys:
+        raise UserError(f"reference {reference.name}: it leaves {', '.join(open_keys[:6])} open; answer them under `set`")
+    answers = space.answer(_nothing_to_ask)
+    return Reference(reference.name, space.architecture(answers), _asked(spec.space, answers))
+
+
+def _asked(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What the study's space would have to be answered to give ``answers``, or None where it never does."""
+    try:
+        found = space.answer(space.replay(answers))
+    except UserError:
+        return None
+    return found.asked if dict(found) == dict(answers) else None
+
+
+def _nothing_to_ask(path: str, question: Any) -> Any:
+    raise AssertionError(f"{path} was to be closed")
+
+
+def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus) -> Plan:
+    """What the driver works off. Paths in the jobs are absolute, since workers may start elsewhere."""
+    data = spec.data.resolve().to_json()
+    job = {"data": data, "cache": str(default_cache()), "recipe": spec.recipe.to_json(), "seed": spec.seed,
+           "threads": spec.resources.threads_per_trial}
+    facts = {
+        "study": spec.name,
+        "space": spec.space.hash,
+        "protocol": bill.protocol.to_json(),
+        "objectives": {objective.name: objective.direction for objective in spec.objectives},
+        "recipe": spec.recipe.to_json(),
+        "seed": spec.seed,
+        "data": {key: value for key, value in corpus.to_json().items() if key not in ("counts", "notes")},
+    }
+    return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS)
+
+
+def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus) -> dict[str, Any]:
+    """What ``study.json`` says, and what a resumed study must agree with."""
+    return {
+        "id": uuid.uuid4().hex,
+        "name": spec.name,
+        "created": now(),
+        **plan.facts,
+        "synthetic": corpus.synthetic,
+        "limits": [limit.text for limit in plan.bill.limits],
+        "bounds": bounds(limits(spec.space, spec.budget)),
+        "proposer": {"kind": spec.proposer, "seed": spec.proposer_seed},
+        "versions": versions(),
+    }
+
+
+FIXED = {
+    "space": "the space",
+    "objectives": "the objectives",
+    "protocol": "the cost protocol",
+    "limits": "the limits",
+    "recipe": "the training recipe",
+    "seed": "the training seed",
+    "proposer": "the proposer",
+}
+
+
+def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool) -> Store:
+    """The study's folder: a new one, or with ``resume`` the one that is there.
+
+    Raises:
+        UserError: there is a study already and ``resume`` is off, or it is not the one that the file describes.
+    """
+    store, meta = Store(spec.out), meta_of(spec, plan, corpus)
+    if not store.exists():
+        store.create(meta, spec.text, spec.space.to_yaml())
+        return store.load()
+    if not resume:
+        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder with --out")
+    store.mend()
+    store.load()
+    changed = [words for key, words in FIXED.items() if store.meta.get(key) != meta[key]]
+    if store.meta["data"]["hash"] != corpus.hash:
+        changed.append("the data")
+    if changed:
+        raise UserError(f"{spec.out}: since this study began, {_and(changed)} changed, so old and new candidates would "
+                        "not compare. Undo that, or start another study with --out")
+    return store
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def make_proposer(spec: StudySpec, plan: Plan, store: Store) -> Proposer:
+    """The proposer, knowing all that the store holds. Raises UserError where the storage cannot be used."""
+    settings = ProposerSettings(spec.proposer, spec.proposer_seed, spec.startup, spec.population)
+
+    def make(study: Any) -> Proposer:
+        return Proposer(spec.space, plan.bill.names, spec.objectives, settings, study)
+
+    meta = store.meta
+    return open_proposer(spec.storage, store.folder, spec.name, meta["id"], spec.objectives, store.ledger, make)
+
+
+def make_runner(spec: StudySpec) -> Runner:
+    """Whoever trains. Ray is imported only where it is asked for."""
+    if spec.backend == "inprocess":
+        return InProcessRunner(train_job)
+    from scalesearch.study.runners.ray import RayRunner
+
+    r = spec.resources
+    return RayRunner(train_job, spec.workers, r.cpus_per_trial, r.gpus_per_trial, r.threads_per_trial, r.address)
+
+
+def load_data(spec: StudySpec) -> Corpus:
+    """The study's corpus; made and cached now, so that workers find it."""
+    return load_corpus(spec.data, default_cache(), Path.cwd())

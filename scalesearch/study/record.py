@@ -1,0 +1,71 @@
+"""A candidate's record: everything one needs to believe its numbers, and to make them again."""
+
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from scalesearch.study.ledger import Trial
+
+PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "optuna", "ray")
+
+
+def versions() -> dict[str, str]:
+    """Package to installed version, and Python's."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def make_record(
+    trial: Trial, answers: Mapping[str, Any], facts: Mapping[str, Any], result: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The record of a trained or failed candidate.
+
+    Args:
+        trial: as it ended, with its values.
+        answers: of its architecture.
+        facts: what all candidates of the study share: study, space, protocol, objectives, recipe, seed, data.
+        result: what training left, as JSON; empty where its worker died.
+    """
+    return {
+        "trial": trial.number,
+        "state": trial.state,
+        "reason": trial.reason,
+        "origin": trial.origin,
+        "label": trial.label,
+        "in_space": trial.in_space,
+        "architecture": {"id": trial.id, "answers": dict(answers)},
+        "asked": trial.asked,
+        "cost": trial.cost,
+        "slacks": trial.slacks,
+        "feasible": trial.feasible,
+        "values": trial.values,
+        **facts,
+        "attempts": trial.attempts,
+        "crashes": trial.crashes,
+        "versions": versions(),
+        **{key: value for key, value in result.items() if key not in ("state", "reason")},
+    }
+
+
+def rejected_record(trial: Trial) -> dict[str, Any]:
+    """What is known of a proposal that was never trained: infeasible, or the repetition of another."""
+    return {
+        "trial": trial.number,
+        "state": trial.state,
+        "reason": trial.reason,
+        "origin": trial.origin,
+        "label": trial.label,
+        "in_space": trial.in_space,
+        "architecture": {"id": trial.id, "answers": trial.asked},
+        "cost": trial.cost,
+        "slacks": trial.slacks,
+        "feasible": trial.feasible,
+        "of": trial.of,
+        "values": trial.values,
+    }

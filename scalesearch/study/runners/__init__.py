@@ -1,0 +1,1 @@
+"""Where candidates are trained: in this process, or by Ray workers."""

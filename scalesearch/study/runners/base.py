@@ -1,0 +1,67 @@
+"""What a study needs of whoever trains its candidates.
+
+A runner takes jobs and reports their ends. It carries nothing but a folder: the worker reads ``job.json`` there and
+leaves ``result.json``, whole or not at all, so that a result survives whoever dies next.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+Work = Callable[[str], None]  # trains the job in a folder; returns once its result.json is there
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attempt at one candidate."""
+
+    trial: int
+    folder: Path
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job's worker returned: ``result.json`` is in its folder."""
+
+    job: Job
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """A job's worker died or raised. ``again``: whether another attempt may help."""
+
+    job: Job
+    reason: str
+    again: bool = True
+
+
+Event = Done | Crashed
+
+
+class Runner(ABC):
+    """Trains jobs, at most ``slots`` at a time.
+
+    Contract, which one test suite puts to every runner: each submitted job ends in exactly one event; a job that
+    raises or whose process dies ends as Crashed and disturbs no other; polling without jobs returns at once; after
+    ``stop`` nothing of it is left running.
+    """
+
+    slots: int
+
+    @abstractmethod
+    def submit(self, job: Job) -> None:
+        """Starts a job, or queues it until there is room."""
+
+    @abstractmethod
+    def poll(self, timeout: float) -> list[Event]:
+        """What has ended since the last call; waits up to ``timeout`` seconds for the first."""
+
+    @abstractmethod
+    def stop(self, grace: float = 10.0) -> None:
+        """Interrupts what runs, gives it ``grace`` seconds to write a checkpoint, and ends."""
+
+    def describe(self) -> str:
+        """One line about where jobs run."""
+        return type(self).__name__

@@ -1,0 +1,98 @@
+"""What a worker does with a job's folder: build, train, leave the result. Knows nothing of Optuna or Ray.
+
+::
+
+    architecture.yaml   what to train            job.json     how: data, recipe, seed, threads
+    progress.json       how far it is (about once a second; may be lost)
+    result.json         what came of it; written last, whole or not at all
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_json
+
+HELD = 90.0  # seconds to wait for an orphan of a dead driver to let go of the folder
+
+
+def train_job(folder: str) -> None:
+    """Trains the candidate in ``folder``, or goes on from its checkpoint; a finished one is left as it is.
+
+    Raises:
+        UserError: the architecture, the data or the recipe is wrong.
+        RuntimeError: another worker holds the folder.
+    """
+    from scalesearch.data import DataSpec, load_corpus
+    from scalesearch.space import read_space
+    from scalesearch.train import Recipe, train
+
+    def run(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        space = read_space(place / "architecture.yaml")
+        architecture = space.architecture(space.answer(_nothing_to_ask))
+        corpus = load_corpus(DataSpec.from_mapping(job["data"]), Path(job["cache"]))
+        recipe = Recipe.from_mapping(job["recipe"])
+        result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True)
+        return result.to_json()
+
+    finish(Path(folder), run)
+
+
+def finish(folder: Path, run: Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]) -> None:
+    """Holds ``folder`` against other workers while ``run(folder, job)`` makes the result, then writes that.
+
+    Raises:
+        RuntimeError: another worker holds the folder.
+    """
+    try:
+        with FileLock(folder / ".worker.lock", timeout=HELD):
+            if (folder / "result.json").exists():
+                return
+            job = json.loads((folder / "job.json").read_text())
+            _use_threads(int(job.get("threads", 1)))
+            write_json(folder / "result.json", finite(run(folder, job)))
+    except Timeout:
+        raise RuntimeError(f"{folder.name} is held by another worker") from None
+
+
+def finite(value: Any) -> Any:
+    """``value`` with None for every number that JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Progress:
+    """A trainer's report, kept in ``progress.json`` for whoever watches; at most one write in ``every`` seconds."""
+
+    def __init__(self, folder: Path, every: float = 1.0) -> None:
+        self._file, self._every, self._last = folder / "progress.json", every, -every
+
+    def __call__(self, facts: Any) -> None:
+        """Notes ``facts``: JSON values, or an object whose fields are."""
+        if time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            # Not synced, unlike everything that counts: losing it costs a moment of the display.
+            part = self._file.with_suffix(".part")
+            part.write_text(json.dumps(facts if isinstance(facts, Mapping) else vars(facts), default=str))
+            os.replace(part, self._file)
+
+
+def _use_threads(count: int) -> None:
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def _nothing_to_ask(path: str, question: Any) -> Any:
+    raise UserError(f"architecture.yaml leaves {path} open: {question}")

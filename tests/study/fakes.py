@@ -1,0 +1,122 @@
+"""A questionnaire, an objective and a study that take milliseconds; everything between them is the real thing."""
+
+import hashlib
+import json
+import math
+import os
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+from scalesearch.blocks.leaves import Linear
+from scalesearch.cost import find_protocol
+from scalesearch.space.architecture import Architecture
+from scalesearch.space.problems import Unbuildable
+from scalesearch.space.questions import Choice, FloatRange, IntRange
+from scalesearch.study.bill import Bill
+from scalesearch.study.driver import Driver, Plan
+from scalesearch.study.live import View
+from scalesearch.study.objectives import Objective
+from scalesearch.study.proposer import Proposer, ProposerSettings
+from scalesearch.study.runners.inprocess import InProcessRunner
+from scalesearch.study.storage import open_proposer
+from scalesearch.study.store import Store
+from scalesearch.study.work import finish
+
+OBJECTIVES = (Objective("bleu", "max"), Objective("params.total", "min"))
+WIDTH, DEPTH = IntRange(8, 64, 8), Choice((4, 1, 2, 8))
+KIND, SLOPE = Choice(("plain", "gated")), FloatRange(0.5, 2.0)
+
+
+@dataclass(frozen=True)
+class FakeArchitecture(Architecture):
+    """An architecture whose file is JSON."""
+
+    def to_yaml(self, name=None):
+        return json.dumps(dict(self.answers))
+
+
+def architecture_of(answers):
+    if answers["depth"] == 8 and answers["width"] == 64:
+        raise Unbuildable("depth", "8 layers of 64 do not fit")
+    # The slope decides nothing of the network, so different answers may describe one architecture.
+    key = json.dumps([answers["width"], answers["depth"], answers["kind"]])
+    block = Linear(answers["width"], answers["width"] * answers["depth"], ("tgt",), bias=answers["kind"] == "gated")
+    return FakeArchitecture(dict(answers), block, hashlib.sha256(key.encode()).hexdigest()[:12])
+
+
+class FakeSpace:
+    """Width, depth, kind; and a slope, which only gated ones are asked for."""
+
+    def dimensions(self):
+        return [("width", WIDTH), ("depth", DEPTH), ("kind", KIND), ("slope", SLOPE)]
+
+    def answer(self, ask):
+        answers = {"width": ask("width", WIDTH), "depth": ask("depth", DEPTH), "kind": ask("kind", KIND)}
+        return answers | ({"slope": ask("slope", SLOPE)} if answers["kind"] == "gated" else {})
+
+    def architecture(self, answers):
+        return architecture_of(answers)
+
+
+def limit(name="params.total", most=6000):
+    """A budget, as a space's Constraint is one."""
+    return SimpleNamespace(text=f"{name} <= {most}", slack=lambda lookup: math.log(lookup(name) / most))
+
+
+def score(answers):
+    """Grows with size, and a little with the slope; the same for the same architecture."""
+    size = answers["width"] * math.sqrt(answers["depth"]) * (1.2 if answers["kind"] == "gated" else 1.0)
+    return 40 * (1 - math.exp(-size / 60))
+
+
+def fake_result(folder, job):
+    """What training would leave."""
+    answers = json.loads((folder / "architecture.yaml").read_text())
+    with (folder / "trained").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(job.get("sleep", 0))
+    return {"state": "complete", "metrics": {"bleu": score(answers), "loss": 1.0}, "seconds": 0.01, "curve": [[1, 2]]}
+
+
+def fake_work(folder):
+    """Trains in no time."""
+    finish(Path(folder), fake_result)
+
+
+def breaking_work(folder):
+    """As a worker that breaks until its third attempt."""
+    attempts = Path(folder) / "attempts"
+    attempts.write_text(attempts.read_text() + "x" if attempts.exists() else "x")
+    if attempts.read_text() != "xxx":
+        raise RuntimeError("the worker broke")
+    fake_work(folder)
+
+
+def make_plan(trials=6, most=6000, **changes):
+    """A plan over the fake space."""
+    bill = Bill(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(most=most),))
+    plan = Plan(bill, OBJECTIVES, trials, job={"threads": 1}, facts={"seed": 1}, asks=300)
+    return replace(plan, **changes)
+
+
+def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None, storage=None):
+    """A driver over ``folder``, as ``study run`` makes one."""
+    plan, store = plan or make_plan(), Store(Path(folder))
+    if not store.exists():
+        store.create({"name": "fake", "id": "fake-1"}, "study: fake\n", "width: 8\n")
+    store.mend()
+    store.load()
+
+    def make(study):
+        return Proposer(plan.bill.space, plan.bill.names, OBJECTIVES, ProposerSettings(kind, seed, 4, 6), study)
+
+    proposer = open_proposer(storage, store.folder, "fake", "fake-1", OBJECTIVES, store.ledger, make)
+    return Driver(plan, store, proposer, runner or InProcessRunner(work), view or View())
+
+
+if __name__ == "__main__":  # a driver in a process of its own, to be killed
+    where, trials, sleep = sys.argv[1:4]
+    print(make_driver(where, make_plan(int(trials), job={"sleep": float(sleep), "threads": 1})).run(), flush=True)
