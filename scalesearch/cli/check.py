@@ -1,6 +1,5 @@
 """``scalesearch check FILE``: is the space sound, how large is it, what passes its constraints."""
 
-import json
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
@@ -8,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.sets import set_option
-from scalesearch.library import find_file
+from scalesearch.cli.options import json_option, load_space, print_json, set_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,15 +68,12 @@ class Report:
 @set_option
 @click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0), help="Random candidates.")
 @click.option("--seed", default=0, show_default=True, help="Of the random candidates.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
-def command(file: str, sets: dict[str, str], samples: int, seed: int, as_json: bool) -> None:
+@json_option
+def command(file: str, settings: tuple[str, ...], samples: int, seed: int, as_json: bool) -> None:
     """Validate the space FILE; say how large it is and what share of samples passes each constraint."""
-    from scalesearch.space import read_space
-
-    space = read_space(find_file(file, "spaces"))
-    report = examine(space.set(sets) if sets else space, samples, seed)
+    report = examine(load_space(file, settings), samples, seed)
     if as_json:
-        click.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+        print_json(report.to_json())
     else:
         show(report)
 
@@ -97,9 +92,9 @@ def examine(space: "Space", samples: int, seed: int) -> Report:
 
 def _biller(space: "Space") -> Callable[["Answers"], Any]:
     """``bill(answers)``: the cost of the network, as a lookup by name. Raises Unbuildable."""
-    from scalesearch.cost import cost, find_protocol
+    from scalesearch.cost import cost, protocol_of
 
-    protocol = find_protocol(**space.protocol)
+    protocol = protocol_of(space.protocol)
     needed = any(constraint.costs for constraint in (*space.where, *space.budgets.values()))
 
     def bill(answers: "Answers") -> Any:
@@ -146,13 +141,20 @@ def show(report: Report) -> None:
     console = Console(highlight=False)
     title = report.name or "a space without a name"
     size = f"{report.size:,}" if report.size is not None else "endless (a range is continuous)"
-    console.print(f"[bold]{title}[/] is sound: {len(report.dimensions)} questions, {size} answer sheets")
+    console.print(
+        f"[bold]{title}[/] is sound: {len(report.dimensions)} questions, {size} answer sheets", soft_wrap=True
+    )
     if report.dimensions:
         console.print(_dimensions(report))
     if report.samples:
+        sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
+        protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
+        console.print(
+            f"\n{report.samples:,} random candidates (seed {report.seed}), protocol {protocol}", soft_wrap=True
+        )
         console.print(_shares(report))
     for text, count in sorted(report.unbuildable.items(), key=lambda item: -item[1])[:3]:
-        console.print(f"cannot be built ({count}×): {text}", markup=False)
+        console.print(f"cannot be built ({count}×): {text}", markup=False, soft_wrap=True)
 
 
 def _dimensions(report: Report) -> "Table":
@@ -170,11 +172,7 @@ def _shares(report: Report) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
-    protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
-    title = f"{report.samples:,} random candidates (seed {report.seed}), protocol {protocol}"
-    table = Table(title=title, title_justify="left", title_style="", box=None, header_style="bold")
-    table.add_column("constraint")
+    table = Table("constraint", box=None, header_style="bold")
     table.add_column("share", justify="right")
     for share in (report.built, *report.where, *report.budgets, report.all):
         value = "—" if share.share is None else f"{share.share:.1%}"

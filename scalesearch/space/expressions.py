@@ -171,9 +171,20 @@ def _written(expr: Expr) -> tuple[str, int]:
 
 
 def _constant(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _scaled(value)
     if isinstance(value, str) and not plain_word(value):
         return f"'{value}'" if "'" not in value else f'"{value}"'
     return say(value)
+
+
+def _scaled(value: int) -> str:
+    """A whole number, in millions or thousands of millions where that is exact and short."""
+    for scale, letter in ((10**9, "G"), (10**6, "M")):
+        if scale <= value < 10**15 and value % (scale // 10) == 0:
+            whole, tenth = divmod(value // (scale // 10), 10)
+            return f"{whole}{f'.{tenth}' if tenth else ''}{letter}"
+    return str(value)
 
 
 def plain_word(text: str) -> bool:

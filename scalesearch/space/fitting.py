@@ -32,7 +32,7 @@ def describe(field: Field) -> str:
     return {
         "size": f"a whole number{bounds}{also}",
         "number": f"a number{bounds}{also}",
-        "word": either(field.words),
+        "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}",
         "flag": "`yes` or `no`",
         "schedule": f"a schedule: {either(field.calls)}, a list, or a layer of another schedule",
         "list": f"a list of {'words, each ' + either(field.words) if field.words else 'whole numbers'}{also}",

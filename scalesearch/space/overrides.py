@@ -7,7 +7,7 @@ from scalesearch.space.binder import ONE_OF, Binder, offered
 from scalesearch.space.problems import Problem, Source, SpaceErrors, closest, either
 from scalesearch.space.raw import Node, Table, Text, from_text
 from scalesearch.space.schema_types import Field, Group
-from scalesearch.space.specs import Spec
+from scalesearch.space.specs import expressions
 from scalesearch.space.tree import Index, chooser_field, index_of, join
 from scalesearch.space.unfold import unfold
 from scalesearch.space.yaml_nodes import compose
@@ -82,8 +82,10 @@ def _apply(table: Table, group: Group, path: str, rest: list[str], value: Node) 
     if isinstance(child, Group):
         inner = join(path, name)
         old = table.get(name)
+        if isinstance(old, Text) and old.text and child.variants and not _names(child, old):
+            return table  # not legal as it is: the binder will say so
         if len(rest) == 1:
-            return _put(table, name, _variant(old, child, inner, value))
+            return _put(table, name, _variant(old, child, value))
         return _put(table, name, _apply(_as_table(old, child, value), child, inner, rest[1:], value))
     if name in group.variants:
         return _into(table, group, path, [name], rest[1:], value)
@@ -103,11 +105,11 @@ def _into(table: Table, group: Group, path: str, owners: list[str], rest: list[s
     return _offer(table, group, offers, value)
 
 
-def _variant(old: Node | None, group: Group, path: str, value: Node) -> Node:
+def _variant(old: Node | None, group: Group, value: Node) -> Node:
     """``ffn=geglu``: another variant; keys beside the variants stay, and so do same-named keys inside."""
     if not isinstance(value, Text) or not group.variants:
         return value
-    names = offered(_chooser(group, value, path)) & set(group.variants)
+    names = _names(group, value)
     table = _as_table(old, group, value)
     present = _present(table, group)
     kept = _merged(present)
@@ -126,8 +128,11 @@ def _conditional(text: str) -> bool:
     return " if " in text or text.lstrip().startswith("=")
 
 
-def _chooser(group: Group, value: Text, path: str) -> Spec:
-    return Binder(Index({}, {})).leaf(chooser_field(group), value, path, path, (), value.place).spec
+def _names(group: Group, value: Text) -> set[str]:
+    """The variants that the text ``value`` chooses among; all of them where it computes one."""
+    spec = Binder(Index({}, {})).leaf(chooser_field(group), value, "", "", (), value.place).spec
+    computed = any(True for _ in expressions(spec))
+    return set(group.variants) if computed else offered(spec) & set(group.variants)
 
 
 def _merged(present: Mapping[str, Node | None]) -> list[tuple[Text, Node]]:
@@ -165,7 +170,7 @@ def _as_table(node: Node | None, group: Group, value: Node) -> Table:
     if isinstance(node, Table):
         return node
     if isinstance(node, Text) and node.text and group.variants:
-        names = offered(_chooser(group, node, "")) & set(group.variants)
+        names = _names(group, node)
         empty = Table(node.place, ())
         inside = tuple((_key(name, node), empty) for name in group.variants if name in names)
         return Table(node.place, ((_key(ONE_OF, node), Table(node.place, inside)),) if inside else ())
