@@ -10,6 +10,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from scalesearch.space.architecture import assemble
 S, T, V = 30, 30, 32000
 
 
-def timed(call: Callable[[], object], repeats: int) -> tuple[float, object]:
+def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     """Median seconds of ``repeats`` calls, and the last result."""
     seconds = []
     for _ in range(repeats):
@@ -32,30 +33,35 @@ def timed(call: Callable[[], object], repeats: int) -> tuple[float, object]:
     return statistics.median(seconds), result
 
 
+def measure(answers: dict[str, Any]) -> dict[str, tuple[float, Any]]:
+    """Seconds and total of each counter for one candidate."""
+    protocol, block = find_protocol("forward", S, T, V), assemble(answers).block
+    inputs = tuple(torch.zeros(1, n, dtype=torch.long, device="meta") for n in (S, T))
+    model = build(block, vocab=V, device="meta").eval()
+    return {
+        "scalesearch": timed(lambda: cost(assemble(answers).block, protocol), 50),
+        "build on meta": timed(lambda: build(block, vocab=V, device="meta"), 3),
+        "FlopCounterMode": timed(lambda: flop_counter_macs(model, inputs), 3),
+        "fvcore": timed(lambda: fvcore_macs(model, inputs), 3),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--candidates", type=int, default=5, help="depths 6-6, 7-6, … at width 512")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    protocol = find_protocol("forward", S, T, V)
-    inputs = tuple(torch.zeros(1, n, dtype=torch.long, device="meta") for n in (S, T))
     space = read_space("spaces/transformer.yaml")
     totals: dict[str, list[float]] = {}
     for extra in range(arguments.candidates):
-        chosen = space.set({"encoder.depth": str(6 + extra)})
-        answers = dict(chosen.answer(lambda path, question: None))
-        rows: dict[str, tuple[float, object]] = {}
-        rows["scalesearch"] = timed(lambda: cost(assemble(answers).block, protocol), 50)
-        block = assemble(answers).block
-        rows["build on meta"] = timed(lambda: build(block, vocab=V, device="meta"), 3)
-        model = build(block, vocab=V, device="meta").eval()
-        rows["FlopCounterMode"] = timed(lambda: flop_counter_macs(model, inputs), 3)
-        rows["fvcore"] = timed(lambda: fvcore_macs(model, inputs), 3)
+        rows = measure(dict(space.set({"encoder.depth": str(6 + extra)}).answer(lambda path, question: None)))
         for name, (seconds, _) in rows.items():
             totals.setdefault(name, []).append(seconds)
         ours, torchs = rows["scalesearch"][1]["macs.total"], rows["FlopCounterMode"][1]
-        print(f"{6 + extra}-6: ours {ours:,} MACs, FlopCounterMode {torchs:,} (equal: {ours == torchs}),"
-              f" fvcore {rows['fvcore'][1]:,} (adds 5 a LayerNorm element)")
+        print(
+            f"{6 + extra}-6: ours {ours:,} MACs, FlopCounterMode {torchs:,} (equal: {ours == torchs}),"
+            f" fvcore {rows['fvcore'][1]:,} (adds 5 a LayerNorm element)"
+        )
     base = statistics.median(totals["scalesearch"])
     print(f"\nmedian of {arguments.candidates} candidates, one thread, S={S} T={T} V={V}")
     for name, seconds in totals.items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from scalesearch.blocks.attention import Attention
-from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, Block, Repeat, Shape, options
+from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, Axis, Block, Repeat, Shape, options
 from scalesearch.blocks.embed import POSITIONS, TokenEmbedding
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.layers import NORMS, DecoderLayer, EncoderLayer, Stack
@@ -75,17 +75,13 @@ def _convolution(rng: Random) -> Specimen:
     return Specimen(Convolution(d, _size(rng), width, (SRC,), dilation, rng.random() < 0.5), ((SRC, d),))
 
 
-def _heads(rng: Random) -> tuple[int, int, int, int]:
+def _attention_block(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], cached: bool = True) -> Attention:
     score_heads = rng.randint(1, 3)
-    return _size(rng), score_heads * rng.randint(1, 3), _size(rng), score_heads
-
-
-def _self_attention(rng: Random) -> Attention:
-    return Attention(*_heads(rng), SRC, SRC, SRC, cached=False)
+    return Attention(d, score_heads * rng.randint(1, 3), _size(rng), score_heads, *axes, cached)
 
 
 def _attention(rng: Random) -> Specimen:
-    block = Attention(*_heads(rng), TGT, MEMORY, SRC_KEYS)
+    block = _attention_block(rng, _size(rng), (TGT, MEMORY, SRC_KEYS))
     return Specimen(block, ((TGT, block.d), (SRC, block.d), None))
 
 
@@ -108,7 +104,7 @@ def _feed_forward(kind: str) -> Callable[[Random], Specimen]:
 
 
 def _encoder_layer_block(rng: Random) -> EncoderLayer:
-    attention = _self_attention(rng)
+    attention = _attention_block(rng, _size(rng), (SRC, SRC, SRC), cached=False)
     ffn = _ffn_block(rng, rng.choice(list(FFNS)), attention.d, SRC)
     return EncoderLayer(attention, ffn, rng.choice(NORMS))
 
@@ -119,11 +115,10 @@ def _encoder_layer(rng: Random) -> Specimen:
 
 
 def _decoder_layer(rng: Random) -> Specimen:
-    d, *heads = _heads(rng)
-    _, *cross = _heads(rng)
+    d = _size(rng)
     block = DecoderLayer(
-        Attention(d, *heads, TGT, TGT, KEYS),
-        Attention(d, *cross, TGT, MEMORY, SRC_KEYS) if rng.random() < 0.8 else None,
+        _attention_block(rng, d, (TGT, TGT, KEYS)),
+        _attention_block(rng, d, (TGT, MEMORY, SRC_KEYS)) if rng.random() < 0.8 else None,
         _ffn_block(rng, rng.choice(list(FFNS)), d, TGT),
         rng.choice(NORMS),
         rng.random() < 0.5,

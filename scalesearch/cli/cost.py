@@ -59,11 +59,14 @@ def _show(result: Cost, identity: str, levels: int, checks: list[Check]) -> None
     from rich.console import Console
 
     console = Console()
-    console.print(_modules(result, levels))
-    console.print(_totals(result))
+    console.print(_modules(result, levels), "")
+    console.print(_totals(result), "")
     if checks:
-        console.print(_checks(checks, result))
-    console.print(f"architecture {identity} · protocol {result.protocol} · flops = 2 · macs", highlight=False)
+        console.print(_checks(checks, result), "")
+    console.print(_memory(result), highlight=False, soft_wrap=True)
+    console.print(
+        f"architecture {identity} · protocol {result.protocol} · flops = 2 · macs", highlight=False, soft_wrap=True
+    )
 
 
 def _modules(result: Cost, levels: int) -> Table:
@@ -89,16 +92,18 @@ def _totals(result: Cost) -> Table:
 
     from scalesearch.cost.ledger import QUANTITIES, SECTIONS
 
-    table = Table("", *(section.replace("_", "-") for section in SECTIONS), box=None, header_style="bold")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table("", box=None, header_style="bold")
     for quantity in QUANTITIES:
-        table.add_row(quantity, *(f"{result[f'{quantity}.{section}']:,}" for section in SECTIONS))
-    memory = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
-    estimate = f"training activations about {result['memory.activations'] / 2**20:,.1f} MiB a sentence"
-    table.caption = f"memory in float32: {memory}, {estimate}"
-    table.caption_justify = "left"
+        table.add_column(quantity, justify="right")
+    for section in SECTIONS:
+        table.add_row(section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
     return table
+
+
+def _memory(result: Cost) -> str:
+    held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
+    kept = result["memory.activations"] / 2**20
+    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB"
 
 
 def _checks(checks: list[Check], result: Cost) -> Table:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from scalesearch.blocks.attention import Attention
@@ -31,7 +31,8 @@ from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer, Stack
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder
 from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
-from scalesearch.errors import UserError
+from scalesearch.space.problems import Unbuildable
+from scalesearch.space.schedules import Call, Reference, parse_schedule
 
 # Where the language's slots are: stack and part of a layer.
 SLOTS = {
@@ -44,14 +45,6 @@ SLOTS = {
 ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross")
 
 Answered = Mapping[str, Any]
-
-
-class Unbuildable(UserError):
-    """Answers that no network fits: ``path`` says which, ``reason`` why."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path, self.reason = path, reason
 
 
 @dataclass(frozen=True)
@@ -161,56 +154,37 @@ def _ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple
     return tuple(ties)
 
 
+_said = lru_cache(maxsize=4096)(parse_schedule)  # a search reads the same few texts again and again
+
+
 def _plan(path: str, text: Any, own: Repeat, part: str, encoder: Repeat | None) -> Schedule | Borrow:
     """The schedule or the loan that ``text`` says, checked against the depth and the shapes."""
-    if isinstance(text, str) and "[" in text.lstrip()[1:]:
-        return _borrow(path, text, own, part, encoder)
-    plan = parse_schedule(text)
+    said = _said(text) if isinstance(text, str) else tuple(text)
+    if isinstance(said, Reference):
+        return _borrow(path, said, own, part, encoder)
+    if isinstance(said, Call) and said.name not in SCHEDULES:
+        raise Unbuildable(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
+    plan = schedule(said.name, said.arguments) if isinstance(said, Call) else Explicit(said)
     reason = plan.misfit(own.depth)
     if reason:
         raise Unbuildable(path, f"{text} {reason}")
     return plan
 
 
-def parse_schedule(text: Any) -> Schedule:
-    """``cycle(4)``, ``own``, ``runs(1, 11)`` or a list of groups, as they stand in an answer sheet."""
-    if isinstance(text, list | tuple):
-        return Explicit(tuple(int(group) for group in text))
-    match = re.fullmatch(r"\s*(\w+)\s*(?:\(([\d\s,]*)\))?\s*", text)
-    if match and match[1] in SCHEDULES:
-        return schedule(match[1], tuple(int(number) for number in (match[2] or "").split(",") if number.strip()))
-    numbers = text.strip().strip("[]").replace(" ", "").split(",")
-    if all(number.isdigit() for number in numbers):
-        return Explicit(tuple(int(number) for number in numbers))
-    raise Unbuildable(str(text), f"no such schedule; there are {', '.join(SCHEDULES)}")
-
-
-def _borrow(path: str, text: str, own: Repeat, part: str, encoder: Repeat | None) -> Borrow:
+def _borrow(path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat | None) -> Borrow:
     """``encoder.attention[2*i + 1]``: layer i here uses that layer's weights there."""
-    slot, _, index = text.strip().rstrip("]").partition("[")
-    where, lender = SLOTS.get(slot.strip(), ("", ""))
+    where, lender = SLOTS.get(loan.path, ("", ""))
     if encoder is None or where != "encoder":
-        raise Unbuildable(path, f"{text}: only the decoder can borrow, and only encoder.attention or encoder.ffn")
-    layers = [_index(path, index, i) for i in range(own.depth)]
-    wrong = next((layer for layer in layers if not 0 <= layer < encoder.depth), None)
-    if wrong is not None:
-        raise Unbuildable(path, f"{text} asks for encoder layer {wrong}; there are 0 to {encoder.depth - 1}")
+        raise Unbuildable(path, f"{loan}: only the decoder can borrow, and only encoder.attention or encoder.ffn")
+    layers = [loan.at(i) for i in range(own.depth)]
+    wrong = [layer for layer in layers if layer is None or not 0 <= layer < encoder.depth]
+    if wrong:
+        raise Unbuildable(path, f"{loan} asks for encoder layer {wrong[0]}; there are 0 to {encoder.depth - 1}")
     if _shapes(own.layer, part) != _shapes(encoder.layer, lender):
-        raise Unbuildable(path, f"{text}: the two differ in shape (heads, head_dim or hidden), so they cannot be one")
+        raise Unbuildable(path, f"{loan}: the two differ in shape (heads, head_dim or hidden), so they cannot be one")
     ties = {tie.part: tie.schedule for tie in encoder.ties}
     owners = ties[lender].owners(encoder.depth) if lender in ties else list(range(encoder.depth))
-    return Borrow("encoder.layers", lender, tuple(owners[layer] for layer in layers))
-
-
-def _index(path: str, text: str, i: int) -> int:
-    """A linear index such as ``2*i + 1`` at layer ``i``."""
-    match = re.fullmatch(r"(?:(\d+)\*)?i(?:([+-])(\d+))?|(\d+)", text.replace(" ", ""))
-    if match is None:
-        raise Unbuildable(path, f"[{text}] is no layer index; write one like [i], [2*i], [2*i + 1] or [3]")
-    factor, sign, offset, constant = match.groups()
-    if constant:
-        return int(constant)
-    return int(factor or 1) * i + int(f"{sign or '+'}{offset or 0}")
+    return Borrow("encoder.layers", lender, tuple(owners[layer] for layer in layers if layer is not None))
 
 
 def _shapes(layer: Block, part: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Schedules: the ones the papers draw, and the laws that all obey."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,7 +55,7 @@ def plans(draw: st.DrawFn) -> tuple[Schedule, int]:
     if name in ("runs", "load"):
         cuts = sorted(draw(st.sets(st.integers(1, max(depth - 1, 1)), max_size=3)) - {depth})
         bounds = [0, *cuts, depth]
-        return schedule(name, tuple(b - a for a, b in zip(bounds, bounds[1:]))), depth
+        return schedule(name, tuple(b - a for a, b in pairwise(bounds))), depth
     low, _ = SCHEDULES[name].arguments
     return schedule(name, tuple(draw(st.integers(1, 16)) for _ in range(low))), depth
 

@@ -39,8 +39,10 @@ def test_sharing_changes_params_and_never_macs() -> None:
     rng = Random(2)
     for _ in range(40):
         architecture = random_architecture(rng)
-        plain = {path: ("own" if path.startswith("share.") and path.count(".") == 2 else value)
-                 for path, value in architecture.answers.items()}
+        plain = {
+            path: ("own" if path.startswith("share.") and path.count(".") == 2 else value)
+            for path, value in architecture.answers.items()
+        }
         shared, own = (cost(one.block, find_protocol()) for one in (architecture, assemble(plain)))
         assert shared["macs.total"] == own["macs.total"]
         assert shared["params.total"] <= own["params.total"]
@@ -51,14 +53,17 @@ def test_protocols_order_as_the_work_does() -> None:
     for model in ("encoder-decoder", "decoder-only"):
         block = assemble(answers(model=model)).block
         once, cached, rerun = (
-            cost(block, find_protocol(name, 6, 8, 30))["macs.total"] for name in ("forward", "decode", "decode-uncached")
+            cost(block, find_protocol(name, 6, 8, 30))["macs.total"]
+            for name in ("forward", "decode", "decode-uncached")
         )
         assert cached < once < rerun
 
 
 def test_a_one_token_target_is_decoded_in_one_pass() -> None:
     block = assemble(answers()).block
-    costs = {cost(block, find_protocol(name, 6, 1, 30))["macs.total"] for name in ("forward", "decode", "decode-uncached")}
+    costs = {
+        cost(block, find_protocol(name, 6, 1, 30))["macs.total"] for name in ("forward", "decode", "decode-uncached")
+    }
     assert len(costs) == 1
 
 

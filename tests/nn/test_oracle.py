@@ -67,7 +67,7 @@ def test_300_random_models_cost_what_pytorch_counts() -> None:
 
 
 def test_decoding_protocols_cost_what_decoding_runs() -> None:
-    """``decode`` is what stepwise decoding with a cache does, ``delight`` (less biases) what re-running prefixes does."""
+    """``decode`` is stepwise decoding with a cache, ``delight`` (less its biases) re-running every prefix."""
     rng = Random(99)
     for _ in range(40):
         architecture = random_architecture(rng)

@@ -51,8 +51,8 @@ def test_another_network_has_another_id(change) -> None:
         ({"share__decoder__self": "encoder.attention[2*i]"}, "share.decoder.self", "asks for encoder layer 2"),
         ({"share__decoder__ffn": "decoder.self[i]"}, "share.decoder.ffn", "only the decoder can borrow"),
         ({"share__decoder__self": "encoder.ffn[i]"}, "share.decoder.self", "differ in shape"),
-        ({"share__decoder__self": "encoder.attention[i*i]"}, "share.decoder.self", "no layer index"),
-        ({"share__encoder__attention": "cicle(2)"}, "cicle(2)", "no such schedule"),
+        ({"share__decoder__self": "encoder.attention[i/2]"}, "share.decoder.self", "asks for encoder layer None"),
+        ({"share__encoder__attention": "cicle(2)"}, "share.encoder.attention", "no such schedule"),
     ],
 )
 def test_what_cannot_be_built_says_where_and_why(change, path: str, reason: str) -> None:
