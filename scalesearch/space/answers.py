@@ -6,7 +6,8 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.space.evaluate import ABSENT
 from scalesearch.space.exploring import AskFunction
-from scalesearch.space.plans import Plan, plan_for, to_json
+from scalesearch.space.planning import plan_for
+from scalesearch.space.plans import Plan, to_json
 from scalesearch.space.questions import Question
 from scalesearch.space.schedules import Reference, misfit
 from scalesearch.space.sheet import Fault

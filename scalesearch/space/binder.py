@@ -75,6 +75,8 @@ class Binder:
         where = f"in `{path}`" if path else "here"
         if owners:
             help = f"it belongs to {either(owners)}: write `{owners[0]}: {{ {name.text}: … }}`"
+        elif (there := self.elsewhere(name.text, exact=True)) is not None:
+            help = there
         elif (meant := closest(name.text, legal)) is not None:
             help = f"did you mean `{meant}`?"
         elif any(bracket in name.text for bracket in "()[]"):
@@ -83,9 +85,11 @@ class Binder:
             help = self.elsewhere(name.text) or f"the keys {where} are {either(legal)}"
         self.wrong(name.place, f"unknown key `{name.text}`{f' {where}' if path else ''}", help)
 
-    def elsewhere(self, name: str) -> str | None:
-        """A key of another group that the name may have meant."""
+    def elsewhere(self, name: str, exact: bool = False) -> str | None:
+        """A key of another group that the name is, or may have meant."""
         last = {path.rpartition(".")[2]: path for path in reversed((*self.index.groups, *self.index.paths)) if path}
+        if exact:
+            return f"did you mean `{last[name]}`?" if name in last else None
         meant = closest(name, last) or closest(name, self.index.paths)
         return f"did you mean `{last.get(meant, meant)}`?" if meant else None
 
@@ -210,6 +214,8 @@ class Binder:
         """A YAML list: constants only."""
         values = []
         for item in node.items:
+            if type(item) is Node:
+                return Broken()  # already complained about
             try:
                 spec = parse_value(item.text) if isinstance(item, Text) else Broken()
             except SyntaxProblem:

@@ -7,6 +7,7 @@ decides to what it depends on: only those are listed, one group of tied keys at 
 from collections.abc import Iterator
 from functools import partial
 
+from scalesearch.errors import UserError
 from scalesearch.space.answers import Questionnaire, Sheet
 from scalesearch.space.exploring import AskFunction, explore
 from scalesearch.space.expressions import keys_of
@@ -15,17 +16,37 @@ from scalesearch.space.questions import FloatRange
 from scalesearch.space.specs import Conditional, expressions
 from scalesearch.space.tree import Branch, Leaf
 
+MOST_LISTED = 500_000  # combinations of answers that conditions depend on, listed in some ten seconds
+
+
+class TooTangled(UserError):
+    """A space that could be counted only by listing more than is sensible."""
+
+
 Unit = Branch | Leaf  # what is counted at once: a leaf, or a group with variants and all that is under it
 
 
 def count(form: Questionnaire) -> int | None:
-    """The number of answer sheets; ``None`` where a continuous range makes it endless."""
+    """The number of answer sheets; ``None`` where a continuous range makes it endless.
+
+    Raises:
+        TooTangled: conditions depend on more than MOST_LISTED combinations of answers.
+    """
     if any(isinstance(question, FloatRange) and question.step is None for _, question in form.dimensions()):
         return None
     product = 1
     for units, drivers in _components(form):
-        product *= sum(explore(partial(_count_units, form, units, drivers)))
+        product *= _total(explore(partial(_count_units, form, units, drivers)))
     return product
+
+
+def _total(counts: Iterator[int]) -> int:
+    total = 0
+    for at, found in enumerate(counts):
+        if at >= MOST_LISTED:
+            raise TooTangled(f"conditions tie together more than {MOST_LISTED:,} combinations of answers")
+        total += found
+    return total
 
 
 def _count_units(form: Questionnaire, units: list[Unit], drivers: list[str], ask: AskFunction) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scalesearch.space.answers import Questionnaire
-from scalesearch.space.plans import Ask, Fixed, Fork, Pick, Plan, Switch, constant_of
+from scalesearch.space.planning import constant_of
+from scalesearch.space.plans import Ask, Fixed, Fork, Pick, Plan, Switch
 from scalesearch.space.schedules import Call, misfit
 from scalesearch.space.specs import Alternatives, Between, CallOf, Literal, Spec, options
 from scalesearch.space.tokens import Span
@@ -25,7 +26,7 @@ def never_fits(form: Questionnaire, leaf: Leaf) -> Iterator[tuple[Span, str, str
             continue
         reasons = [misfit(schedule, leaf.field, depth, None) for schedule in schedules for depth in depths]
         if all(reasons):
-            shown = depths[0] if len(depths) == 1 else f"{min(depths)} to {max(depths)}"
+            shown = " or ".join(map(str, depths)) if len(depths) <= 3 else f"{min(depths)} to {max(depths)}"
             yield option.span, str(option), f"{leaf.field.fits} is {shown}: {reasons[0]}"
 
 

@@ -34,7 +34,7 @@ def describe(field: Field) -> str:
         "number": f"a number{bounds}{also}",
         "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}",
         "flag": "`yes` or `no`",
-        "schedule": f"a schedule: {either(field.calls)}, a list, or a layer of another schedule",
+        "schedule": f"a schedule (one of {either(field.calls)}, a list, or a layer of another)",
         "list": f"a list of {'words, each ' + either(field.words) if field.words else 'whole numbers'}{also}",
         "text": "a text",
     }[field.kind]

@@ -86,7 +86,7 @@ def finish(cursor: Cursor) -> None:
         raise cursor.wrong("`=` stands at the beginning of a computed value", "to compare, write `==`")
     if cursor.sees("+", "*", "/", "//", "**", "%", *COMPARISONS, "and", "or"):
         help = f"a computed value begins with `=`: `= {cursor.text.strip()}`"
-        raise cursor.wrong(f"`{cursor.token.text}` does not belong into a constant", help)
+        raise cursor.wrong(f"`{cursor.token.text}` does not belong in a constant", help)
     raise cursor.wrong(f"`{cursor.token.text}` is left over", "alternatives are separated by `|`")
 
 
@@ -101,7 +101,7 @@ def parse_expression(text: str) -> Expr:
     if cursor.sees("="):
         raise cursor.wrong("`=` does not compare", "write `==`")
     if cursor.sees("|"):
-        raise cursor.wrong("`|` does not belong into an expression", "write `or`")
+        raise cursor.wrong("`|` does not belong in an expression", "write `or`")
     raise cursor.wrong(f"`{cursor.token.text}` is left over")
 
 

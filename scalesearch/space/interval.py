@@ -72,7 +72,7 @@ def of_plan(plan: Plan, form: Questionnaire) -> Domain:
             found = of_expr(expression, form)
             return Domain(found.numbers, found.words, True)  # absent where it does not fit its field
         case Switch(_, then, other):
-            return union([of_plan(then, form), of_plan(other, form)])
+            return union([of_plan(then, form), of_plan(other, form), Domain(absent=True)])  # if its condition fails
         case CallPlan():
             return Domain(words=None)
     return Domain(EVERYTHING, None, True)
@@ -112,7 +112,10 @@ def _numeric(domains: list[Domain], combine: Callable[[list[Interval]], Interval
     absent = any(domain.absent or domain.words != frozenset() for domain in domains)
     if len(spans) < len(domains):
         return Domain(absent=True)
-    low, high = combine(spans)
+    try:
+        low, high = combine(spans)
+    except OverflowError:
+        low, high = EVERYTHING
     return Domain((_wider(low, -1), _wider(high, 1)), absent=absent)
 
 

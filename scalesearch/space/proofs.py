@@ -1,5 +1,6 @@
 """What can be said of a space before anything is asked: cycles, schedules that never fit, constraints nobody meets."""
 
+import random
 from collections.abc import Iterator
 
 from scalesearch.space.answers import Questionnaire, Sheet
@@ -13,6 +14,7 @@ from scalesearch.space.specs import expressions
 from scalesearch.space.tree import Branch, Leaf
 
 MOST_TRIED = 20_000  # combinations of answers that are tried one by one
+TRIED_FIRST = 50  # at random, which mostly settles it
 
 
 def cycles(root: Branch) -> list[Problem]:
@@ -85,6 +87,9 @@ def _impossible(constraint: Constraint) -> Problem:
 
 def nobody_meets(form: Questionnaire, constraints: list[Constraint], by_trial_only: bool = False) -> bool:
     """Whether it is proved that no candidate meets all ``constraints``: by trying, or by intervals."""
+    rng = random.Random(0)
+    if any(_all_hold(form, constraints, lambda name, question: question.draw(rng)) for _ in range(TRIED_FIRST)):
+        return False
     tried = explore(lambda ask: _all_hold(form, constraints, ask))
     try:
         for _ in range(MOST_TRIED):

@@ -96,7 +96,11 @@ class Space:
             raise UserError(f"{endless}: a continuous range cannot be enumerated; give it a step") from None
 
     def size(self) -> int | None:
-        """How many answer sheets there are, exactly; ``None`` where a continuous range makes them endless."""
+        """How many answer sheets there are, exactly; ``None`` where a continuous range makes them endless.
+
+        Raises:
+            TooTangled: conditions depend on too many combinations of answers to list them.
+        """
         return count(self.form)
 
     def replay(self, answers: Mapping[str, Any]) -> AskFunction:

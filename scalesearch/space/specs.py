@@ -89,8 +89,7 @@ class Alternatives(Spec):
     options: tuple[Spec, ...]
 
     def __str__(self) -> str:
-        # a ternary beside other alternatives keeps its parentheses: their `if` would take it otherwise
-        return " | ".join(f"= {write(o.expression, 1)}" if isinstance(o, Computed) else str(o) for o in self.options)
+        return " | ".join(map(_inside, self.options))
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,12 @@ class Conditional(Spec):
     other: Spec
 
     def __str__(self) -> str:
-        return f"{self.then} if {write(self.condition, 1)} else {self.other}"
+        return f"{_inside(self.then)} if {write(self.condition, 1)} else {_inside(self.other)}"
+
+
+def _inside(spec: Spec) -> str:
+    """The text of ``spec`` beside others: a ternary keeps its parentheses, or its `if` would be taken for theirs."""
+    return f"= {write(spec.expression, 1)}" if isinstance(spec, Computed) else str(spec)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from scalesearch.space.questions import Constant, FloatRange, IntRange, say
 from scalesearch.space.specs import Alternatives, Between, CallOf, Computed, Conditional, Indexed, Items, Literal, Spec
 from scalesearch.space.tokens import Span, SyntaxProblem, Token
 
+MOST_STEPS = 1_000_000
+
 __all__ = ["parse_expression", "parse_value"]
 
 
@@ -160,9 +162,9 @@ def _check_log(low: int | float, step: int | float | None, bounds: Span, log: Sp
 def _check_step(low: int | float, high: int | float, step: int | float, span: Span) -> None:
     if step <= 0:
         raise SyntaxProblem("a step must be above 0", span)
-    if not math.isfinite((high - low) / step):
-        raise SyntaxProblem("this step is too small", span)
     count = (high - low) / step
+    if count > MOST_STEPS:
+        raise SyntaxProblem("this step is too small", span, f"at most {MOST_STEPS:,} steps; without a step, any number")
     if abs(count - round(count)) > 1e-9 * max(1.0, count):
         whole = math.floor(count)
         ends = [_tidy(low + steps * step) for steps in (whole, whole + 1) if steps > 0]

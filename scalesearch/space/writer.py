@@ -10,6 +10,7 @@ from scalesearch.space.specs import Alternatives, Items, Literal, Spec
 from scalesearch.space.tree import Branch, Leaf, join
 
 SAFE = re.compile(r"[\w=(.\-+][^\n#:'\"{}\t]*(?<! )")  # what YAML takes as a plain scalar in a block, and then some
+FLOW_SAFE = re.compile(r"[\w.\-+]*\w")
 ODD_BREAKS = "\x85\u2028\u2029\ufeff"
 
 
@@ -31,7 +32,8 @@ def _escaped(character: str) -> str:
     known = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     if character in known:
         return known[character]
-    if character.isprintable() and character not in ODD_BREAKS:
+    if character.isprintable() and character not in FLOW_SAFE = re.compile(r"[\w.\-+]*\w")
+ODD_BREAKS:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -73,10 +75,16 @@ def _group_lines(name: str, inside: list[str], indent: str) -> list[str]:
 
 def _value(spec: Spec, field: Field) -> str:
     if isinstance(spec, Items):
-        return f"[{', '.join(scalar(say(value)) for value in spec.values)}]"
+        return f"[{', '.join(_item(value) for value in spec.values)}]"
     if field.kind == "text" and isinstance(spec, Literal):
         return scalar(str(spec.value))
     return scalar(str(spec))
+
+
+def _item(value: Any) -> str:
+    """An item of a list: plain where not even a list could misread it."""
+    text = str(Literal(value))
+    return text if FLOW_SAFE.fullmatch(text) else _quoted(text)
 
 
 def answers_to_yaml(answers: Mapping[str, Any], name: str = "", schema: Group | None = None) -> str:
@@ -111,7 +119,7 @@ def _answer_lines(group: Group, answers: Mapping[str, Any], key: str, indent: st
 
 def _constant(value: Any, field: Field) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(scalar(say(item)) for item in value)}]"
+        return f"[{', '.join(_item(item) for item in value)}]"
     if field.kind == "schedule" and str(value).startswith("["):
         return str(value)
     return scalar(str(value) if isinstance(value, str) else say(value))
