@@ -40,7 +40,7 @@ class Report:
 
     name: str
     hash: str
-    size: int | None
+    size: int | str
     dimensions: list[tuple[str, str, int | None]]
     protocol: dict[str, Any]
     samples: int = 0
@@ -52,8 +52,8 @@ class Report:
     unbuildable: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``; ``size`` is null where a continuous range makes it endless."""
-        record = asdict(self)
+        """For ``--json``; ``size`` is null where it is endless or not counted."""
+        record = asdict(self) | {"size": self.size if isinstance(self.size, int) else None}
         names = ("name", "values", "count")
         record["dimensions"] = [dict(zip(names, dimension, strict=True)) for dimension in self.dimensions]
         for key in ("built", "all"):
@@ -81,13 +81,24 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, as_js
 def examine(space: "Space", samples: int, seed: int) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
     dimensions = [(name, str(question), question.count()) for name, question in space.dimensions()]
-    report = Report(space.name, space.hash, space.size(), dimensions, space.protocol, samples, seed)
+    report = Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed)
     report.where = [Share(constraint.text) for constraint in space.where]
     report.budgets = [Share(f"{name}: {constraint.text}") for name, constraint in space.budgets.items()]
     rng, bill = random.Random(seed), _biller(space)
     for _ in range(samples):
         _try(space, space.sample(rng), bill, report)
     return report
+
+
+def _size(space: "Space") -> int | str:
+    """How many answer sheets there are, or why nobody says."""
+    from scalesearch.space.counting import TooTangled
+
+    try:
+        size = space.size()
+    except TooTangled as error:
+        return f"not counted: {error}"
+    return "endless: a range is continuous" if size is None else size
 
 
 def _biller(space: "Space") -> Callable[["Answers"], Any]:
@@ -140,10 +151,9 @@ def show(report: Report) -> None:
 
     console = Console(highlight=False)
     title = report.name or "a space without a name"
-    size = f"{report.size:,}" if report.size is not None else "endless (a range is continuous)"
-    console.print(
-        f"[bold]{title}[/] is sound: {len(report.dimensions)} questions, {size} answer sheets", soft_wrap=True
-    )
+    size = f"{report.size:,} answer sheets" if isinstance(report.size, int) else report.size
+    questions = f"{len(report.dimensions)} question{'s' * (len(report.dimensions) != 1)}"
+    console.print(f"[bold]{title}[/] is sound: {questions}, {size}", soft_wrap=True)
     if report.dimensions:
         console.print(_dimensions(report))
     if report.samples:

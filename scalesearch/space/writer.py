@@ -32,8 +32,7 @@ def _escaped(character: str) -> str:
     known = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     if character in known:
         return known[character]
-    if character.isprintable() and character not in FLOW_SAFE = re.compile(r"[\w.\-+]*\w")
-ODD_BREAKS:
+    if character.isprintable() and character not in ODD_BREAKS:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
