@@ -30,7 +30,7 @@ from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.budget import budget_of
 from scalesearch.study.objectives import Objective, objective
 from scalesearch.study.sections import Sections, override, plain
-from scalesearch.train import Recipe
+from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
         "backend", "resources", "storage", "out", "reference", "seed", "attempts")

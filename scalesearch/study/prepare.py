@@ -89,7 +89,8 @@ def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
     space = space.set(reference.set) if reference.set else space
     open_keys = [path for path, _ in space.dimensions()]
     if open_keys:
-        raise UserError(f"reference {reference.name}: it leaves {', '.join(open_keys[:6])} open; answer them under `set`")
+        raise UserError(f"reference {reference.name}: it leaves {', '.join(open_keys[:6])} open; "
+                        "answer them under `set`")
     answers = space.answer(_nothing_to_ask)
     return Reference(reference.name, space.architecture(answers), _asked(spec.space, answers))
 
@@ -131,6 +132,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus) -> dict[str, Any]:
         "name": spec.name,
         "created": now(),
         **plan.facts,
+        "trials": spec.trials + len(plan.references),
         "synthetic": corpus.synthetic,
         "limits": [limit.text for limit in plan.bill.limits],
         "bounds": bounds(limits(spec.space, spec.budget)),
@@ -157,11 +159,12 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool) -> Sto
         UserError: there is a study already and ``resume`` is off, or it is not the one that the file describes.
     """
     store, meta = Store(spec.out), meta_of(spec, plan, corpus)
-    if not store.exists():
+    if not store.begun():
         store.create(meta, spec.text, spec.space.to_yaml())
         return store.load()
     if not resume:
-        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder with --out")
+        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
+                        "with --out")
     store.mend()
     store.load()
     changed = [words for key, words in FIXED.items() if store.meta.get(key) != meta[key]]

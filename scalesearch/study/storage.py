@@ -96,7 +96,7 @@ def _study(storage: BaseStorage, name: str, identity: str, objectives: tuple[Obj
     wanted = [DIRECTIONS[objective.direction] for objective in objectives]
     study = optuna.create_study(storage=storage, study_name=name, directions=wanted, load_if_exists=True)
     owner = study.user_attrs.get(OWNER)
-    if owner is None and not study.get_trials(deepcopy=False):
+    if not study.get_trials(deepcopy=False):
         study.set_user_attr(OWNER, identity)
     elif owner != identity:
         raise UserError(f"storage: it already holds another study named {name}; give this one another name")

@@ -43,8 +43,12 @@ class Store:
         return self.folder / "events.jsonl"
 
     def exists(self) -> bool:
-        """Whether a study was started here."""
+        """Whether there is a study here."""
         return (self.folder / "study.json").is_file()
+
+    def begun(self) -> bool:
+        """Whether anything has happened in it yet; a start that was refused leaves nothing to go on with."""
+        return self.exists() and self.events.exists() and self.events.stat().st_size > 0
 
     def create(self, meta: Mapping[str, Any], study: str, space: str) -> None:
         """Starts a study: ``meta`` (JSON values) last, so that a study without it was never started."""

@@ -105,7 +105,7 @@ def make_plan(trials=6, most=6000, **changes):
 def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None, storage=None):
     """A driver over ``folder``, as ``study run`` makes one."""
     plan, store = plan or make_plan(), Store(Path(folder))
-    if not store.exists():
+    if not store.begun():
         store.create({"name": "fake", "id": "fake-1"}, "study: fake\n", "width: 8\n")
     store.mend()
     store.load()

@@ -1,0 +1,205 @@
+"""``scalesearch study run|status|front|plot|export``: search a space for its front, and read what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import json_option, print_json
+from scalesearch.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from scalesearch.study.file import StudySpec
+    from scalesearch.study.results import Results
+
+
+@click.group(name="study", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Search a space for its Pareto front; show, plot and export it."""
+
+
+@command.command()
+@click.argument("study")
+@click.option("--trials", type=click.IntRange(1), help="Candidates to train, in place of the file's.")
+@click.option("--workers", type=click.IntRange(1), help="Candidates to train at a time; more than one needs Ray.")
+@click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Where to train.")
+@click.option("--address", help="Of a running Ray cluster.")
+@click.option("--out", type=click.Path(path_type=Path), help="The study's folder, in place of runs/NAME.")
+@click.option("--resume", is_flag=True, help="Go on with a study that was begun.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change a key: --set recipe.steps=500.")
+@json_option
+def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool, sets: tuple[str, ...],
+        **flags: Any) -> None:
+    """Run the search that the file STUDY describes, to its end."""
+    from rich.console import Console
+
+    from scalesearch.library import find_file
+    from scalesearch.study.file import read_study
+
+    console = Console(stderr=as_json)
+    names = {"address": "resources.address"}
+    flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
+    spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
+    if dry_run:
+        from scalesearch.study.preview import preview
+
+        found = preview(spec)
+        print_json(found.to_json()) if as_json else found.show(console)
+        return
+    _run(spec, resume, console)
+    _report(spec.out, console, as_json)
+
+
+def _run(spec: StudySpec, resume: bool, console: Console) -> None:
+    from scalesearch.study.launch import launch
+
+    try:
+        reason = launch(spec, resume, console)
+    except KeyboardInterrupt:
+        console.print(f"Stopped. Nothing finished is lost; go on with: scalesearch study run {spec.file} --resume "
+                      f"--out {spec.out}", highlight=False)
+        raise SystemExit(130) from None
+    console.print(f"The study ended: {reason}.", highlight=False)
+
+
+def _report(folder: Path, console: Console, as_json: bool) -> None:
+    from scalesearch.study.results import load, publish
+
+    results = load(folder)
+    files = publish(results)
+    if as_json:
+        print_json(_as_json(results) | {"files": [str(file) for file in files]})
+        return
+    _show_front(results, console)
+    console.print("Written: " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
+
+
+def _show_front(results: Results, console: Console) -> None:
+    from scalesearch.report.table import to_rich
+
+    finished = int((results.table["state"] == "complete").sum())
+    title = f"Front of {results.store.meta['name']}: {len(results.front)} of {finished} trained candidates"
+    console.print(to_rich(results.front, results.objectives, title))
+    for line in results.notes():
+        console.print(line, highlight=False, soft_wrap=True)
+    found = results.hypervolume()
+    if found:
+        corner = ", ".join(f"{name} {value:,.6g}" for name, value in zip(results.objectives, found[1]))
+        console.print(f"Hypervolume {found[0]:.6g} against the reference point {corner}.", highlight=False)
+
+
+def _as_json(results: Results) -> dict[str, Any]:
+    import json
+
+    found = results.hypervolume()
+    return {
+        "study": results.store.meta["name"],
+        "folder": str(results.store.folder),
+        "objectives": results.objectives,
+        "protocol": results.store.meta["protocol"],
+        "data": results.store.meta["data"],
+        "synthetic": results.store.meta["synthetic"],
+        "bleu_signature": results.signature,
+        "seed": results.store.meta["seed"],
+        "counts": results.table["state"].value_counts().to_dict(),
+        "front": json.loads(results.front.to_json(orient="records")),
+        "hypervolume": None if found is None else {"value": found[0], "reference": found[1]},
+    }
+
+
+def _load(study: str, out: Path | None) -> Results:
+    """The results of a study's folder, or of a study file's."""
+    from scalesearch.study.results import load
+
+    folder = Path(study)
+    if folder.is_file() or not folder.exists():
+        from scalesearch.library import find_file
+        from scalesearch.study.file import read_study
+
+        folder = out or read_study(find_file(study, "studies")).out
+    return load(folder)
+
+
+def _reading(verb: Any) -> Any:
+    """The arguments of the verbs that read."""
+    verb = click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")(verb)
+    return click.argument("study", metavar="STUDY_OR_FOLDER")(verb)
+
+
+@command.command()
+@_reading
+@json_option
+def status(study: str, out: Path | None, as_json: bool) -> None:
+    """How far a study is: done, running, failed, refused; the best so far."""
+    results = _load(study, out)
+    if as_json:
+        print_json(_as_json(results))
+        return
+    from rich.console import Console
+
+    from scalesearch.study.launch import screen_of
+
+    console = Console()
+    console.print(screen_of(results.store, console).render())
+    for trial in results.store.ledger.having("failed"):
+        console.print(f"trial {trial.number} failed: {trial.reason}", highlight=False)
+
+
+@command.command()
+@_reading
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
+@click.option("--all", "everything", is_flag=True, help="Every proposal, not only the front (CSV and JSON).")
+@json_option
+def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json: bool) -> None:
+    """The candidates that no other dominates."""
+    results = _load(study, out)
+    rows = results.table if everything else results.front
+    if as_csv:
+        click.echo(rows.to_csv(index=False), nl=False)
+    elif as_json:
+        click.echo(rows.to_json(orient="records", indent=2))
+    else:
+        from rich.console import Console
+
+        _show_front(results, Console())
+
+
+@command.command()
+@_reading
+@click.option("--to", type=click.Path(path_type=Path), help="Folder for the figures, if not the study's.")
+def plot(study: str, out: Path | None, to: Path | None) -> None:
+    """Figures of quality against cost, as PNG and SVG."""
+    from scalesearch.study.results import plots
+
+    results = _load(study, out)
+    files = plots(results, to or results.store.folder)
+    if not files:
+        raise UserError(f"{results.store.folder}: no candidate is finished yet, so there is nothing to plot")
+    for file in files:
+        click.echo(file)
+
+
+@command.command()
+@_reading
+@click.option("--best", metavar="OBJECTIVE", help="Of the front, the best by this objective (the first, if not given).")
+@click.option("--trial", type=int, help="This trial.")
+@click.option("--to", type=click.Path(path_type=Path), help="Folder to write (export-TRIAL, if not given).")
+def export(study: str, out: Path | None, best: str | None, trial: int | None, to: Path | None) -> None:
+    """Copy a candidate out of a study: its architecture file, its record and its checkpoint."""
+    import shutil
+
+    from scalesearch.study.results import choose
+
+    results = _load(study, out)
+    number = choose(results, best, trial)
+    target = to or Path(f"export-{number}")
+    if target.exists():
+        raise UserError(f"{target} is there already; choose another folder with --to")
+    source = results.store.trial_folder(results.store.ledger.trials[number])
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "progress.*"))
+    click.echo(target)

@@ -1,0 +1,104 @@
+"""A study's records as tables: pandas for machines, rich for people."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+
+from scalesearch.report.front import front
+
+METRICS = ("bleu", "chrf", "loss", "perplexity")
+COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights")
+FACTS = ("seed", "seconds", "cpu_seconds", "tokens", "device", "dtype", "reason")
+
+
+def frame(records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str]) -> pd.DataFrame:
+    """One row a record, in the order of the trials.
+
+    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; and the
+    answers under ``answer.``. ``front`` is true for what no other complete, feasible candidate dominates.
+    """
+    table = pd.DataFrame([_row(record, objectives) for record in records])
+    if table.empty:
+        columns = ["trial", "state", "front", "label", "id", "feasible", "in_space", *_names(objectives), *FACTS]
+        return pd.DataFrame(columns=columns)
+    table = table.sort_values("trial", kind="stable").reset_index(drop=True)
+    eligible = (table["state"] == "complete") & table["feasible"] & table["in_space"]
+    values = table.loc[eligible, list(objectives)].to_numpy(dtype=float)
+    on_front = np.zeros(len(table), dtype=bool)
+    on_front[np.flatnonzero(eligible)] = front(values, list(objectives.values()))
+    table.insert(2, "front", on_front)
+    return table
+
+
+def front_rows(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.DataFrame:
+    """The front, from the cheapest: sorted by the first objective that is minimised, else by the first."""
+    first = next((name for name, way in objectives.items() if way == "min"), next(iter(objectives)))
+    rows = table[table["front"].astype(bool)]
+    return rows.sort_values([first, "trial"], ascending=[objectives[first] == "min", True]).reset_index(drop=True)
+
+
+def to_rich(rows: pd.DataFrame, objectives: Mapping[str, str], title: str, caption: str = "") -> Table:
+    """The front as people read it: objectives first, then what sets the candidates apart."""
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("trial", justify="right")
+    names = [name for name in _names(objectives) if name in rows and rows[name].notna().any()]
+    for name in [*names[: len(objectives) + 2], "seconds"]:
+        table.add_column(f"[bold]{name}[/]" if name in objectives else name, justify="right")
+    varying = differing(rows)
+    for name in varying:
+        table.add_column(name.removeprefix("answer."))
+    for _, row in rows.iterrows():
+        numbers = [number(row[name], name) for name in [*names[: len(objectives) + 2], "seconds"]]
+        trial = f"{row['trial']}" + (f" {row['label']}" if isinstance(row["label"], str) else "")
+        table.add_row(trial, *numbers, *(str(_text(row[name])) for name in varying))
+    return table
+
+
+def differing(rows: pd.DataFrame, most: int = 6) -> list[str]:
+    """The answers that are not the same in all ``rows``, at most ``most`` of them."""
+    answers = [name for name in rows.columns if name.startswith("answer.")]
+    return [name for name in answers if rows[name].astype(str).nunique() > 1][:most]
+
+
+def number(value: Any, name: str) -> str:
+    """A value as a table shows it: costs to the unit with separators, metrics to two digits."""
+    if value is None or pd.isna(value):
+        return ""
+    if name.split(".")[0] in ("params", "macs", "flops", "memory"):
+        return f"{int(value):,}"
+    return f"{value:.1f}" if name == "seconds" else f"{value:.2f}"
+
+
+def _row(record: Mapping[str, Any], objectives: Mapping[str, str]) -> dict[str, Any]:
+    architecture = record.get("architecture") or {}
+    head = {key: record.get(key) for key in ("trial", "state", "label")}
+    found = {**head, "id": architecture.get("id")}
+    found |= {key: record.get(key) for key in ("feasible", "in_space")}
+    found |= {name: _value(record, name) for name in _names(objectives)}
+    found |= {key: record.get(key) for key in FACTS}
+    answers = architecture.get("answers") or {}
+    return found | {f"answer.{path}": _text(value) for path, value in answers.items()}
+
+
+def _names(objectives: Mapping[str, str]) -> list[str]:
+    return list(dict.fromkeys([*objectives, *METRICS, *COSTS]))
+
+
+def _value(record: Mapping[str, Any], name: str) -> float | None:
+    """A metric or cost of a record, which it may not have."""
+    if name in METRICS:
+        value = (record.get("metrics") or {}).get(name)
+        return (record.get("values") or {}).get(name) if value is None else value
+    value = record.get("cost")
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value  # type: ignore[return-value]  # the leaves of a cost are numbers
+
+
+def _text(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    return str(value) if isinstance(value, list | dict) else value

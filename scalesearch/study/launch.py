@@ -1,0 +1,52 @@
+"""From a study file to its end: data, checks, folder, proposer, workers, screen, driver."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from scalesearch.study import prepare
+from scalesearch.study.driver import Driver
+from scalesearch.study.file import StudySpec
+from scalesearch.study.ledger import PENDING
+from scalesearch.study.live import Lines, Screen, View
+from scalesearch.study.objectives import Objective
+from scalesearch.study.store import Store
+
+
+def launch(spec: StudySpec, resume: bool, console: Console) -> str:
+    """Runs the study and returns why it ended.
+
+    Raises:
+        UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts.
+        KeyboardInterrupt: after everything was stopped; the study can be resumed.
+    """
+    corpus = prepare.load_data(spec)
+    for note in corpus.notes:
+        console.print(note, highlight=False)
+    bill = prepare.make_bill(spec, corpus)
+    prepare.refuse_the_impossible(bill, spec.proposer_seed)
+    plan = prepare.make_plan(spec, bill, corpus)
+    with ExitStack() as stack:
+        runner = prepare.make_runner(spec)
+        stack.callback(runner.stop)
+        stack.enter_context(Store(spec.out).owned())
+        store = prepare.open_store(spec, plan, corpus, resume)
+        proposer = prepare.make_proposer(spec, plan, store)
+        console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False)
+        console.print(f"Recipe: {spec.recipe.describe()}", highlight=False)
+        view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
+        return Driver(plan, store, proposer, runner, view).run()
+
+
+def _view(stack: ExitStack, console: Console, store: Store, spec: StudySpec, wanted: int, slots: int) -> View:
+    if console.is_terminal:
+        return stack.enter_context(Screen(console, store.ledger, spec.objectives, wanted, slots, store.folder))
+    return Lines(lambda text: console.print(text, highlight=False, soft_wrap=True))
+
+
+def screen_of(store: Store, console: Console) -> Screen:
+    """The screen of a study that this process does not run."""
+    objectives = tuple(Objective(name, way) for name, way in store.meta["objectives"].items())
+    slots = max(1, len(store.ledger.having(PENDING)))
+    return Screen(console, store.ledger, objectives, store.meta["trials"], slots, Path(store.folder))

@@ -1,0 +1,115 @@
+"""What a study would do: the size of its space, what of it is feasible, and the first proposals with their bills."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from scalesearch.data.sources import fingerprint
+from scalesearch.study.bill import Bill, Candidate
+from scalesearch.study.file import CORPUS, StudySpec
+from scalesearch.study.live import short
+from scalesearch.study.prepare import Odds, load_data, make_bill, odds, references, refuse_the_impossible
+
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a dry run found out."""
+
+    spec: StudySpec
+    bill: Bill
+    size: int | None
+    odds: Odds
+    proposals: tuple[Candidate, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return {
+            "study": self.spec.name,
+            "space": {"hash": self.spec.space.hash, "size": self.size, "questions": len(self.spec.space.dimensions())},
+            "protocol": self.bill.protocol.to_json(),
+            "sampled": self.odds.samples,
+            "feasible": self.odds.feasible,
+            "missed": dict(self.odds.missed),
+            "trials": self.spec.trials,
+            "out": str(self.spec.out),
+            "proposals": [_json(candidate) for candidate in self.proposals],
+        }
+
+    def show(self, console: Console) -> None:
+        """Prints it for people."""
+        spec, size = self.spec, "without end (it holds a continuous range)" if self.size is None else f"{self.size:,}"
+        for line in (
+            f"Study {spec.name}: {', '.join(map(str, spec.objectives))}",
+            f"Space: {len(spec.space.dimensions())} questions, size {size}",
+            f"Costs: protocol {self.bill.protocol}",
+            f"Feasible: {self.odds.feasible / self.odds.samples:.1%} of {self.odds.samples} random candidates",
+            *(f"  {missed / self.odds.samples:.1%} miss {name}" for name, missed in self.odds.missed.items() if missed),
+            f"Data: {spec.data.describe()}",
+            f"Recipe: {spec.recipe.describe()}",
+            f"Would train {spec.trials} candidates and {len(spec.references)} references, {spec.workers} at a time "
+            f"({spec.backend}), into {spec.out}",
+        ):
+            console.print(line, highlight=False, soft_wrap=True)
+        console.print(self._table())
+
+    def _table(self) -> Table:
+        table = Table(title="The first proposals", title_justify="left")
+        for heading in ("params", "MACs"):
+            table.add_column(heading, justify="right")
+        table.add_column("architecture")
+        table.add_column("what its bill says")
+        for candidate in self.proposals:
+            costs = [short(candidate.cost[f"{what}.total"]) if candidate.cost else "" for what in ("params", "macs")]
+            identity = candidate.architecture.id if candidate.architecture else ""
+            table.add_row(*costs, identity, candidate.reason or "feasible")
+        return table
+
+
+def preview(spec: StudySpec) -> Preview:
+    """Finds it out; trains nothing and leaves nothing behind.
+
+    Raises:
+        UserError: what a real run would refuse as well.
+    """
+    corpus = None
+    if spec.protocol.get("vocab") == CORPUS:
+        corpus = load_data(spec)  # its vocabulary's size is part of the protocol
+    else:
+        fingerprint(spec.data.resolve())
+    bill = make_bill(spec, corpus)
+    refuse_the_impossible(bill, spec.proposer_seed)
+    references(spec)
+    return Preview(spec, bill, spec.space.size(), odds(bill, spec.proposer_seed), first_proposals(spec, bill))
+
+
+def first_proposals(spec: StudySpec, bill: Bill, count: int = SHOWN) -> tuple[Candidate, ...]:
+    """What the proposer would ask for before any result is known."""
+    import optuna
+
+    from scalesearch.study.proposer import Proposer, ProposerSettings
+    from scalesearch.study.storage import DIRECTIONS
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    settings = ProposerSettings(spec.proposer, spec.proposer_seed, spec.startup, spec.population)
+    study = optuna.create_study(directions=[DIRECTIONS[o.direction] for o in spec.objectives])
+    proposer = Proposer(spec.space, bill.names, spec.objectives, settings, study)
+    found = []
+    for number in range(count):
+        candidate = bill.judge(proposer.ask(number))
+        proposer.judge(number, candidate.slacks)
+        found.append(candidate)
+    return tuple(found)
+
+
+def _json(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "id": candidate.architecture.id if candidate.architecture else None,
+        "asked": dict(candidate.asked),
+        "cost": candidate.cost.to_json() if candidate.cost else None,
+        "feasible": candidate.feasible,
+        "reason": candidate.reason,
+    }

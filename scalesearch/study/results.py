@@ -1,0 +1,140 @@
+"""A study's results as others read them: records, table, figures; for a running study as for a finished one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_text
+from scalesearch.report.hypervolume import hypervolume, worst_corner
+from scalesearch.report.plot import Subject, save, tradeoff
+from scalesearch.report.table import frame, front_rows
+from scalesearch.study.ledger import COMPLETE, FAILED
+from scalesearch.study.record import rejected_record
+from scalesearch.study.store import Store
+
+SHORT = {"total": "", "non_embedding": "-non-embedding"}
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything a study has found so far.
+
+    Attributes:
+        store: the study's folder, loaded.
+        table: one row a trial (see ``report.table.frame``).
+        front: the rows that nothing dominates, from the cheapest.
+    """
+
+    store: Store
+    table: pd.DataFrame
+    front: pd.DataFrame
+
+    @property
+    def objectives(self) -> dict[str, str]:
+        """Name to direction."""
+        return dict(self.store.meta["objectives"])
+
+    @property
+    def subject(self) -> Subject:
+        """What its figures are about."""
+        meta = self.store.meta
+        return Subject(self.objectives, meta["protocol"], meta["bounds"], meta["data"]["name"], meta["synthetic"],
+                       self.signature)
+
+    @property
+    def signature(self) -> str:
+        """BLEU's, of the first finished candidate; empty before there is one."""
+        done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
+        return next((record["metrics"].get("bleu_signature") or "" for record in done if record), "")
+
+    def hypervolume(self) -> tuple[float, list[float]] | None:
+        """Of the front, and the reference point: beyond the worst of all finished candidates. None before any."""
+        names, ways = list(self.objectives), list(self.objectives.values())
+        values = self.table.loc[self.table["state"] == COMPLETE, names].to_numpy(dtype=float)
+        if not len(values):
+            return None
+        corner = worst_corner(values, ways)
+        return hypervolume(self.front[names].to_numpy(dtype=float), corner, ways), corner
+
+    def notes(self) -> list[str]:
+        """What must be known to read the numbers: protocol, corpus, signature, seed."""
+        meta, protocol = self.store.meta, self.store.meta["protocol"]
+        extra = {kind: n for kind, n in protocol.get("counts", {}).items() if kind != "mac"}
+        counted = "".join(f", plus {n} per {kind} element" for kind, n in extra.items())
+        synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
+        lines = [
+            f"Costs: protocol {protocol['name']}, {protocol['source']} source and {protocol['target']} target tokens, "
+            f"vocabulary {protocol['vocab']:,}{counted}; FLOPs = 2 · MACs.",
+            f"Data: {meta['data']['name']}, hash {meta['data']['hash']}{synthetic if meta['synthetic'] else ''}.",
+            f"Training seed {meta['seed']}, one seed a candidate: differences within the noise of a seed are no order.",
+        ]
+        return [*lines, *([f"BLEU: {self.signature}"] if self.signature else [])]
+
+
+def load(folder: Path) -> Results:
+    """The results in a study's folder.
+
+    Raises:
+        UserError: there is no study.
+    """
+    store = Store(folder).load()
+    records = []
+    for trial in store.ledger.trials.values():
+        record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
+        records.append(record or rejected_record(trial))
+    table = frame(records, store.meta["objectives"])
+    return Results(store, table, front_rows(table, store.meta["objectives"]))
+
+
+def publish(results: Results, folder: Path | None = None) -> list[Path]:
+    """Writes front.csv, all.csv and a figure for each of params and MACs into the study's folder, or ``folder``."""
+    place = folder or results.store.folder
+    files = []
+    for name, rows in (("front.csv", results.front), ("all.csv", results.table)):
+        write_text(place / name, rows.to_csv(index=False))
+        files.append(place / name)
+    return files + plots(results, place)
+
+
+def plots(results: Results, folder: Path) -> list[Path]:
+    """A figure of BLEU, or else of the first metric among the objectives, against each cost."""
+    metrics = [name for name in results.objectives if "." not in name]
+    y = "bleu" if "bleu" in metrics or not metrics else metrics[0]
+    if not np.any((results.table["state"] == COMPLETE) & results.table[y].notna()):
+        return []
+    costs = [name for name in results.objectives if "." in name]
+    for usual in ("params.total", "macs.total"):
+        if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
+            costs.append(usual)
+    files = []
+    for x in costs:
+        files += save(tradeoff(results.table, results.subject, x, y), folder / f"{y}-vs-{_short(x)}")
+    return files
+
+
+def choose(results: Results, best: str | None, trial: int | None) -> int:
+    """The number of the trial to export: the given one, or the best of the front by the metric or cost ``best``.
+
+    Raises:
+        UserError: nothing like that is there.
+    """
+    if trial is not None:
+        row = results.table[results.table["trial"] == trial]
+        if not len(row) or row["state"].iloc[0] != COMPLETE:
+            raise UserError(f"trial {trial} is not a finished candidate of this study")
+        return trial
+    name = best or next(iter(results.objectives))
+    if name not in results.front.columns or not len(results.front):
+        raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}")
+    low = results.objectives.get(name, "max" if name in ("bleu", "chrf") else "min") == "min"
+    values: Any = results.front[name].astype(float)
+    return int(results.front["trial"].loc[values.idxmin() if low else values.idxmax()])
+
+
+def _short(name: str) -> str:
+    group, _, section = name.partition(".")
+    return group + SHORT.get(section, f"-{section}")
