@@ -24,7 +24,7 @@ class Answers(Mapping[str, Any]):
 
     def __init__(self, parsed: dict[str, Any], asked: dict[str, Any], problems: tuple[tuple[str, str], ...]) -> None:
         self._parsed = parsed
-        self._values = {key: to_json(list(v) if isinstance(v, list) else _text(v)) for key, v in parsed.items()}
+        self._values = {key: to_json(value) for key, value in parsed.items()}
         self.asked: Mapping[str, Any] = dict(asked)
         self.problems = problems
 
@@ -49,10 +49,6 @@ class Answers(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Answers({self._values})"
-
-
-def _text(value: Any) -> Any:
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else value
 
 
 class Questionnaire:
@@ -154,6 +150,6 @@ class Sheet:
         """The answer ``key`` as JSON; ABSENT where it does not exist under the variants chosen, or is at fault."""
         for leaf in self.form.by_key.get(key, ()):
             if all(self.lookup(group) == variant for group, variant in leaf.guards):
-                value = _text(to_json(self.decide(leaf)))
+                value = to_json(self.decide(leaf))
                 return ABSENT if value is None else value
         return ABSENT

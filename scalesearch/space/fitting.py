@@ -74,7 +74,7 @@ def _fit(spec: Spec, field: Field, paths: Iterable[str]) -> Spec:
 
 def _literal(spec: Literal, field: Field, paths: Iterable[str]) -> Spec:
     value = spec.value
-    if isinstance(value, str) and value in field.also:
+    if field.kind == "text" or (isinstance(value, str) and value in field.also):
         return spec
     if field.kind in ("size", "number"):
         return replace(spec, value=_number(spec, field, paths))

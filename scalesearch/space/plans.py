@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from scalesearch.errors import UserError
 from scalesearch.space.evaluate import ABSENT, EvaluationError, evaluate
 from scalesearch.space.expressions import Expr, write
 from scalesearch.space.fitting import describe, out_of_bounds
@@ -15,9 +16,9 @@ from scalesearch.space.sheet import Asker, Fault
 
 def to_json(value: Any) -> Any:
     """A value as an answer holds it: schedules as canonical text, lists as lists."""
-    if isinstance(value, Call | Reference):
-        return str(value)
-    return value
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value) if isinstance(value, Call | Reference) else value
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Ask(Plan):
     def retrace(self, value: Any) -> dict[str, Any] | None:
         try:
             return {self.name: self.question.settle(value)} if not isinstance(value, str) else None
-        except (ValueError, TypeError):
+        except (UserError, ValueError, TypeError):
             return None
 
 

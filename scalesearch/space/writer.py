@@ -44,7 +44,7 @@ def tree_lines(branch: Branch, indent: str = "") -> Iterator[str]:
         yield f"{indent}one of: {scalar(str(branch.chooser.spec))}"
     elif branch.chooser:
         yield f"{indent}one of:"
-        for name, inner in branch.variants:
+        for name, inner in _offers(branch):
             yield from _group_lines(name, list(tree_lines(inner, f"{indent}    ")), f"{indent}  ")
     for name, child in branch.fields:
         if isinstance(child, Leaf):
@@ -53,6 +53,13 @@ def tree_lines(branch: Branch, indent: str = "") -> Iterator[str]:
             yield f"{indent}{name}: {scalar(str(child.chooser.spec))}"
         else:
             yield from _group_lines(name, list(tree_lines(child, f"{indent}  ")), indent)
+
+
+def _offers(branch: Branch) -> list[tuple[str, Branch]]:
+    """The variants in the order in which they are asked."""
+    spec = branch.chooser.spec if branch.chooser else None
+    names = [str(option) for option in (spec.options if isinstance(spec, Alternatives) else (spec,))]
+    return sorted(branch.variants, key=lambda variant: names.index(variant[0]))
 
 
 def simple_chooser(branch: Branch) -> bool:
