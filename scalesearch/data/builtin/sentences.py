@@ -1,0 +1,247 @@
+"""Draws clauses and sentences: the grammar of the built-in language, as a random process over meaning trees."""
+
+import random
+from collections.abc import Callable
+
+from .german_forms import ACCUSATIVE, DATIVE
+from .meaning import Adjunct, Clause, Gap, Nominal, Phrase, Predicate, Pronoun, Relative, Sentence
+from .modifiers import SUBORDINATORS
+from .phrases import Phrases
+from .vocabulary import Vocabulary
+from .words import Verb, pairs
+
+BE = Verb(("be", "was", "been"), "", "sein", "", "ist", "gewesen", "sein", "b", ())
+_FRAMES = tuple("t" * 22 + "i" * 4 + "d" * 4 + "g" * 5 + "p" * 5 + "m" * 6 + "l" * 4 + "u" * 3)
+_TENSES = ("present",) * 8 + ("past",) * 5 + ("perfect",) * 3 + ("future",) * 2
+_MODALS = ("can", "must", "should", "want", "want", "may")
+_SUBORDINATORS = pairs(SUBORDINATORS)
+_PURPOSE = ("in order to", "um")
+_ASKED = (("where", "wo"), ("when", "wann"), ("why", "warum"), ("how", "wie"))
+_CONJUNCTIONS = (("and", "und"), (", but", ", aber"), ("or", "oder"))
+_ADDRESSES = (("Sir", "mein Herr"), ("Madam", "gnädige Frau"))
+_SUBJECTS = ("person", "person", "animal", "thing", "building", "food", "idea", "text", "place")
+
+
+class Sentences(Phrases):
+    """Draws sentences; one object for one corpus."""
+
+    def __init__(self, dice: random.Random, words: Vocabulary) -> None:
+        super().__init__(dice, words)
+        self._shapes: tuple[Callable[[], Sentence], ...] = (
+            *(self.simple,) * 8,
+            *(self.with_subordinate,) * 6,
+            *(self.with_complement,) * 4,
+            self.with_purpose,
+            *(self.question,) * 2,
+            *(self.coordination,) * 2,
+            *(self.addressed,) * 1,
+        )
+
+    def sentence(self) -> Sentence:
+        """A sentence; where an ambiguous noun was planted, one of its cues and none of the other sense's."""
+        while True:
+            self.planted, self.used, self.polite = [], [], False
+            cues = self.plant() if self.chance(0.22) else ()
+            sentence = self.dice.choice(self._shapes)()
+            if not self.planted and not any(word in cues for word in self.used):
+                return sentence
+
+    def plant(self) -> tuple[str, ...]:
+        """Plant an ambiguous noun and a cue of its sense; returns the cues that must not occur."""
+        noun, cues = self.dice.choice(self.words.senses)
+        cue = self.dice.choice(cues)
+        self.planted = [noun, self.words.real[cue]]
+        self.dice.shuffle(self.planted)
+        return tuple(
+            word
+            for other, theirs in self.words.senses
+            if other.english == noun.english and other != noun
+            for word in theirs
+            if word not in cues
+        )
+
+    def simple(self) -> Sentence:
+        return Sentence(self.clause(2))
+
+    def with_subordinate(self) -> Sentence:
+        """Because, when, if, ...: before or after; often about someone or something of the main clause."""
+        main = self.clause(1)
+        subordinator = self.dice.choice(_SUBORDINATORS)
+        clause = self.about(main) if self.chance(0.5) else self.clause(1, tense=main.tense, fronting=False)
+        first = self.chance(0.4) and not main.fronted
+        return Sentence(main, subordinator=subordinator, subordinate=clause, first=first)
+
+    def about(self, main: Clause) -> Clause:
+        """A clause with a pronoun for a noun of ``main``: its German gender has to be carried over."""
+        thing = (
+            main.direct if isinstance(main.direct, Phrase) and not main.direct.noun.proper else main.subject
+        )
+        if not isinstance(thing, Phrase) or (thing.noun.kind == "person" and thing.noun.gender == "n"):
+            return self.clause(1, tense=main.tense, fronting=False)
+        noun = thing.noun._replace(kind="person") if thing.noun.kind == "name" else thing.noun
+        pronoun = Pronoun(3, thing.plural, noun)
+        if self.chance(0.5):
+            objects = self.words.verbs_with("object", noun.kind, "td")
+            if objects:
+                return self.filled(objects.pick(self.dice), 0, main.tense, {"object": pronoun})
+        return self.copula(pronoun, main.tense)
+
+    def with_complement(self) -> Sentence:
+        """Says that, asks whether, tries to."""
+        verb = self.words.verbs("cwz").pick(self.dice)
+        self.negated = self.chance(0.1)
+        tense = self.dice.choice(_TENSES[:13])
+        subject = self.nominal(("person",), 0)
+        link = {"c": "that", "w": "whether", "z": "to"}[verb.frame]
+        negated = self.negated
+        if link == "to":
+            complement = self.clause(1, fronting=False, infinitive=True)
+        else:
+            complement = self.clause(1, fronting=False)
+        adjuncts = (self.fixed("time", tense),) if self.chance(0.15) else ()
+        main = Clause(
+            verb,
+            subject,
+            tense=tense,
+            negated=negated,
+            link=link,
+            complement=complement,
+            adjuncts=adjuncts,
+            fronted=bool(adjuncts),
+        )
+        return Sentence(main)
+
+    def with_purpose(self) -> Sentence:
+        return Sentence(
+            self.clause(1), subordinator=_PURPOSE, subordinate=self.clause(0, fronting=False, infinitive=True)
+        )
+
+    def question(self) -> Sentence:
+        asked = self.dice.choice(_ASKED) if self.chance(0.45) else None
+        main = self.clause(1, fronting=False)
+        kept = tuple(item for item in main.adjuncts if item.kind != "sentence")
+        return Sentence(main._replace(adjuncts=kept), mood="question", asked=asked)
+
+    def coordination(self) -> Sentence:
+        conjunction = self.dice.choice(_CONJUNCTIONS)
+        return Sentence(self.clause(0), conjunction=conjunction, second=self.clause(0, fronting=False))
+
+    def addressed(self) -> Sentence:
+        """Sir / Madam makes every *you* of the sentence polite."""
+        self.polite = True
+        main = self.clause(1, fronting=False)
+        return Sentence(
+            main, address=self.dice.choice(_ADDRESSES), mood="question" if self.chance(0.3) else "statement"
+        )
+
+    def clause(self, depth: int, tense: str = "", fronting: bool = True, infinitive: bool = False) -> Clause:
+        """Any clause: a copula now and then, otherwise a verb of some frame."""
+        tense = tense or self.dice.choice(_TENSES)
+        if not infinitive and self.chance(0.12):
+            kind = self.dice.choice(_SUBJECTS)
+            return self.copula(self.nominal((kind,), depth), tense)
+        verb = self.words.verbs(self.dice.choice(_FRAMES)).pick(self.dice)
+        clause = self.filled(verb, depth, tense, {"subject": None} if infinitive else {}, fronting)
+        return clause._replace(modal="", tense="present", negated=False) if infinitive else clause
+
+    def filled(
+        self, verb: Verb, depth: int, tense: str, given: dict[str, Nominal | None], fronting: bool = False
+    ) -> Clause:
+        """A clause of this verb; ``given`` says what its subject or object is, the rest is drawn."""
+        self.negated = self.chance(0.12)
+        negated, frame = self.negated, verb.frame[0]
+        modal = self.dice.choice(_MODALS) if tense in ("present", "past") and self.chance(0.2) else ""
+        if modal in ("should", "may"):
+            tense = "present"
+        subject = given["subject"] if "subject" in given else self.nominal(verb.subjects, depth)
+        depth = max(0, depth - 1) if isinstance(subject, Phrase) and subject.relative else depth
+        thing = (given["object"] if "object" in given else self.object(verb, depth)) if verb.objects else None
+        direct = thing if frame in "tgu" else None
+        indirect = thing if frame == "d" else self.recipient(given) if frame == "g" else None
+        prepositional = self.prepositional(verb, thing) if frame == "p" else None
+        adjuncts = self.adjuncts(frame, tense, depth, negated)
+        front = (
+            bool(adjuncts)
+            and fronting
+            and adjuncts[0].kind in ("time", "place", "sentence")
+            and self.chance(0.5)
+        )
+        front = front and not (frame in "mlu" and adjuncts[0].kind == "place")
+        return Clause(
+            verb, subject, direct, indirect, prepositional, None, tense, modal, negated, adjuncts, front
+        )
+
+    def object(self, verb: Verb, depth: int) -> Nominal:
+        return self.nominal(verb.objects, depth)
+
+    def recipient(self, given: dict[str, Nominal | None]) -> Nominal | None:
+        return given["recipient"] if "recipient" in given else self.nominal(("person",), 0)
+
+    def prepositional(self, verb: Verb, thing: Nominal | None) -> Adjunct:
+        _, german, case = verb.frame.split(":")
+        return Adjunct("object", "", german, ACCUSATIVE if case == "acc" else DATIVE, thing)
+
+    def adjuncts(self, frame: str, tense: str, depth: int, negated: bool) -> tuple[Adjunct, ...]:
+        """Times, frequency, manner, circumstance, place: each now and then, a place where the verb needs one."""
+        found = []
+        if self.chance(0.30):
+            found.append(self.fixed("time", tense))
+        elif self.chance(0.06):
+            found.append(self.fixed("sentence", tense))
+        if self.chance(0.10) and not negated:
+            found.append(self.fixed("frequency", tense))
+        if self.chance(0.12):
+            found.append(self.fixed("manner", tense))
+        elif self.chance(0.14):
+            found.append(self.circumstance(0))
+        if frame in "mlu":
+            found.append(self.place(frame in "mu", depth))
+        elif self.chance(0.12):
+            found.append(self.place(False, 0))
+        return tuple(found)
+
+    def copula(self, subject: Nominal, tense: str) -> Clause:
+        """X is new, newer than Y, as new as Y, a doctor."""
+        self.negated = self.chance(0.12)
+        negated, tense = self.negated, "present" if tense == "perfect" else tense
+        adjuncts = (self.fixed("time", tense),) if self.chance(0.12) else ()
+        return Clause(
+            BE, subject, predicate=self.predicate(subject), tense=tense, negated=negated, adjuncts=adjuncts
+        )
+
+    def predicate(self, subject: Nominal) -> Predicate:
+        kind = subject.noun.kind if isinstance(subject, Phrase | Gap) else "person"
+        if isinstance(subject, Pronoun) and subject.person == 3 and subject.noun is not None:
+            kind = subject.noun.kind
+        kind = "person" if kind == "name" else kind
+        adjective = self.words.adjectives(kind).pick(self.dice) if self.words.adjectives(kind) else None
+        if adjective is None or (
+            kind == "person" and isinstance(subject, Phrase) and not subject.plural and self.chance(0.2)
+        ):
+            return Predicate(phrase=Phrase(self.noun((kind,)), determiner="a"))
+        if self.chance(0.35):
+            return Predicate(adjective, self.phrase((kind,), 0, plain=True), self.chance(0.35))
+        return Predicate(adjective)
+
+    def relative(self, phrase: Phrase, depth: int) -> Relative | None:
+        """A clause in which the phrase is the subject, or an object in the case that the verb gives it."""
+        kind, negated = phrase.noun.kind, self.negated
+        gap = Gap(phrase.noun, phrase.plural)
+        subject = self.chance(0.4)
+        pool = self.words.verbs_with(
+            "subject" if subject else "object", kind, "tidpml" if subject else "tttdpg"
+        )
+        if not pool:
+            return None
+        verb = pool.pick(self.dice)
+        given: dict[str, Nominal | None] = {"subject" if subject else "object": gap}
+        role = (
+            "subject"
+            if subject
+            else {"t": "direct", "g": "direct", "d": "indirect", "p": "prepositional"}[verb.frame[0]]
+        )
+        if verb.frame == "g" and kind == "person":
+            given, role = {"recipient": gap}, "indirect"
+        clause = self.filled(verb, depth, self.dice.choice(_TENSES), given)
+        self.negated = negated
+        return Relative(clause, role)
