@@ -89,6 +89,8 @@ class Binder:
         """A key of another group that the name is, or may have meant."""
         last = {path.rpartition(".")[2]: path for path in reversed((*self.index.groups, *self.index.paths)) if path}
         if exact:
+            if name in last and "." not in last[name]:
+                return f"`{name}` is a key of the top level"
             return f"did you mean `{last[name]}`?" if name in last else None
         meant = closest(name, last) or closest(name, self.index.paths)
         return f"did you mean `{last.get(meant, meant)}`?" if meant else None
@@ -224,8 +226,13 @@ class Binder:
                 self.wrong(item.here, "a list holds constants only", "a list is always a value, never a choice")
                 return Broken()
             values.append(spec.value)
-        spec = Items(tuple(values))
-        return fit(spec, leaf.field, self.index.paths, lambda p: self.wrong(node.here, p.message, p.help))
+        spec = Items(tuple(values), tuple((at, at + 1) for at in range(len(values))))
+
+        def complain(problem: SyntaxProblem) -> None:  # its span is that of an item, or empty for the whole list
+            at, end = problem.span
+            self.wrong((node.items[at] if end else node).here, problem.message, problem.help)
+
+        return fit(spec, leaf.field, self.index.paths, complain)
 
 
 def one_of(names: list[str]) -> Spec:

@@ -27,8 +27,7 @@ def describe(field: Field) -> str:
     """What a field takes, in words."""
     also = f", or {either(field.also)}" if field.also else ""
     low = field.low if field.low is not None else 1 if field.kind == "size" else None
-    bounds = f" >= {say(low)}" if low is not None else ""
-    bounds += (" and" if bounds else "") + f" <= {say(field.high)}" if field.high is not None else ""
+    bounds = " and".join(f" {sign} {bound:g}" for sign, bound in ((">=", low), ("<=", field.high)) if bound is not None)
     return {
         "size": f"a whole number{bounds}{also}",
         "number": f"a number{bounds}{also}",

@@ -26,7 +26,8 @@ from scalesearch.space.expressions import (
 from scalesearch.space.problems import suggest
 from scalesearch.space.tokens import Span, SyntaxProblem, Token, tokenize
 
-DEEPEST = 60  # parentheses in parentheses
+DEEPEST = 25  # parentheses in parentheses; both limits keep a hostile file from exhausting the stack
+MOST_OPERATORS = 100  # in one expression
 TRUTH = {"yes": True, "no": False, "true": True, "false": False}
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 
@@ -39,6 +40,7 @@ class Cursor:
         self.tokens = tokenize(text)
         self.at = 0
         self.depth = 0
+        self.operators = 0
 
     @property
     def token(self) -> Token:
@@ -108,15 +110,21 @@ def parse_expression(text: str) -> Expr:
 def ternary(cursor: Cursor) -> Expr:
     """``x if condition else y``."""
     start = cursor.token.span
+    expr = disjunction(cursor)
+    if not cursor.take("if"):
+        return expr
+    condition = disjunction(cursor)
+    cursor.expect("else", "after the condition")
+    other = deeper(cursor, ternary)
+    return IfElse(expr, condition, other, span=cursor.since(start))
+
+
+def deeper(cursor: Cursor, parse: Callable[[Cursor], Expr]) -> Expr:
+    """``parse(cursor)`` one level further down, up to a limit."""
     cursor.depth += 1
     if cursor.depth > DEEPEST:
         raise cursor.wrong("this is nested too deeply", f"at most {DEEPEST} levels")
-    expr = disjunction(cursor)
-    if cursor.take("if"):
-        condition = disjunction(cursor)
-        cursor.expect("else", "after the condition")
-        other = ternary(cursor)
-        expr = IfElse(expr, condition, other, span=cursor.since(start))
+    expr = parse(cursor)
     cursor.depth -= 1
     return expr
 
@@ -138,12 +146,7 @@ def _negation(cursor: Cursor) -> Expr:
     start = cursor.token.span
     if not cursor.take("not"):
         return _comparison(cursor)
-    cursor.depth += 1
-    if cursor.depth > DEEPEST:
-        raise cursor.wrong("this is nested too deeply", f"at most {DEEPEST} levels")
-    operand = _negation(cursor)
-    cursor.depth -= 1
-    return Not(operand, span=cursor.since(start))
+    return Not(deeper(cursor, _negation), span=cursor.since(start))
 
 
 def _comparison(cursor: Cursor) -> Expr:
@@ -164,6 +167,9 @@ def _binary(cursor: Cursor, ops: tuple[str, ...], operand: Callable[[], Expr]) -
     start = cursor.token.span
     expr = operand()
     while cursor.sees(*ops):
+        cursor.operators += 1
+        if cursor.operators > MOST_OPERATORS:
+            raise cursor.wrong("this expression is too long", f"at most {MOST_OPERATORS} operators")
         op = cursor.next().text
         expr = Binary(op, expr, operand(), span=cursor.since(start))
     return expr
@@ -171,12 +177,9 @@ def _binary(cursor: Cursor, ops: tuple[str, ...], operand: Callable[[], Expr]) -
 
 def _signed(cursor: Cursor) -> Expr:
     start = cursor.token.span
-    cursor.depth += 1
-    if cursor.depth > DEEPEST:
-        raise cursor.wrong("this is nested too deeply", f"at most {DEEPEST} levels")
     expr: Expr
     if cursor.take("-"):
-        operand = _signed(cursor)
+        operand = deeper(cursor, _signed)
         if isinstance(operand, Value) and not isinstance(operand.value, bool | str) and operand.value > 0:
             expr = Value(-operand.value, span=cursor.since(start))  # -2 is a number, so that it reads back as written
         else:
@@ -184,15 +187,14 @@ def _signed(cursor: Cursor) -> Expr:
     else:
         expr = _atom(cursor)
         if cursor.take("**"):
-            expr = Binary("**", expr, _signed(cursor), span=cursor.since(start))
-    cursor.depth -= 1
+            expr = Binary("**", expr, deeper(cursor, _signed), span=cursor.since(start))
     return expr
 
 
 def _atom(cursor: Cursor) -> Expr:
     token = cursor.token
     if cursor.take("("):
-        inner = ternary(cursor)
+        inner = deeper(cursor, ternary)
         cursor.expect(")", "to close the parenthesis")
         return inner
     if token.kind in ("number", "string"):
@@ -212,9 +214,9 @@ def _function(cursor: Cursor, name: Token) -> Expr:
     if name.text not in FUNCTIONS:
         raise SyntaxProblem(f"there is no function `{name.text}`", name.span, suggest(name.text, FUNCTIONS))
     cursor.expect("(", "")
-    arguments = [ternary(cursor)]
+    arguments = [deeper(cursor, ternary)]
     while cursor.take(","):
-        arguments.append(ternary(cursor))
+        arguments.append(deeper(cursor, ternary))
     cursor.expect(")", "to close the call")
     most = FUNCTIONS[name.text][1]
     if most is not None and len(arguments) > most:

@@ -190,7 +190,8 @@ class Resolver:
             if own is not None and isinstance(mine, Name) and other_is_word(other, own):
                 return self.expr(mine, ANY, ())
         if known is None:
-            return self.expr(mine, _kinds(other), ())
+            misspelt = at and isinstance(other, Name) and isinstance(mine, Name) and self.find(mine.text) is None
+            return Value(0) if misspelt else self.expr(mine, _kinds(other), ())  # one complaint is enough
         return self.expr(mine, kinds_of(known.field), words_of(known.field))
 
 

@@ -3,7 +3,7 @@
 import math
 
 from scalesearch.space.expressions import RESERVED
-from scalesearch.space.grammar import TRUTH, Cursor, disjunction, finish, parse_expression, ternary
+from scalesearch.space.grammar import DEEPEST, TRUTH, Cursor, disjunction, finish, parse_expression, ternary
 from scalesearch.space.questions import Constant, FloatRange, IntRange, say
 from scalesearch.space.specs import Alternatives, Between, CallOf, Computed, Conditional, Indexed, Items, Literal, Spec
 from scalesearch.space.tokens import Span, SyntaxProblem, Token
@@ -31,6 +31,9 @@ def _value(cursor: Cursor) -> Spec:
     condition = disjunction(cursor)
     if not cursor.take("else"):
         raise cursor.wrong("expected `else` after the condition", "`2 | 3 if length > 1 else 1`")
+    cursor.depth += 1
+    if cursor.depth > DEEPEST:
+        raise cursor.wrong("this is nested too deeply", f"at most {DEEPEST} levels")
     other = _value(cursor)
     return Conditional(then, condition, other, span=cursor.since(start))
 

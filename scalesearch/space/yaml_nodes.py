@@ -189,7 +189,12 @@ def _syntax(source: Source, error: yaml.MarkedYAMLError) -> Problem:
         line -= 1
         column = len(source.lines[line].rstrip())
         text = source.lines[line]
-    message = f"not YAML: {error.problem}" + (f" ({error.context})" if error.context else "")
+    if "single document" in (error.context or ""):
+        help = "remove the line `---`"
+        return Problem(Place(source, line, column, column + 3), "this file holds more than one document", help)
+    begin = error.context_mark
+    since = f" that begins in line {begin.line + 1}" if begin and begin.line != line else ""
+    message = f"not YAML: {error.problem}" + (f" ({error.context}{since})" if error.context else "")
     if "duplicate anchor" in (error.context or ""):
         help = "give each anchor a name of its own"
         return Problem(Place(source, line, column, column + 1), "this anchor's name is taken", help)
@@ -206,6 +211,4 @@ def _hint(error: yaml.MarkedYAMLError, text: str, column: int) -> str | None:
         return "close the bracket; inside { } and [ ], quote a value that contains a comma"
     if "block mapping" in (error.context or "") or "block end" in problem:
         return "keys of one mapping begin in the same column"
-    if "single document" in (error.context or ""):
-        return "a file holds one space: remove the line `---`"
     return None

@@ -1,0 +1,106 @@
+"""Every kind of mistake, with the exact message it gets: golden/NAME.yaml gives golden/NAME.txt."""
+
+from pathlib import Path
+
+import pytest
+
+from scalesearch.space import Space, SpaceErrors, read_space
+from tests.space.small import SMALL, small
+
+GOLDEN = Path(__file__).parent / "golden"
+NAMES = sorted(path.stem for path in GOLDEN.glob("*.yaml"))
+
+
+def message(text, name="space.yaml"):
+    with pytest.raises(SpaceErrors) as caught:
+        small(text, name)
+    return str(caught.value) + "\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_message(name):
+    text = (GOLDEN / f"{name}.yaml").read_text(encoding="utf-8")
+    assert message(text) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_carets_stand_under_what_the_position_names(name):
+    with pytest.raises(SpaceErrors) as caught:
+        small((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8"))
+    orders = [problem.place.order for problem in caught.value.problems]
+    assert orders == sorted(orders)
+    for problem in caught.value.problems:
+        place = problem.place
+        line = place.source.lines[place.line]
+        assert 0 <= place.column <= len(line)
+        assert place.column < place.end
+
+
+def test_a_missing_file_names_its_neighbours(tmp_path):
+    (tmp_path / "edge.yaml").write_text("width: 3\n")
+    with pytest.raises(SpaceErrors, match=r"no such file\n  = help: did you mean `edge\.yaml`"):
+        read_space(tmp_path / "egde.yaml", SMALL)
+
+
+def test_a_directory_is_not_a_space(tmp_path):
+    with pytest.raises(SpaceErrors, match="this is a directory"):
+        read_space(tmp_path, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "why"),
+    [
+        (b"width: 3\nnorm: \xff\xfe\n", ":2:7:", "byte 0xff is not UTF-8"),
+        (b"\x80\x02}q\x00", ":1:1:", "byte 0x80 is not UTF-8"),
+        (b"width: 3\n\x00\x01", ":2:1:", "zero byte"),
+        (b"width: 3\n  \x01", ":2:3:", "control character U\\+0001"),
+    ],
+)
+def test_a_binary_file_is_no_text(tmp_path, data, where, why):
+    path = tmp_path / "model.yaml"
+    path.write_bytes(data)
+    with pytest.raises(SpaceErrors, match=f"model.yaml{where} not a text file: .*{why}"):
+        read_space(path, SMALL)
+
+
+def test_a_large_file_is_not_read(tmp_path):
+    path = tmp_path / "large.yaml"
+    path.write_text("# filler\n" * 200_000)
+    with pytest.raises(SpaceErrors, match="too large for a space file"):
+        read_space(path, SMALL)
+
+
+def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path):
+    path = tmp_path / "windows.yaml"
+    path.write_bytes("\ufeffwidth: 3\r\nnorm: post\r\n".encode())
+    assert dict(read_space(path, SMALL).answer(None))["norm"] == "post"
+
+
+def test_aliases_that_multiply_are_stopped():
+    lines = ["sizes: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"k{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    assert "this file unfolds into too much" in message("\n".join(lines))
+
+
+def test_brackets_that_nest_without_end_are_stopped():
+    assert "nested too deeply" in message("width: " + "[" * 5000)
+
+
+def test_a_single_problem_is_not_counted():
+    assert "problems" not in message("width: big\n")
+    assert message("width: big\nnorm: 3\n").endswith("\n\n2 problems\n")
+
+
+def test_errors_survive_pickling():
+    import pickle
+
+    from scalesearch.space import Unbuildable
+
+    again = pickle.loads(pickle.dumps(Unbuildable("encoder.depth", "why")))
+    assert (again.path, again.reason, str(again)) == ("encoder.depth", "why", "encoder.depth: why")
+
+
+def test_python_forms_are_shown_as_the_yaml_they_stand_for():
+    with pytest.raises(SpaceErrors) as caught:
+        Space.of({"width": 3, "norm": "psot"}, SMALL)
+    assert str(caught.value).startswith("<python>:2:7: `psot` is not one of")
