@@ -7,6 +7,7 @@ Several machines need the study's folder on a file system that all of them see.
 
 import logging
 import os
+import socket
 from typing import Any
 
 import ray
@@ -48,7 +49,8 @@ class RayRunner(Runner):
         except UserError:
             self._disconnect()
             raise
-        self._task = _remote(work, cpus, gpus, threads)
+        self._threads = threads
+        self._task = self._remote(work)
 
     def submit(self, job: Job) -> None:
         """Hands ``job`` to Ray, which starts it as soon as its resources are free."""
@@ -98,6 +100,18 @@ class RayRunner(Runner):
             raise UserError(f"resources: one worker asks for {self._cpus:g} CPU and {self._gpus:g} GPU, and no node "
                             f"has that (nodes: {have})")
 
+    def _remote(self, work: Work) -> Any:
+        environment = {name: str(self._threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        if not self._gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ""  # Ray shows a task without GPUs every GPU there is
+
+        @ray.remote(max_retries=0, max_calls=1, num_cpus=self._cpus, num_gpus=self._gpus,
+                    runtime_env={"env_vars": environment})
+        def train(folder: str) -> None:
+            work(folder)
+
+        return train
+
     def _disconnect(self) -> None:
         if self._owns:
             ray.shutdown()
@@ -109,21 +123,17 @@ def _connect(address: str | None) -> None:
         ray.init(include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
         return
     try:
+        _knock(address)
         ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except (OSError, RuntimeError, ValueError, RayError) as error:
         raise UserError(f"resources: no Ray cluster answers at {address}: {_first_line(error)}") from None
 
 
-def _remote(work: Work, cpus: float, gpus: float, threads: int) -> Any:
-    environment = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    if not gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ""  # Ray shows a task without GPUs every GPU there is
-
-    @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus, runtime_env={"env_vars": environment})
-    def train(folder: str) -> None:
-        work(folder)
-
-    return train
+def _knock(address: str) -> None:
+    """Raises OSError where nobody listens; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=5).close()
 
 
 def _first_line(error: BaseException) -> str:
