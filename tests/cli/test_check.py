@@ -1,0 +1,111 @@
+"""``scalesearch check``."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from scalesearch.cli.check import command
+from scalesearch.errors import UserError
+
+FILE = """
+space: tiny
+width: 32 | 64
+encoder.depth: 2..4
+decoder.depth: 1..3
+where:
+  - decoder.depth < encoder.depth
+cost:
+  protocol: { source: 10, target: 10, vocab: 100 }
+  budgets:
+    small: params.total <= 300k
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def check(*arguments):
+    result = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_tables(file):
+    output = check(file, "--samples", "50")
+    assert "tiny is sound: 3 questions, 18 answer sheets" in output
+    assert "encoder.depth" in output
+    assert "2..4" in output
+    assert "50 random candidates (seed 0), protocol forward (source 10, target 10, vocab 100)" in output
+    assert "decoder.depth < encoder.depth" in output
+    assert "small: params.total <= 300000" in output
+
+
+def test_json(file):
+    report = json.loads(check(file, "--samples", "200", "--json"))
+    assert (report["name"], report["size"], report["samples"]) == ("tiny", 18, 200)
+    assert report["dimensions"][0] == {"name": "width", "values": "32 | 64", "count": 2}
+    assert report["built"]["share"] == 1.0
+    assert 0.5 < report["where"][0]["share"] < 0.9
+    assert 0 < report["budgets"][0]["share"] < 1
+    assert report["all"]["share"] <= min(report["where"][0]["share"], report["budgets"][0]["share"])
+    again = json.loads(check(file, "--samples", "200", "--json"))
+    assert again == report
+
+
+def test_an_architecture_has_one_sheet_and_every_share_is_all_or_nothing(file):
+    report = json.loads(
+        check(
+            file,
+            "--samples",
+            "3",
+            "--json",
+            "--set",
+            "width=32",
+            "--set",
+            "encoder.depth=4",
+            "--set",
+            "decoder.depth=2",
+        )
+    )
+    assert (report["size"], report["dimensions"]) == (1, [])
+    assert report["where"][0]["share"] == 1.0
+
+
+def test_what_cannot_be_built_is_counted_with_its_reason(file):
+    sets = ("--set", "encoder.depth=2 | 4", "--set", "share.encoder.attention=runs(1, 3)")
+    report = json.loads(check(file, "--samples", "100", "--json", *sets))
+    assert 0.3 < report["built"]["share"] < 0.7
+    assert report["budgets"][0]["of"] == report["built"]["met"]
+    assert any("share.encoder.attention" in reason for reason in report["unbuildable"])
+
+
+def test_errors_reach_the_user_without_a_traceback(file):
+    with pytest.raises(UserError, match=r"did you mean `encoder\.depth`"):
+        check(file, "--set", "encoder.dept=3")
+    done = subprocess.run([sys.executable, "-m", "scalesearch.cli.main"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    script = (
+        "import sys; sys.argv = ['scalesearch', 'check', 'no-such.yaml']; from scalesearch.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no-such.yaml: no such file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_heavy_is_imported(file):
+    script = (
+        "import sys; sys.argv = ['scalesearch', 'check', sys.argv[1], '--samples', '5']\n"
+        "from scalesearch.cli.main import app\n"
+        "app(standalone_mode=False)\n"
+        "assert not {'torch', 'optuna', 'pandas', 'ray', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,112 @@
+"""Damaged and hostile files: either a space or a SpaceErrors, quickly, and never anything else."""
+
+import random
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scalesearch.errors import UserError
+from scalesearch.space import SpaceErrors
+from tests.space.small import small
+
+SOUND = """space: sound
+notes: "some text"
+width: 4..16 step 4
+norm: post | pre
+rate: off | 0.05..0.5 log
+on: [query, value]
+encoder:
+  depth: 2 | 3 if width > 4 else 4
+  ffn: &ffn
+    one of:
+      relu: { hidden: = 4 * width }
+      pg: { ratio: 1 | 2, act: relu }
+decoder: { depth: = encoder.depth, ffn: *ffn }
+share:
+  encoder.ffn: own | cycle(1..2)
+  decoder.ffn: own | encoder.ffn[i]
+where:
+  - decoder.depth <= encoder.depth and not norm == pre or width > 4
+cost:
+  protocol: { source: 30 }
+  budgets:
+    edge: params.total <= 10M
+"""
+PIECES = st.sampled_from(
+    [*"|=:*&-#{}[]()'\"<>.,%!?@`\\ \n\t0i~", "..", " if ", " else ", "- ", ": ", "one of", "<<: ", "&ffn ", "*ffn", "= ",
+     "\x85", "\u2028", "漢", "\x07", "\ufeff", "---\n", "null", "1e999", "width", "cycle(", "not ", "**", "10M", "//", "%YAML 1.1\n"]
+)  # fmt: skip
+
+
+@st.composite
+def damaged(draw):
+    """SOUND with a few pieces put in, taken out or moved."""
+    text = SOUND
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(text)))
+        end = min(len(text), at + draw(st.sampled_from([0, 0, 1, 2, 5, 30])))
+        text = text[:at] + draw(st.one_of(PIECES, st.just(""), st.text(max_size=3))) + text[end:]
+    return text
+
+
+def survives(text):
+    try:
+        space = small(text)
+    except SpaceErrors as errors:
+        assert str(errors)
+        assert all(str(problem) for problem in errors.problems)
+    else:
+        assert small(space.to_yaml()) == space
+        space.sample(random.Random(0))
+
+
+def test_the_sound_file_is_sound():
+    assert small(SOUND).size() is None
+
+
+@given(damaged())
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_damaged_file_is_a_space_or_an_error(text):
+    survives(text)
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_a_space_or_an_error(text):
+    survives(text)
+
+
+@given(st.lists(st.one_of(PIECES, st.integers(0, 99).map(str)), max_size=12).map("".join))
+@settings(max_examples=400, deadline=None)
+def test_any_value_is_read_or_refused(text):
+    for key in ("width", "rate", "encoder.ffn", "share.encoder.ffn", "on", "label", "encoder.ffn.hidden", text):
+        try:
+            small(SOUND).set({key: text})
+        except UserError as error:
+            assert str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "width: = " + "-" * 5000 + "1",
+        "width: = " + "not " * 5000 + "1",
+        "width: = " + "2 ** " * 5000 + "1",
+        "width: = 9 ** 9 ** 9 ** 9",
+        "width: = 10 ** 40 ** 2",
+        "width: " + "1 if light else " * 5000 + "2",
+        "width: 1.." + "9" * 39,
+        "width: 4\nencoder.depth: = " + " * ".join(["9999999999"] * 99),
+        "width: 4\nwhere: [" + ", ".join(["width > 3"] * 3000) + "]",
+        "width: " + " | ".join(map(str, range(1, 5000))),
+        "a" * 100_000,
+        "width: 4\nencoder" + ".depth" * 3000 + ": 4",
+        "width: 1..1000000000000 log\nencoder.depth: 1..1000000000000\nwhere: [width * encoder.depth == 7]",
+    ],
+)
+def test_a_hostile_file_is_answered_in_seconds(text):
+    start = time.perf_counter()
+    survives(text)
+    assert time.perf_counter() - start < 8
