@@ -1,5 +1,6 @@
 """Judges a proposal by its bill before anything is trained: what it costs, and by how much it misses a limit."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -78,5 +79,11 @@ class Bill:
         slacks = {BUILDABLE: 0.0} | {
             limit.text: max(-MOST, min(MOST, limit.slack(lookup))) for limit in self.limits
         }
-        broken = [text for text, slack in slacks.items() if slack > 0]
-        return Candidate(asked, architecture, price, slacks, "; ".join(f"not {text}" for text in broken))
+        broken = [_miss(text, slack) for text, slack in slacks.items() if slack > 0]
+        return Candidate(asked, architecture, price, slacks, "; ".join(broken))
+
+
+def _miss(text: str, slack: float) -> str:
+    """In words; how far is said of costs alone, whose slack is the logarithm of a ratio."""
+    far = f" (by {math.expm1(slack):.1%})" if any(name in text for name in COST_NAMES) else ""
+    return f"not {text}{far}"

@@ -244,7 +244,8 @@ class Driver:
             self.store.trial_folder(trial) / "record.json",
             make_record(trial, answers, {**self.plan.facts, "ended": time.time()}, result),
         )
-        facts = {"state": state, "values": found, "reason": reason, "seconds": result.get("seconds")}
+        seconds = result.get("total_seconds") or result.get("seconds")
+        facts = {"state": state, "values": found, "reason": reason, "seconds": seconds}
         self.store.append(states.ENDED, trial.number, **facts)
         for twin in (trial, *self.ledger.twins(trial.number)):
             self.proposer.tell(twin.number, found)

@@ -96,9 +96,10 @@ def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> St
     if not text.strip():
         raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives")
     table, problems = compose(Source(str(path), text))
+    opened = [assignment for assignment in sets if assignment.strip().startswith("space.")]
     for assignment in sets:
-        table = override(table, assignment)
-    reader = _Reader(path, text, Sections(table, KEYS, problems))
+        table = override(table, assignment) if assignment not in opened else table
+    reader = _Reader(path, text, Sections(table, KEYS, problems), opened)
     spec = reader.read(out)
     if problems or spec is None:
         raise SpaceErrors(problems)
@@ -108,8 +109,11 @@ def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> St
 class _Reader:
     """Reads one file section by section."""
 
-    def __init__(self, path: Path, text: str, top: Sections) -> None:
+    def __init__(self, path: Path, text: str, top: Sections, opened: list[str]) -> None:
+        """``opened``: settings such as ``space.width=64 | 128``, which are the space language's to read."""
         self.path, self.text, self.top = path, text, top
+        pairs = (assignment.strip().removeprefix("space.").partition("=") for assignment in opened)
+        self.opened = {key.strip(): value.strip() for key, _, value in pairs}
 
     def read(self, out: Path | None) -> StudySpec | None:
         top, inside = self.top, self.path.parent
@@ -148,6 +152,10 @@ class _Reader:
         self.top.complain(self.top.table.place, f"a study needs the key `{key}`", f"such as `{key}: {example}`")
 
     def _space(self) -> Space | None:
+        found = self._space_given()
+        return found.set(self.opened) if found and self.opened else found
+
+    def _space_given(self) -> Space | None:
         node = self.top.node("space")
         if node is None:
             self._missing("space", "transformer")
@@ -158,6 +166,9 @@ class _Reader:
             part = self.top.part("space", ("file", "set"))
             sets = {key: _written(value) for key, value in (part.value("set") or {}).items()}
             return self.top.trying("space", lambda: self._space_file(str(part.text("file"))).set(sets))
+        if not isinstance(node, Table):
+            self.top.complain(node.here, "a space is a file, a mapping of its keys, or {file: …, set: {…}}")
+            return None
         try:
             return Space.parse(self._inline(), name=str(self.path))
         except SpaceErrors as errors:
@@ -199,7 +210,8 @@ class _Reader:
             try:
                 one = objective(key.text, str(plain(value)))
             except UserError as error:
-                self.top.complain(key.here, str(error))
+                message, _, help = str(error).partition("; ")
+                self.top.complain(key.here, message, help or None)
                 continue
             if any(other.name == one.name for other in found):
                 self.top.complain(key.here, f"the objective {one.name} stands here twice", "keep one of them")

@@ -23,7 +23,7 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
     """
     corpus = prepare.load_data(spec)
     for note in corpus.notes:
-        console.print(note, highlight=False)
+        console.print(note, highlight=False, markup=False)
     bill = prepare.make_bill(spec, corpus)
     prepare.refuse_the_impossible(bill, spec.proposer_seed)
     plan = prepare.make_plan(spec, bill, corpus)
@@ -33,8 +33,8 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         stack.enter_context(Store(spec.out).owned())
         store = prepare.open_store(spec, plan, corpus, resume)
         proposer = prepare.make_proposer(spec, plan, store)
-        console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False)
-        console.print(f"Recipe: {spec.recipe.describe()}", highlight=False)
+        console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False, markup=False)
+        console.print(f"Recipe: {spec.recipe.describe()}", highlight=False, markup=False)
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
         return Driver(plan, store, proposer, runner, view).run()
 
@@ -42,7 +42,7 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
 def _view(stack: ExitStack, console: Console, store: Store, spec: StudySpec, wanted: int, slots: int) -> View:
     if console.is_terminal:
         return stack.enter_context(Screen(console, store.ledger, spec.objectives, wanted, slots, store.folder))
-    return Lines(lambda text: console.print(text, highlight=False, soft_wrap=True))
+    return Lines(lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True))
 
 
 def screen_of(store: Store, console: Console) -> Screen:

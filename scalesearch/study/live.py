@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
@@ -75,7 +76,7 @@ class Screen(Lines):
 
     def __init__(self, console: Console, ledger: Ledger, objectives: tuple[Objective, ...], wanted: int, slots: int,
                  folder: Path) -> None:
-        super().__init__(lambda text: console.print(text, highlight=False))
+        super().__init__(lambda text: console.print(text, highlight=False, markup=False))
         self._ledger, self._objectives, self._wanted, self._slots = ledger, objectives, wanted, slots
         self._folder = folder
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=2, transient=True)
@@ -114,7 +115,7 @@ class Screen(Lines):
         for trial in [t for t in trials if t.state == PENDING][: 2 * self._slots]:
             cost = trial.cost or {}
             costs = [short(cost[name]["total"]) if name in cost else "" for name in ("params", "macs")]
-            table.add_row(trial.label or str(trial.number), trial.id or "", *costs, self._progress(trial))
+            table.add_row(escape(trial.label or str(trial.number)), trial.id or "", *costs, self._progress(trial))
         return table
 
     def _progress(self, trial: Trial) -> str:
@@ -137,12 +138,12 @@ class Screen(Lines):
 
 def describe_progress(facts: dict[str, Any]) -> str:
     """A trainer's report in a few words."""
-    shown = []
-    if facts.get("step") is not None and facts.get("steps"):
-        shown.append(f"{facts['step']}/{facts['steps']} steps")
-    for key, words in (("loss", "loss {:.3f}"), ("tokens_per_second", "{:,.0f} tokens/s"), ("bleu", "BLEU {:.1f}")):
+    if facts.get("kind") == "decode":
+        return f"translating, {facts.get('done')} of {facts.get('of')}"
+    shown = [f"{facts['share']:.0%}"] if isinstance(facts.get("share"), int | float) else []
+    for key, words in (("loss", "loss {:.3f}"), ("tokens_per_second", "{:,.0f} tokens/s")):
         if isinstance(facts.get(key), int | float):
             shown.append(words.format(facts[key]))
-    if isinstance(facts.get("eta"), int | float):
-        shown.append(f"{timedelta(seconds=round(facts['eta']))} left")
+    if isinstance(facts.get("eta_seconds"), int | float):
+        shown.append(f"{timedelta(seconds=round(facts['eta_seconds']))} left")
     return ", ".join(shown) or "in training"

@@ -157,7 +157,10 @@ def override(table: Table, assignment: str) -> Table:
         assert value is not None
     else:
         value = from_text(name, f"{path}=", text.strip())
-    return _with(table, path.strip().split("."), value)
+    names = path.strip().split(".")
+    if names[0] == "objectives":
+        names = ["objectives", ".".join(names[1:])]  # the names of costs hold dots themselves
+    return _with(table, names, value)
 
 
 def _with(table: Table, path: list[str], value: Node) -> Table:

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from filelock import FileLock, Timeout
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
 
+Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
 HELD = 90.0  # seconds to wait for an orphan of a dead driver to let go of the folder
 
 
@@ -45,7 +47,7 @@ def train_job(folder: str) -> None:
     finish(Path(folder), run)
 
 
-def finish(folder: Path, run: Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]) -> None:
+def finish(folder: Path, run: Run) -> None:
     """Holds ``folder`` against other workers while ``run(folder, job)`` makes the result, then writes that.
 
     Raises:
@@ -57,9 +59,18 @@ def finish(folder: Path, run: Callable[[Path, Mapping[str, Any]], Mapping[str, A
                 return
             job = json.loads((folder / "job.json").read_text())
             _use_threads(int(job.get("threads", 1)))
-            write_json(folder / "result.json", finite(run(folder, job)))
+            write_json(folder / "result.json", finite(_traced(folder, job, run)))
     except Timeout:
         raise RuntimeError(f"{folder.name} is held by another worker") from None
+
+
+def _traced(folder: Path, job: Mapping[str, Any], run: Run) -> Mapping[str, Any]:
+    """The result of ``run``; what it raises goes on, and leaves its traceback in ``crash.txt`` for who has to look."""
+    try:
+        return run(folder, job)
+    except BaseException:
+        (folder / "crash.txt").write_text(traceback.format_exc())
+        raise
 
 
 def finite(value: Any) -> Any:

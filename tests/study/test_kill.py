@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.store import Store
 from tests.study.fakes import make_driver, make_plan
@@ -33,7 +35,7 @@ def killed_after(folder, lines):
 
 def test_a_study_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
     folder = tmp_path / "killed"
-    assert all([killed_after(folder, lines) for lines in (3, 11, 24)])
+    assert [killed_after(folder, lines) for lines in (3, 11, 24)] == [True, True, True]
     last = start(folder)
     out, err = last.communicate(timeout=60)
     assert out == f"{TRIALS} candidates trained\n", err
@@ -64,10 +66,8 @@ def test_a_result_that_nobody_recorded_is_taken_in_not_trained_again(tmp_path):
         return append(event, trial, **facts)
 
     driver.store.append = die_before_recording
-    try:
+    with pytest.raises(Killed):
         driver.run()
-    except Killed:
-        pass
     assert len(Store(tmp_path).load().ledger.having(COMPLETE)) == 1
     assert make_driver(tmp_path, make_plan(4)).run() == "4 candidates trained"
     assert set(trained(tmp_path).values()) == {1}

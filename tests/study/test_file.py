@@ -1,0 +1,183 @@
+"""Study files: what is right is understood, what is wrong is said with its place, all at once."""
+
+from pathlib import Path
+
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.study.file import read_study
+from scalesearch.study.preview import preview
+
+SPACE = """\
+space:
+  width: 32 | 64
+  encoder: { depth: 1..2, heads: 2, head_dim: 16, ffn: { relu: { hidden: 64 } } }
+  decoder: { depth: 1, heads: 2, head_dim: 16, ffn: { relu: { hidden: 64 } } }
+  cost: { budgets: { small: params.total <= 100k } }
+"""
+REST = """\
+data: { builtin: grammar, pairs: 500, vocab: 400 }
+recipe: { steps: 5 }
+objectives: { bleu: max, params.total: min }
+"""
+
+
+def write(folder, text):
+    file = folder / "s.yaml"
+    file.write_text(text)
+    return file
+
+
+def problems(folder, text, **more):
+    with pytest.raises(UserError) as error:
+        read_study(write(folder, text), **more)
+    return str(error.value).replace(f"{folder}/", "")
+
+
+def test_a_small_file_has_sensible_defaults(tmp_path):
+    spec = read_study(write(tmp_path, SPACE + REST))
+    assert (spec.name, spec.out, spec.trials) == ("s", Path("runs/s"), 20)
+    assert (spec.backend, spec.proposer) == ("inprocess", "tpe")
+    assert [str(objective) for objective in spec.objectives] == ["bleu: max", "params.total: min"]
+    assert spec.space.size() == 4 and spec.budget is None and spec.storage is None
+
+
+def test_every_key_is_read(tmp_path):
+    text = f"""\
+study: full
+{SPACE}{REST}
+protocol: {{ name: decode, source: 9, target: 8, vocab: corpus }}
+budget: small
+proposer: {{ kind: nsga2, seed: 4, population: 8 }}
+trials: 7
+workers: 3
+backend: ray
+resources: {{ cpus_per_trial: 2, gpus_per_trial: 0.25, threads_per_trial: 2, address: "head:6379" }}
+storage: postgresql://somewhere/db
+out: elsewhere
+seed: 5
+attempts: 2
+reference:
+  - transformer
+  - {{ name: wide, set: {{ width: 64, encoder.depth: 2 }} }}
+"""
+    spec = read_study(write(tmp_path, text))
+    assert spec.protocol == {"name": "decode", "source": 9, "target": 8, "vocab": "corpus"}
+    assert spec.budget is not None and spec.budget.text.startswith("params.total <= ")
+    assert (spec.proposer, spec.proposer_seed, spec.population, spec.seed) == ("nsga2", 4, 8, 5)
+    assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")
+    assert [(r.name, r.file, r.set) for r in spec.references] == [
+        ("transformer", "transformer", {}),
+        ("wide", None, {"width": "64", "encoder.depth": "2"}),
+    ]
+
+
+def test_a_shipped_space_is_found_and_opened_up(tmp_path):
+    text = REST + "space: { file: transformer, set: { width: 64 | 128, encoder.depth: 1..3 } }\n"
+    assert read_study(write(tmp_path, text)).space.size() == 6
+
+
+def test_set_changes_adds_and_lays_over(tmp_path):
+    sets = ["recipe.steps=9", "trials=3", "proposer.kind=random", "data.pairs=600", "objectives.macs.total=min",
+            "space.encoder.depth=1 | 2 | 4"]
+    spec = read_study(write(tmp_path, SPACE + REST), sets)
+    assert spec.space.size() == 6 and str(spec.objectives[-1]) == "macs.total: min"
+    assert (spec.recipe.steps, spec.trials, spec.proposer, spec.data.pairs) == (9, 3, "random", 600)
+    assert problems(tmp_path, SPACE + REST, sets=["trials"]).startswith("--set trials: write it as key=value")
+
+
+def test_all_that_is_wrong_is_shown_together(tmp_path):
+    text = SPACE.replace("width: 32 | 64", "width: 64..32") + """\
+data: { builtin: grammer }
+recipe: { step: 5 }
+objectives: { blue: max, params.total: less, bleu: max, bleu: max }
+trails: 8
+workers: many
+proposer: { kind: tpee }
+protocol: { name: foward }
+reference: [ { name: a } ]
+"""
+    said = problems(tmp_path, text)
+    # The first three are the space's, the data's and the recipe's own words, at their place in this file.
+    assert said.startswith("s.yaml:2:10: ") and "\n\ns.yaml:6:7: data: " in said and "\n\ns.yaml:7:9: recipe: " in said
+    assert said[said.index("s.yaml:8:15") :] == """\
+s.yaml:8:15: there is no metric or cost `blue`
+8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
+  |               ^^^^
+  = help: did you mean `bleu`?
+
+s.yaml:8:26: params.total: the direction is `min` or `max`, not `less`
+8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
+  |                          ^^^^^^^^^^^^
+
+s.yaml:8:57: the objective bleu stands here twice
+8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
+  |                                                         ^^^^
+  = help: keep one of them
+
+s.yaml:9:1: there is no key `trails` here
+9 | trails: 8
+  | ^^^^^^
+  = help: did you mean `trials`?
+
+s.yaml:10:10: workers: `many` stands where a whole number of at least 1 is due
+10 | workers: many
+   |          ^^^^
+
+s.yaml:11:19: `tpee` is not a kind
+11 | proposer: { kind: tpee }
+   |                   ^^^^
+  = help: did you mean `tpe`?
+
+s.yaml:12:19: `foward` is not a name
+12 | protocol: { name: foward }
+   |                   ^^^^^^
+  = help: did you mean `forward`?
+
+s.yaml:13:14: a reference is a file, answers under `set`, or both
+13 | reference: [ { name: a } ]
+   |              ^^^^^^^^^^^
+  = help: such as `{name: base, set: {encoder.depth: 6}}`
+
+11 problems"""
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "the file is empty"),
+    ("study: x\n", "a study needs the key `space`"),
+    (REST + "space: nowhere\n", "nowhere: no such file. The spaces that come with scalesearch: "),
+    (REST + "space: [1]\n", "a space is a file, a mapping of its keys"),
+    (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
+    (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
+    (SPACE + REST + "budget: [a]\n", "a budget is a name or one line"),
+    (SPACE + REST + "backend: slurm\n", "`slurm` is not a backend"),
+    (SPACE + REST + "data: {}\n", "`data` stands here twice"),
+    (SPACE + REST.replace("data", "date"), "a study needs the key `data`"),
+    (SPACE + REST + "reference: [{name: a, file: x}, {name: a, file: y}]\n", "two references have the same name"),
+    (SPACE + REST + "resources: 3\n", "a mapping with cpus_per_trial"),
+    ("a: [", "not YAML"),
+])
+def test_each_bad_thing_has_its_message(tmp_path, text, message):
+    assert message in problems(tmp_path, text)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (SPACE + REST + "budget: params.total <= 10\n",
+     "budget: none of 2000 random candidates meets it; 2000 of them miss `params.total <= 10`"),
+    (SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
+     "{ source: en, target: de, train: gone/train, valid: gone/v, test: gone/t }"), "gone/train.en"),
+    (SPACE + REST + "reference: [{name: open, set: {width: 32}}]\n", "reference open: it leaves encoder.depth open"),
+])
+def test_what_only_shows_on_trying_is_found_before_anything_starts(tmp_path, text, message):
+    with pytest.raises(UserError) as error:
+        preview(read_study(write(tmp_path, text)))
+    assert message in str(error.value)
+
+
+def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, SPACE + REST + "budget: params.total <= 1.4M\n")
+    found = preview(read_study(file)).to_json()
+    assert found["space"]["size"] == 4 and found["sampled"] == 2000 and 0 < found["feasible"] < 2000
+    assert all(p["feasible"] == (p["cost"]["params"]["total"] <= 1.4e6) for p in found["proposals"])
+    assert list(tmp_path.iterdir()) == [file]
