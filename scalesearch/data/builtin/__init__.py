@@ -29,7 +29,7 @@ def generate(seed: int = 1, pairs: int = 20000, valid: int = 500, test: int = 50
     """
     sources: set[str] = set()
     targets: set[str] = set()
-    held = []
+    held: Pairs = []
     drawn = _pairs(seed, "held out")
     while len(held) < valid + test:
         source, target = next(drawn)
@@ -49,9 +49,9 @@ def generate(seed: int = 1, pairs: int = 20000, valid: int = 500, test: int = 50
 def describe() -> str:
     """What a score on this corpus is worth; shown wherever one is."""
     return (
-        f"Built-in synthetic corpus, version {VERSION}: English-like sentences and their German-like translations from a "
-        "hand-written grammar with a partly invented vocabulary. It is not natural language: a BLEU score on it ranks "
-        "candidates against each other and says nothing about translation quality on real text."
+        f"Built-in synthetic corpus, version {VERSION}: English-like sentences and their German-like translations "
+        "from a hand-written grammar with a partly invented vocabulary. It is not natural language: a BLEU score "
+        "on it ranks candidates against each other and says nothing about translation quality on real text."
     )
 
 

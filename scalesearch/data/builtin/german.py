@@ -197,9 +197,9 @@ def _pronoun(pronoun: Pronoun, case: int) -> str:
 def _phrase(phrase: Phrase, case: int) -> list[str]:
     """Determiner, number, adjectives, noun, owner in the genitive, place, relative clause."""
     noun, gender = phrase.noun, PLURAL if phrase.plural else GENDERS[phrase.noun.gender]
-    owner = phrase.owner
+    owner, endings = phrase.owner, STRONG
     if owner is not None and owner.noun.proper:
-        words, endings = [forms.noun_form(owner.noun, GENITIVE, False)], STRONG
+        words = [forms.noun_form(owner.noun, GENITIVE, False)]
     else:
         word, endings = forms.determiner("the" if owner else phrase.determiner, case, gender)
         words = [word] if word else []

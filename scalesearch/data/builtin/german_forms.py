@@ -11,21 +11,27 @@ from .words import Noun, Verb, german_stem, needs_e
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
 GENDERS = {"m": 0, "f": 1, "n": 2}
 PLURAL = 3
+Table = tuple[tuple[str, ...], ...]  # a form for each case and gender
 
-THE = (
+THE: Table = (
     ("der", "die", "das", "die"),
     ("den", "die", "das", "die"),
     ("dem", "der", "dem", "den"),
     ("des", "der", "des", "der"),
 )
-RELATIVE = (*THE[:2], ("dem", "der", "dem", "denen"), ("dessen", "deren", "dessen", "deren"))
-EIN = (("", "e", "", "e"), ("en", "e", "", "e"), ("em", "er", "em", "en"), ("es", "er", "es", "er"))
-DIES = (("er", "e", "es", "e"), ("en", "e", "es", "e"), ("em", "er", "em", "en"), ("es", "er", "es", "er"))
-WEAK = (("e", "e", "e", "en"), ("en", "e", "e", "en"), ("en",) * 4, ("en",) * 4)
-MIXED = (("er", "e", "es", "en"), ("en", "e", "es", "en"), ("en",) * 4, ("en",) * 4)
-STRONG = (*DIES[:3], ("en", "er", "en", "er"))
-REFERENCE = (("er", "sie", "es", "sie"), ("ihn", "sie", "es", "sie"), ("ihm", "ihr", "ihm", "ihnen"))
-PRONOUNS = (
+RELATIVE: Table = (*THE[:2], ("dem", "der", "dem", "denen"), ("dessen", "deren", "dessen", "deren"))
+EIN: Table = (("", "e", "", "e"), ("en", "e", "", "e"), ("em", "er", "em", "en"), ("es", "er", "es", "er"))
+DIES: Table = (
+    ("er", "e", "es", "e"),
+    ("en", "e", "es", "e"),
+    ("em", "er", "em", "en"),
+    ("es", "er", "es", "er"),
+)
+WEAK: Table = (("e", "e", "e", "en"), ("en", "e", "e", "en"), ("en",) * 4, ("en",) * 4)
+MIXED: Table = (("er", "e", "es", "en"), ("en", "e", "es", "en"), ("en",) * 4, ("en",) * 4)
+STRONG: Table = (*DIES[:3], ("en", "er", "en", "er"))
+REFERENCE: Table = (("er", "sie", "es", "sie"), ("ihn", "sie", "es", "sie"), ("ihm", "ihr", "ihm", "ihnen"))
+PRONOUNS: Table = (
     ("ich", "du", "", "wir", "ihr", "Sie"),
     ("mich", "dich", "", "uns", "euch", "Sie"),
     ("mir", "dir", "", "uns", "euch", "Ihnen"),
@@ -74,7 +80,7 @@ _PAST_STEMS = {
 
 
 @cache
-def determiner(word: str, case: int, gender: int) -> tuple[str, tuple[tuple[str, ...], ...]]:
+def determiner(word: str, case: int, gender: int) -> tuple[str, Table]:
     """The German determiner for an English one, and the adjective endings it calls for."""
     if word == "the":
         return THE[case][gender], WEAK

@@ -21,13 +21,17 @@ from .words import (
 )
 
 _SEED = "scalesearch built-in language"
+_TWO_SYLLABLES = 0.15
 _ENGLISH_ONSETS = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p pl pr qu r s sc sh sl sm sp st str t th tr tw v w"
 )
 _ENGLISH_NUCLEI = "a e i o u ai ea ee oa oo ou ow"
 _ENGLISH_CODAS = "b ck d ft g ld lk ll lt m mp n nd ng nk nt p rb rd rk rm rn rt sk sp st t tch th v x"
-_ENGLISH_ENDINGS = " - - - er le ow et ock in on ard"
-_GERMAN_ONSETS = "b bl br d dr f fl fr g gl gr h k kl kn kr l m n p pf pl pr r s sch schl schm schn schr schw sp spr st str t tr w z zw"
+_ENGLISH_ENDINGS = " - - - - - er le ow et ock in on ard"
+_GERMAN_ONSETS = (
+    "b bl br d dr f fl fr g gl gr h k kl kn kr l m n p pf pl pr r s sch schl schm schn schr schw "
+    "sp spr st str t tr w z zw"
+)
 _GERMAN_NUCLEI = "a e i o u au ei ie eu ä ö ü"
 _GERMAN_CODAS = (
     "b bs ch cht ck d ff g ll lm lz m mm n nd ng nk nn pf r rb rg rk rm rn rst rz s sch ss st t tz"
@@ -68,13 +72,13 @@ class _Coiner:
 
     def english(self) -> str:
         word = self.pick(_ENGLISH_ONSETS) + self.pick(_ENGLISH_NUCLEI)
-        if self.random.random() < 0.4:
+        if self.random.random() < _TWO_SYLLABLES:
             word += self.random.choice("bdglmnprstv") + self.pick("a e i o u")
         return word + self.pick(_ENGLISH_CODAS) + self.pick(_ENGLISH_ENDINGS).replace("-", "")
 
     def german(self) -> str:
         word = self.pick(_GERMAN_ONSETS) + self.pick(_GERMAN_NUCLEI)
-        if self.random.random() < 0.4:
+        if self.random.random() < _TWO_SYLLABLES:
             word += self.random.choice("bdglmnrst") + self.pick("a e i o u")
         return word + self.pick(_GERMAN_CODAS)
 

@@ -112,10 +112,13 @@ recently; neulich; past
 next month; nächsten Monat; present
 then; dann; any
 """
-FREQUENCIES = "often=oft; always=immer; never=nie; sometimes=manchmal; rarely=selten; usually=meistens; still=noch immer"
+FREQUENCIES = """
+often=oft; always=immer; never=nie; sometimes=manchmal; rarely=selten; usually=meistens; still=noch immer
+"""
 MANNERS = """
 quickly=schnell; gladly=gern; slowly=langsam; together=zusammen; alone=allein; secretly=heimlich; quietly=leise;
-carefully=vorsichtig; immediately=sofort; again=wieder; without help=ohne Hilfe; in vain=vergeblich; by mistake=aus Versehen
+carefully=vorsichtig; immediately=sofort; again=wieder; without help=ohne Hilfe;
+in vain=vergeblich; by mistake=aus Versehen
 """
 SENTENCE_ADVERBS = """
 perhaps=vielleicht; unfortunately=leider; fortunately=zum Glück; of course=natürlich; probably=wahrscheinlich
@@ -145,5 +148,6 @@ with; mit; dat; thing
 at; bei; dat; event
 before; vor; dat; event
 """
-# English; German; a comma in English too
-SUBORDINATORS = "because=weil; when=wenn; if=falls; although=obwohl; while=während; before=bevor; as soon as=sobald; since=da"
+SUBORDINATORS = """
+because=weil; when=wenn; if=falls; although=obwohl; while=während; before=bevor; as soon as=sobald; since=da
+"""

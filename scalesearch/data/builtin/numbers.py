@@ -2,7 +2,7 @@
 
 from functools import cache
 
-_ENGLISH = [
+_ENGLISH = (
     "zero",
     "one",
     "two",
@@ -23,9 +23,20 @@ _ENGLISH = [
     "seventeen",
     "eighteen",
     "nineteen",
-]
-_ENGLISH_TENS = ["-", "-", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_GERMAN = [
+)
+_ENGLISH_TENS = (
+    "-",
+    "-",
+    "twenty",
+    "thirty",
+    "forty",
+    "fifty",
+    "sixty",
+    "seventy",
+    "eighty",
+    "ninety",
+)
+_GERMAN = (
     "null",
     "eins",
     "zwei",
@@ -46,8 +57,8 @@ _GERMAN = [
     "siebzehn",
     "achtzehn",
     "neunzehn",
-]
-_GERMAN_TENS = [
+)
+_GERMAN_TENS = (
     "-",
     "-",
     "zwanzig",
@@ -58,7 +69,7 @@ _GERMAN_TENS = [
     "siebzig",
     "achtzig",
     "neunzig",
-]
+)
 
 
 @cache

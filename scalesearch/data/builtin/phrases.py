@@ -9,14 +9,11 @@ from .modifiers import FREQUENCIES, MANNERS, ONE_WAY, SENTENCE_ADVERBS, TIMES, T
 from .vocabulary import Vocabulary
 from .words import Adjective, Noun, kinds_of, pairs, rows
 
-_SINGULAR = (
-    ("the",) * 12 + ("a",) * 8 + ("my", "your", "his", "her", "our", "their", "this", "this", "every", "no")
-)
+_SINGULAR = ("the",) * 12 + ("a",) * 8 + ("my", "your", "his", "her", "our", "their", "this", "this", "every")
 _PLURAL = (
-    ("the",) * 8
-    + ("",) * 5
-    + ("my", "your", "his", "her", "our", "their", "this", "all", "many", "some", "few", "no")
+    ("the",) * 8 + ("",) * 5 + ("my", "your", "his", "her", "our", "their", "all", "many", "some", "few")
 )
+_JOINTS = ("and", "and", "and", "or")
 _MASS = ("the", "the", "the", "", "", "my", "his", "her")
 _SOLID = (
     "thing",
@@ -89,8 +86,15 @@ class Phrases:
         if "person" in kinds and draw < 0.30:
             return self.pronoun() if draw < 0.17 else self.name()
         if draw > 0.96:
-            return Pair(self.phrase(kinds, 0, plain=True), self.phrase(kinds, 0, plain=True))
-        return self.phrase(kinds, depth)
+            return Pair(
+                self.phrase(kinds, 0, plain=True),
+                self.phrase(kinds, 0, plain=True),
+                self.dice.choice(_JOINTS),
+            )
+        phrase = self.phrase(kinds, depth)
+        if phrase.determiner == "a" and not self.negated and self.chance(0.12):
+            return phrase._replace(determiner="no")
+        return phrase
 
     def name(self) -> Phrase:
         return Phrase(self.noun(("name",)), determiner="")
@@ -156,8 +160,6 @@ class Phrases:
         if number:
             return "the" if self.chance(0.25) else ""
         word = self.dice.choice(_PLURAL if plural else _MASS if noun.plural is None else _SINGULAR)
-        if (word == "no" and self.negated) or (word == "this" and plural):
-            word = "the"
         return "your-polite" if word == "your" and self.polite else word
 
     def adjectives(self, noun: Noun) -> tuple[Adjective, ...]:

@@ -28,7 +28,7 @@ class Sentences(Phrases):
     def __init__(self, dice: random.Random, words: Vocabulary) -> None:
         super().__init__(dice, words)
         self._shapes: tuple[Callable[[], Sentence], ...] = (
-            *(self.simple,) * 8,
+            *(self.simple,) * 11,
             *(self.with_subordinate,) * 6,
             *(self.with_complement,) * 4,
             self.with_purpose,
@@ -154,28 +154,41 @@ class Sentences(Phrases):
         if modal in ("should", "may"):
             tense = "present"
         subject = given["subject"] if "subject" in given else self.nominal(verb.subjects, depth)
-        depth = max(0, depth - 1) if isinstance(subject, Phrase) and subject.relative else depth
-        thing = (given["object"] if "object" in given else self.object(verb, depth)) if verb.objects else None
+        if frame == "u" or (isinstance(subject, Phrase) and subject.relative):
+            depth = 0
+        thing = given.get("object") or self.object(verb, depth, subject)
         direct = thing if frame in "tgu" else None
-        indirect = thing if frame == "d" else self.recipient(given) if frame == "g" else None
+        indirect = thing if frame == "d" else self.recipient(given, subject) if frame == "g" else None
         prepositional = self.prepositional(verb, thing) if frame == "p" else None
-        adjuncts = self.adjuncts(frame, tense, depth, negated)
-        front = (
-            bool(adjuncts)
-            and fronting
-            and adjuncts[0].kind in ("time", "place", "sentence")
-            and self.chance(0.5)
-        )
-        front = front and not (frame in "mlu" and adjuncts[0].kind == "place")
+        adjuncts, front = self.arranged(self.adjuncts(frame, tense, depth, negated), frame, thing, fronting)
         return Clause(
             verb, subject, direct, indirect, prepositional, None, tense, modal, negated, adjuncts, front
         )
 
-    def object(self, verb: Verb, depth: int) -> Nominal:
-        return self.nominal(verb.objects, depth)
+    def arranged(
+        self, adjuncts: tuple[Adjunct, ...], frame: str, thing: Nominal | None, fronting: bool
+    ) -> tuple[tuple[Adjunct, ...], bool]:
+        """The adjuncts and whether the first is fronted. None follows a relative clause: it would
+        seem to belong there."""
+        movable = bool(adjuncts) and fronting and adjuncts[0].kind in ("time", "place", "sentence")
+        movable = movable and not (frame in "mlu" and adjuncts[0].kind == "place")
+        if isinstance(thing, Phrase) and thing.relative:
+            return adjuncts[:1] if movable else (), movable
+        return adjuncts, movable and self.chance(0.5)
 
-    def recipient(self, given: dict[str, Nominal | None]) -> Nominal | None:
-        return given["recipient"] if "recipient" in given else self.nominal(("person",), 0)
+    def object(self, verb: Verb, depth: int, subject: Nominal | None) -> Nominal | None:
+        """The object, if the verb has one; never the subject's own pronoun, which would have to be reflexive."""
+        if not verb.objects:
+            return None
+        thing = self.nominal(verb.objects, depth)
+        if isinstance(thing, Pronoun) and isinstance(subject, Pronoun) and thing.person == subject.person:
+            return self.phrase(verb.objects, depth)
+        return thing
+
+    def recipient(self, given: dict[str, Nominal | None], subject: Nominal | None) -> Nominal | None:
+        if "recipient" in given:
+            return given["recipient"]
+        return self.nominal(("person",), 0) if isinstance(subject, Phrase) else self.phrase(("person",), 0)
 
     def prepositional(self, verb: Verb, thing: Nominal | None) -> Adjunct:
         _, german, case = verb.frame.split(":")
@@ -184,19 +197,19 @@ class Sentences(Phrases):
     def adjuncts(self, frame: str, tense: str, depth: int, negated: bool) -> tuple[Adjunct, ...]:
         """Times, frequency, manner, circumstance, place: each now and then, a place where the verb needs one."""
         found = []
-        if self.chance(0.30):
+        if self.chance(0.24):
             found.append(self.fixed("time", tense))
         elif self.chance(0.06):
             found.append(self.fixed("sentence", tense))
-        if self.chance(0.10) and not negated:
+        if self.chance(0.08) and not negated:
             found.append(self.fixed("frequency", tense))
-        if self.chance(0.12):
+        if self.chance(0.09):
             found.append(self.fixed("manner", tense))
-        elif self.chance(0.14):
+        elif self.chance(0.08):
             found.append(self.circumstance(0))
         if frame in "mlu":
             found.append(self.place(frame in "mu", depth))
-        elif self.chance(0.12):
+        elif self.chance(0.08):
             found.append(self.place(False, 0))
         return tuple(found)
 

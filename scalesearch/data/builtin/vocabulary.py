@@ -5,13 +5,13 @@ from bisect import bisect
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .invented import invent
 from .words import Adjective, Noun, Verb, read_adjectives, read_nouns, read_senses, read_verbs
 
-_NOUNS, _VERBS, _ADJECTIVES = 1200, 360, 240  # invented words of each class
-_EXPONENT, _OFFSET = 1.0, 4.0  # Zipf-Mandelbrot: frequency of rank r is 1 / (r + offset) ** exponent
+_NOUNS, _VERBS, _ADJECTIVES = 700, 240, 150  # invented words of each class
+_EXPONENT, _OFFSET = 1.1, 3.0  # Zipf-Mandelbrot: frequency of rank r is 1 / (r + offset) ** exponent
 
 Word = TypeVar("Word")
 
@@ -46,7 +46,7 @@ class Vocabulary:
         self._nouns = _weighed(nouns + more_nouns, lambda noun: noun.kind)
         self._verbs = _weighed(verbs + more_verbs, lambda verb: verb.frame[0])
         self._adjectives = _weighed(adjectives + more_adjectives, lambda adjective: "")
-        self._pools: dict[object, Pool] = {}
+        self._pools: dict[object, Pool[Any]] = {}
 
     def nouns(self, kinds: tuple[str, ...]) -> Pool[Noun]:
         """The nouns of some kinds."""
@@ -76,7 +76,7 @@ class Vocabulary:
             ("adjective", kind), lambda: [entry for entry in self._adjectives if kind in entry[0].kinds]
         )
 
-    def _pool(self, key: object, make: Callable[[], list]) -> Pool:
+    def _pool(self, key: object, make: Callable[[], list[Any]]) -> Pool[Any]:
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = Pool(make())
