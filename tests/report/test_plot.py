@@ -1,0 +1,87 @@
+"""Figures: the same bytes for the same data, what must be in them, labels that do not cover each other."""
+
+import itertools
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from scalesearch.report.labels import place
+from scalesearch.report.plot import FRONT, Subject, describe, save, tradeoff
+from scalesearch.report.table import frame
+from tests.report.made_up import OBJECTIVES, PROTOCOL, record, records
+
+SUBJECT = Subject(OBJECTIVES, PROTOCOL, {"params.total": 2e6}, "grammar", synthetic=True)
+
+
+def made(*more, **options):
+    return frame([*records(**options), *more], OBJECTIVES)
+
+
+def test_the_same_study_gives_the_same_files(tmp_path):
+    first = save(tradeoff(made(), SUBJECT, "params.total"), tmp_path / "a")
+    second = save(tradeoff(made(), SUBJECT, "params.total"), tmp_path / "b")
+    assert [file.suffix for file in first] == [".png", ".svg"]
+    for one, other in zip(first, second):
+        assert one.read_bytes() == other.read_bytes()
+    assert first[0].read_bytes().startswith(b"\x89PNG") and ElementTree.parse(first[1]).getroot().tag.endswith("svg")
+
+
+def test_axes_name_unit_protocol_and_synthetic_data():
+    axes = tradeoff(made(), SUBJECT, "macs.total").axes[0]
+    assert axes.get_xlabel() == ("Multiply-accumulates per sentence pair\n"
+                                 "(forward: 20 source, 18 target tokens, vocabulary 1,000)")
+    assert axes.get_ylabel() == "BLEU on grammar (synthetic)"
+    assert describe("params.non_embedding", PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
+
+
+@pytest.mark.parametrize(("widest", "scale"), [(6.2, "linear"), (7.0, "log")])
+def test_the_axis_is_logarithmic_beyond_a_decade(widest, scale):
+    table = made(record(90, 30.0, int(10**widest), 10**8), widest=6.2)
+    assert tradeoff(table, Subject(OBJECTIVES), "params.total").axes[0].get_xscale() == scale
+
+
+def test_the_front_steps_up_and_never_passes_under_a_candidate():
+    table = made()
+    line = next(line for line in tradeoff(table, SUBJECT, "params.total").axes[0].lines
+                if line.get_label() == "front of these two")
+    x, y = line.get_data()
+    assert line.get_color() == FRONT and list(x) == sorted(x) and list(y) == sorted(y)
+    for _, row in table[table["state"] == "complete"].iterrows():
+        assert row["bleu"] <= max(b for a, b in zip(x, y) if a <= row["params.total"]) + 1e-9
+
+
+def test_what_lies_beyond_the_budget_is_shaded_only_where_it_is_limited():
+    def words(x):
+        return {text.get_text() for text in tradeoff(made(record(90, 30.0, 3_000_000, 5, feasible=False, label="big")),
+                                                     SUBJECT, x).axes[0].texts}
+
+    assert "over budget" in words("params.total") and "over budget" not in words("macs.total")
+
+
+def test_references_are_labelled():
+    table = made(record(50, 30.0, 900_000, 10**7, label="base"), record(51, 20.0, 700_000, 10**7, label="tiny"))
+    texts = {text.get_text() for text in tradeoff(table, SUBJECT, "params.total").axes[0].texts}
+    assert {"base", "tiny"} <= texts
+
+
+def test_labels_of_close_points_do_not_cover_each_other():
+    figure = Figure(figsize=(5, 3.5), dpi=100)
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    points = [(1 + 0.02 * i, 1 + 0.03 * (i % 3)) for i in range(7)]
+    axes.scatter(*zip(*points))
+    axes.set(xlim=(0, 2), ylim=(0, 2))
+    figure.draw_without_rendering()
+    labels = place(axes, [(x, y, f"reference {i}") for i, (x, y) in enumerate(points)], points)
+    boxes = [Text.get_window_extent(label) for label in labels]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    frame_ = axes.get_window_extent()
+    assert all(frame_.x0 <= box.x0 and box.x1 <= frame_.x1 for box in boxes)
+
+
+def test_one_candidate_alone_can_be_drawn(tmp_path):
+    table = frame([record(0, 0.0, 100, 1000)], OBJECTIVES)
+    assert all(file.stat().st_size > 1000 for file in save(tradeoff(table, SUBJECT, "params.total"), tmp_path / "one"))

@@ -1,0 +1,55 @@
+"""Records as tables: what is on the front, in which order, and what people see of it."""
+
+import io
+
+import pandas as pd
+from rich.console import Console
+
+from scalesearch.report.table import differing, frame, front_rows, number, to_rich
+from tests.report.made_up import OBJECTIVES, record, records
+
+
+def test_the_front_leaves_out_what_does_not_count():
+    table = frame([
+        record(0, 20.0, 100, 1000),
+        record(1, 30.0, 200, 2000),
+        record(2, 19.0, 150, 1500),
+        record(3, 99.0, 10, 10, state="failed"),
+        record(4, 50.0, 300, 3000, feasible=False, label="large"),
+        record(5, 60.0, 50, 500, in_space=False, label="foreign"),
+        record(6, None, 5, 5, state="infeasible", feasible=False),
+    ], OBJECTIVES)
+    assert table["trial"][table["front"]].tolist() == [0, 1]
+    assert front_rows(table, OBJECTIVES)["trial"].tolist() == [0, 1]
+
+
+def test_the_front_is_sorted_from_the_cheapest():
+    rows = front_rows(frame(records(), OBJECTIVES), OBJECTIVES)
+    assert rows["params.total"].is_monotonic_increasing and len(rows) > 3
+    assert rows["bleu"].is_monotonic_increasing  # costs rise together here, so quality must as well
+
+
+def test_a_study_without_results_is_an_empty_table():
+    table = frame([], OBJECTIVES)
+    assert list(table.columns)[:3] == ["trial", "state", "front"] and front_rows(table, OBJECTIVES).empty
+
+
+def test_csv_reads_back():
+    table = frame(records(), OBJECTIVES)
+    back = pd.read_csv(io.StringIO(table.to_csv(index=False)))
+    assert back["params.total"].tolist() == table["params.total"].tolist()
+    assert back["answer.width"].tolist() == table["answer.width"].tolist()
+
+
+def test_only_answers_that_differ_are_shown():
+    table = frame([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)], OBJECTIVES)
+    assert differing(table) == ["answer.width", "answer.depth"]
+    console = Console(width=140, file=io.StringIO())
+    console.print(to_rich(table, OBJECTIVES, "Front"))
+    shown = console.file.getvalue()
+    assert "depth" in shown and "norm" not in shown and "params.total" in shown
+
+
+def test_numbers_are_written_as_people_read_them():
+    assert [number(1234567, "params.total"), number(27.128, "bleu"), number(None, "bleu"), number(3.04, "seconds")] == [
+        "1,234,567", "27.13", "", "3.0"]
