@@ -30,6 +30,14 @@ WIDTH, DEPTH = IntRange(8, 64, 8), Choice((4, 1, 2, 8))
 KIND, SLOPE = Choice(("plain", "gated")), FloatRange(0.5, 2.0)
 
 
+META = {
+    "name": "fake", "id": "fake-1", "trials": 6, "seed": 1, "synthetic": True,
+    "objectives": {objective.name: objective.direction for objective in OBJECTIVES},
+    "protocol": {"name": "forward", "source": 10, "target": 10, "vocab": 100, "counts": {"mac": 1}},
+    "bounds": {"params.total": 6000}, "data": {"name": "toy", "hash": "abc"},
+}
+
+
 @dataclass(frozen=True)
 class FakeArchitecture(Architecture):
     """An architecture whose file is JSON."""
@@ -78,7 +86,8 @@ def fake_result(folder, job):
     with (folder / "trained").open("a") as file:
         file.write(f"{os.getpid()}\n")
     time.sleep(job.get("sleep", 0))
-    return {"state": "complete", "metrics": {"bleu": score(answers), "loss": 1.0}, "seconds": 0.01, "curve": [[1, 2]]}
+    metrics = {"bleu": score(answers), "loss": 1.0, "bleu_signature": "sig|v:1"}
+    return {"state": "complete", "metrics": metrics, "seconds": 0.01, "curve": [[1, 2]]}
 
 
 def fake_work(folder):
@@ -106,7 +115,7 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
     """A driver over ``folder``, as ``study run`` makes one."""
     plan, store = plan or make_plan(), Store(Path(folder))
     if not store.begun():
-        store.create({"name": "fake", "id": "fake-1"}, "study: fake\n", "width: 8\n")
+        store.create(META, "study: fake\n", "width: 8\n")
     store.mend()
     store.load()
 

@@ -1,0 +1,67 @@
+"""The study verbs, over a study that takes milliseconds."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from scalesearch.cli.study import command
+from scalesearch.errors import UserError
+from tests.study.fakes import make_driver, make_plan
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("study") / "fake"
+    make_driver(where, make_plan(8)).run()
+    return str(where)
+
+
+def call(*arguments):
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_front_as_table_csv_and_json(folder):
+    table, csv = call("front", folder), call("front", folder, "--csv")
+    rows = json.loads(call("front", folder, "--json"))
+    assert "trained candidates" in table and "Costs: protocol forward" in table and "synthetic" in table
+    assert csv.splitlines()[0].startswith("trial,state,front,label,id") and len(csv.splitlines()) == len(rows) + 1
+    assert all(row["front"] for row in rows)
+    assert len(json.loads(call("front", folder, "--json", "--all"))) > len(rows)
+
+
+def test_status_for_people_and_machines(folder):
+    assert "8 of 6" in call("status", folder)
+    found = json.loads(call("status", folder, "--json"))
+    assert found["counts"]["complete"] == 8 and found["hypervolume"]["reference"] and found["front"]
+
+
+def test_plot_names_what_it_wrote(folder, tmp_path):
+    files = call("plot", folder, "--to", tmp_path).split()
+    assert len(files) == 4 and all((tmp_path / file).exists() for file in files)
+
+
+def test_export_copies_a_candidate_and_overwrites_nothing(folder, tmp_path):
+    target = tmp_path / "best"
+    call("export", folder, "--best", "bleu", "--to", target)
+    assert {"architecture.yaml", "record.json", "result.json"} <= {file.name for file in target.iterdir()}
+    with pytest.raises(UserError, match="is there already"):
+        call("export", folder, "--to", target)
+
+
+def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
+    done = subprocess.run([sys.executable, "-c", "from scalesearch.cli.main import main; main()", "study", "front",
+                           str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "there is no study here" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_loads_nothing_heavy():
+    code = ("import sys; from scalesearch.cli.study import command\n"
+            "for name in ('run', 'front'): command.commands[name].get_help(__import__('click').Context(command))\n"
+            "print([m for m in ('torch', 'optuna', 'ray', 'pandas', 'matplotlib') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
