@@ -37,7 +37,10 @@ _GERMAN_CODAS = (
     "b bs ch cht ck d ff g ll lm lz m mm n nd ng nk nn pf r rb rg rk rm rn rst rz s sch ss st t tz"
 )
 
-_NOUN_KINDS = "person animal food thing furniture building place vehicle clothing text device instrument idea event plant"
+_NOUN_KINDS = (
+    "person animal food thing furniture building place vehicle clothing text device instrument idea "
+    "event plant"
+)
 _OBJECTS = (
     "any",
     "any",
