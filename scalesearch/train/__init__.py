@@ -1,1 +1,32 @@
+"""Train one: recipe, loop, checkpoints, metrics. Runs without Ray and Optuna.
 
+Names are found when first used, so that a study file's recipe is checked without loading PyTorch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scalesearch.train.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
+    from scalesearch.train.evaluate import tokenised_bleu
+    from scalesearch.train.failures import Interrupted
+    from scalesearch.train.recipe import PRESETS, Recipe
+    from scalesearch.train.result import Result
+    from scalesearch.train.training import train
+
+_HOMES = {
+    "Checkpoint": "checkpoint", "load_checkpoint": "checkpoint", "read_checkpoint": "checkpoint",
+    "tokenised_bleu": "evaluate", "Interrupted": "failures", "PRESETS": "recipe", "Recipe": "recipe",
+    "Result": "result", "train": "training",
+}
+
+__all__ = [
+    "PRESETS", "Checkpoint", "Interrupted", "Recipe", "Result",
+    "load_checkpoint", "read_checkpoint", "tokenised_bleu", "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

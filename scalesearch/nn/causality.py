@@ -1,0 +1,127 @@
+"""Does a model see what it must not? One cheap check before it trains.
+
+A gate or an embedding that leaks the future makes perplexity look wonderful, and the model worthless.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalesearch.blocks.core import PAD
+from scalesearch.errors import UserError
+
+FIRST = 4  # the ids below are special
+BOS = 2
+# Equal lengths are a case of their own: where S == T, a leak through a mixed-up axis has no wrong shape to betray it.
+LENGTHS = ((5, 5), (7, 4), (3, 6))
+ROWS = 3
+DOUBLE_UP_TO = 50_000_000  # parameters; a copy in fp64 costs twice the weights
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4}
+
+
+class CausalityError(UserError):
+    """The model sees a later target token, another sentence or padding.
+
+    Attributes:
+        sees: ``a later target token``, ``another sentence`` or ``padding``.
+        where: lengths, position and by how much.
+    """
+
+    def __init__(self, sees: str, where: str) -> None:
+        super().__init__(f"causality: an output depends on {sees}: {where}")
+        self.sees, self.where = sees, where
+
+
+@torch.no_grad()
+def causality(model: Any, vocab: int, seed: int = 0) -> None:
+    """Check that no output at position t depends on a target token after t, on another sentence, or on padding.
+
+    Runs a copy with noise on every weight, since a weight that starts at zero hides what flows through it.
+
+    Raises:
+        CausalityError: it does; which of the three, and where.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    subject = _noisy(model, generator)
+    for source_length, target_length in LENGTHS:
+        source = torch.randint(FIRST, vocab, (ROWS, source_length), generator=generator)
+        target = torch.randint(FIRST, vocab, (ROWS, target_length), generator=generator)
+        target[:, 0] = BOS
+        Case(subject, source, target, vocab, generator).check()
+
+
+def _noisy(model: Any, generator: torch.Generator) -> Any:
+    """A copy on the CPU, in eval mode, in fp64 if it is not too large, no weight of which is exactly zero."""
+    subject = copy.deepcopy(model).cpu().eval()
+    parameters = list(subject.parameters())
+    if sum(weight.numel() for weight in parameters) <= DOUBLE_UP_TO:
+        subject = subject.double()
+    for weight in subject.parameters():
+        scale = 0.1 * float(weight.std(correction=0)) + 0.01
+        weight += scale * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+    return subject
+
+
+class Case:
+    """One batch of unpadded sentences and what the model says of it."""
+
+    def __init__(self, model: Any, source: Tensor, target: Tensor, vocab: int, generator: torch.Generator) -> None:
+        self.model, self.source, self.target = model, source, target
+        self.vocab, self.generator = vocab, generator
+        self.said = model(source, target)
+        self.limit = TOLERANCE[self.said.dtype] * float(self.said.abs().max().clamp(min=1.0))
+
+    def check(self) -> None:
+        """All three, the future first."""
+        for sees, attempts in (("a later target token", self._later()), ("another sentence", self._others()),
+                               ("padding", self._padded())):
+            for what, source, target, rows, length in attempts:
+                self._compare(sees, what, self.model(source, target)[:rows, :length], rows, length)
+
+    def _later(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
+        """Other tokens after t, and none at all."""
+        for t in range(1, self.target.shape[1]):
+            changed = self.target.clone()
+            changed[:, t:] = self._other_than(changed[:, t:])
+            yield f"target tokens from position {t} on replaced", self.source, changed, ROWS, t
+            yield f"target cut after position {t - 1}", self.source, self.target[:, :t], ROWS, t
+
+    def _others(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
+        """Other companions for the first sentence, and none."""
+        source, target = self.source.clone(), self.target.clone()
+        source[1:], target[1:, 1:] = self._other_than(source[1:]), self._other_than(target[1:, 1:])
+        length = target.shape[1]
+        yield "the other sentences replaced", source, target, 1, length
+        yield "the sentence alone in its batch", self.source[:1], self.target[:1], 1, length
+
+    def _padded(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
+        """More columns of padding on either side, and on both."""
+        length = self.target.shape[1]
+        wide_source, wide_target = _wider(self.source), _wider(self.target)
+        yield "three columns of padding added to the source", wide_source, self.target, ROWS, length
+        yield "three columns of padding added to the target", self.source, wide_target, ROWS, length
+        yield "three columns of padding added to both", wide_source, wide_target, ROWS, length
+
+    def _other_than(self, ids: Tensor) -> Tensor:
+        """Random ids, each different from the one that it replaces."""
+        span = self.vocab - FIRST
+        shift = torch.randint(1, max(2, span), ids.shape, generator=self.generator)
+        return FIRST + (ids - FIRST + shift) % span
+
+    def _compare(self, sees: str, what: str, found: Tensor, rows: int, length: int) -> None:
+        difference = (found - self.said[:rows, :length]).abs().amax(-1)
+        if bool(torch.isfinite(difference).all()) and float(difference.max()) <= self.limit:
+            return
+        row, position = divmod(int(difference.nan_to_num(torch.inf).argmax()), length)
+        sizes = f"S={self.source.shape[1]}, T={self.target.shape[1]}"
+        raise CausalityError(sees, f"{sizes}, {what}: the logits at position {position} of sentence {row} change by "
+                             f"{float(difference[row, position]):.3g}")
+
+
+def _wider(ids: Tensor) -> Tensor:
+    return torch.nn.functional.pad(ids, (0, 3), value=PAD)

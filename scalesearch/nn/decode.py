@@ -1,0 +1,220 @@
+"""Greedy and beam search over whole batches, with cached keys and values.
+
+Both take (B, S) source ids padded with 0 at the end and know a model only by its interface: ``encode``, ``decode``,
+``logits``, ``new_cache`` and ``select``. Nothing loops over sentences. A hypothesis that has ended leaves the rows
+that the model is run on, so late steps are small. Which other sentences share the batch changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalesearch.blocks.core import PAD
+
+BOS, EOS = 2, 3
+NEVER = -torch.inf
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """Translations of a batch, the best first.
+
+    Attributes:
+        tokens: (B, n, L) ids without BOS and EOS, padded with 0; a hypothesis that is not there is all 0.
+        lengths: (B, n) tokens of each, its EOS included; 0 where there is none.
+        scores: (B, n) length-normalised log-probabilities; minus infinity where there is none.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    scores: Tensor
+
+    def best(self) -> list[list[int]]:
+        """The ids of the best hypothesis of each sentence."""
+        rows, lengths = self.tokens[:, 0].tolist(), (self.lengths[:, 0] - 1).tolist()
+        return [row[:length] for row, length in zip(rows, lengths)]
+
+
+def longest(source: Tensor) -> Tensor:
+    """(B,) how many tokens each translation may have: 1.5 for each source token, and 10."""
+    return (source != PAD).sum(1) * 3 // 2 + 10
+
+
+@torch.inference_mode()
+def greedy(model: Any, source: Tensor, max_length: int | None = None, bos: int = BOS, eos: int = EOS) -> Hypotheses:
+    """The likeliest token at each step until EOS; n is 1 and scores are log-probabilities a token (EOS counted).
+
+    Args:
+        model: in eval mode, on the device of ``source``.
+        source: (B, S) ids, PAD = 0 at the end.
+        max_length: tokens of a translation at most (:func:`longest` unless said); EOS then follows.
+    """
+    limit = _limit(model, source, max_length)
+    rows = torch.arange(len(source), device=source.device)
+    memory, cache = model.encode(source), model.new_cache()
+    token = source.new_full((len(source),), bos)
+    said = source.new_zeros((len(source), int(limit.max()) + 1))
+    total = torch.zeros(len(source), device=source.device)
+    for step in range(said.shape[1]):
+        logits, norm = _next_logits(model, token, memory, cache, bos)
+        token = torch.where(step == limit[rows], eos, logits.argmax(1))
+        total[rows] += (logits.gather(1, token[:, None]) - norm)[:, 0]
+        said[rows, step] = token
+        keep = (token != eos).nonzero()[:, 0]
+        if not len(keep):
+            break
+        if len(keep) < len(rows):
+            rows, token, memory = rows[keep], token[keep], memory.select(keep)
+            cache.select(keep)
+    lengths = (said != PAD).sum(1)
+    return Hypotheses(said.masked_fill(said == eos, PAD)[:, None], lengths[:, None], (total / lengths)[:, None])
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Any,
+    source: Tensor,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    max_length: int | None = None,
+    nbest: int = 1,
+    bos: int = BOS,
+    eos: int = EOS,
+) -> Hypotheses:
+    """Beam search in which a hypothesis that ends keeps its place, so that ``beam`` = 1 is greedy search.
+
+    Score: log P(y | x) / \\|y\\|^α, with EOS counted in \\|y\\| and α = ``length_penalty`` ≥ 0 (fairseq's ``lenpen``;
+    not GNMT's ((5 + \\|y\\|) / 6)^α). A sentence is done when all its places have ended, or as soon as no unfinished
+    hypothesis can still reach its ``nbest``-th best: log P only falls, and the divisor is at most that of the
+    greatest length. That bound changes no result.
+
+    Args:
+        model: in eval mode, on the device of ``source``.
+        source: (B, S) ids, PAD = 0 at the end.
+        max_length: tokens of a translation at most (:func:`longest` unless said); EOS then follows.
+        nbest: how many to return, at most ``beam``.
+    """
+    if not (beam >= nbest >= 1 and length_penalty >= 0):
+        raise ValueError(f"beam {beam}, nbest {nbest}, penalty {length_penalty}: beam >= nbest >= 1, penalty >= 0")
+    search = _Beams(source, beam, length_penalty, _limit(model, source, max_length), nbest, eos)
+    memory, cache = model.encode(source), model.new_cache()
+    rows, token, inner = search.first(bos), source.new_full((len(source),), bos), memory
+    for step in range(int(search.limit.max()) + 1):
+        logits, norm = _next_logits(model, token, inner, cache, bos)
+        parents, sentences, token = search.advance(step, logits, norm, rows)
+        if not len(parents):
+            break
+        if len(parents) != len(rows) or not torch.equal(sentences, rows // beam):
+            inner = memory.select(sentences)
+        cache.select(parents)
+        rows = search.rows
+    return search.result()
+
+
+class _Beams:
+    """The bookkeeping of all sentences: B · K places, of which ``rows`` are alive, and what has ended.
+
+    A step keeps, for each place, the place it came from and its token; translations are read backwards at the end.
+    """
+
+    def __init__(self, source: Tensor, beam: int, penalty: float, limit: Tensor, nbest: int, eos: int) -> None:
+        self.size, self.penalty, self.limit, self.nbest, self.eos = beam, penalty, limit, nbest, eos
+        shape = (len(source), beam)
+        self.alive = torch.full(shape, NEVER, device=source.device)
+        self.alive[:, 0] = 0.0
+        self.scores = torch.full(shape, NEVER, device=source.device)
+        self.ends = source.new_zeros(shape)  # the step at which each ended
+        self.tails = source.new_zeros(shape)  # the place that it had come to before
+        self.ended = source.new_zeros(len(source))
+        self.history: list[tuple[Tensor, Tensor]] = []
+
+    def first(self, bos: int) -> Tensor:
+        """One row a sentence: all its beams are still the same."""
+        self.rows = torch.arange(len(self.alive), device=self.alive.device) * self.size
+        return self.rows
+
+    def advance(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """From the logits (R, V) of the alive rows to the next ones: rows to go on from, sentences, tokens."""
+        scores, tokens = self._candidates(step, logits, norm, rows)  # (B, K · k) each
+        best, place = scores.topk(self.size, 1)
+        parent, token = place // (scores.shape[1] // self.size), tokens.gather(1, place)
+        room = torch.arange(self.size, device=rows.device) < (self.size - self.ended)[:, None]
+        valid = room & (best > NEVER)
+        ending = valid & (token == self.eos)
+        self._end(step, ending, best, parent)
+        self.alive = best.masked_fill(~valid | ending, NEVER)
+        self.alive.masked_fill_(self._beyond_reach()[:, None], NEVER)
+        self.history.append((parent, token))
+        return self._survivors(rows, parent, token)
+
+    def _candidates(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The best continuations of every place: those of a sentence are among the best of each of its places."""
+        last = step == self.limit[rows // self.size]
+        if bool(last.any()):
+            only_eos = torch.full_like(logits, NEVER)
+            only_eos[:, self.eos] = logits[:, self.eos]
+            logits = torch.where(last[:, None], only_eos, logits)
+        best, token = logits.topk(min(self.size, logits.shape[1]), 1)
+        shape = (self.alive.numel(), best.shape[1])
+        scores = best.new_full(shape, NEVER).index_copy(0, rows, best - norm + self.alive.view(-1)[rows][:, None])
+        tokens = token.new_zeros(shape).index_copy(0, rows, token)
+        return scores.view(len(self.alive), -1), tokens.view(len(self.alive), -1)
+
+    def _end(self, step: int, ending: Tensor, total: Tensor, parent: Tensor) -> None:
+        """Note the hypotheses that end at this step, in the order in which they do."""
+        sentence, rank = ending.nonzero(as_tuple=True)
+        slot = (self.ended[:, None] + ending.cumsum(1) - 1)[sentence, rank]
+        self.scores[sentence, slot] = total[sentence, rank] / float(step + 1) ** self.penalty
+        self.ends[sentence, slot] = step
+        self.tails[sentence, slot] = parent[sentence, rank]
+        self.ended += ending.sum(1)
+
+    def _beyond_reach(self) -> Tensor:
+        """(B,) where no unfinished hypothesis can still be among the ``nbest`` best."""
+        bound = self.alive.amax(1) / (self.limit + 1.0) ** self.penalty
+        return self.scores.topk(self.nbest, 1).values[:, -1] >= bound
+
+    def _survivors(self, rows: Tensor, parent: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        place = (self.alive.view(-1) > NEVER).nonzero()[:, 0]
+        sentence = place // self.size
+        row_of = torch.empty(self.alive.numel(), dtype=torch.long, device=rows.device)
+        row_of[rows] = torch.arange(len(rows), device=rows.device)
+        self.rows = place
+        came_from = row_of[sentence * self.size + parent.view(-1)[place]]
+        return came_from, sentence, token.view(-1)[place]
+
+    def result(self) -> Hypotheses:
+        """What has ended, the best first, read backwards from each end."""
+        scores, order = self.scores.topk(self.nbest, 1)
+        there = scores > NEVER
+        ends, place = self.ends.gather(1, order), self.tails.gather(1, order)
+        said = ends.new_zeros((*ends.shape, len(self.history)))
+        for step in range(len(self.history) - 1, -1, -1):
+            parent, token = self.history[step]
+            inside = there & (step < ends)
+            said[..., step] = torch.where(inside, token.gather(1, place), PAD)
+            place = torch.where(inside, parent.gather(1, place), place)
+        return Hypotheses(said, torch.where(there, ends + 1, 0), scores)
+
+
+def _limit(model: Any, source: Tensor, max_length: int | None) -> Tensor:
+    """(B,) the tokens that each translation may have, within the positions that the model knows (BOS takes one)."""
+    limit = longest(source) if max_length is None else source.new_full((len(source),), max_length)
+    known = getattr(model, "max_length", None)
+    return limit if known is None else limit.clamp(max=known - 1)
+
+
+def _next_logits(model: Any, token: Tensor, memory: Any, cache: Any, bos: int) -> tuple[Tensor, Tensor]:
+    """(R, V) logits after ``token`` (R,) and their (R, 1) log-partition, in fp32 or better.
+
+    PAD and BOS have their share of the probability, but are never chosen.
+    """
+    logits = model.logits(model.decode(token[:, None], memory, cache))[:, -1]
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    norm = logits.logsumexp(1, keepdim=True)
+    logits[:, [PAD, bos]] = NEVER
+    return logits, norm

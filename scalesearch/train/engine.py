@@ -1,0 +1,116 @@
+"""One update: gradients of some batches, clipped, applied. Memory that runs out makes the pieces smaller."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scalesearch.data import PAD, Batch
+from scalesearch.train.failures import TrainingFailed, out_of_memory
+from scalesearch.train.hardware import Hardware
+from scalesearch.train.loss import cross_entropy
+from scalesearch.train.recipe import Recipe
+
+
+class Engine:
+    """A model, its optimiser and how to take a step.
+
+    Attributes:
+        parts: pieces that each batch is cut into; doubled when memory runs out, tokens an update stay the same.
+    """
+
+    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
+        self.model, self.recipe, self.hardware = model, recipe, hardware
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = adam(self.parameters, recipe)
+        self.states = torch.compile(self._states, dynamic=True) if hardware.compiled else self._states
+        self.parts = 1
+
+    def update(self, batches: list[Batch], lr: float) -> Tensor:
+        """One step on ``batches``; the smoothed loss a token, still on the device.
+
+        The sum of all losses is divided by all real target tokens, so that how batches are cut changes nothing.
+
+        Raises:
+            TrainingFailed: there is no memory even for one sentence at a time.
+        """
+        loss = self._gradients(batches)
+        while loss is None:
+            self._cut_smaller(batches)
+            loss = self._gradients(batches)
+        if self.recipe.clip_norm:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm, foreach=True)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        return loss
+
+    def loss_sum(self, batch: Batch, smoothing: float) -> Tensor:
+        """The summed cross-entropy of one batch's real target tokens."""
+        tensor = self.hardware.tensor
+        # Found on the host: finding it on a GPU would make every update wait for the one before.
+        real = np.flatnonzero(batch.target_out != PAD)
+        with self.hardware.autocast():
+            states = self.states(tensor(batch.source), tensor(batch.target_in))
+            hidden = states.flatten(0, 1).index_select(0, tensor(real))
+            right = tensor(batch.target_out.ravel()[real])
+            return cross_entropy(hidden, *self.model.output_weight(), right, smoothing)
+
+    def _states(self, source: Tensor, target: Tensor) -> Tensor:
+        return self.model.decode(target, self.model.encode(source))
+
+    def _gradients(self, batches: list[Batch]) -> Tensor | None:
+        """Gradients of all batches, and their loss; None if memory ran out."""
+        tokens = sum(batch.tokens for batch in batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        try:
+            total = torch.zeros((), device=self.hardware.device)
+            for piece in (piece for batch in batches for piece in cut(batch, self.parts)):
+                loss = self.loss_sum(piece, self.recipe.label_smoothing) / tokens
+                loss.backward()
+                total += loss.detach()
+            return total
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+        # Only here, with the exception and the frames that it held gone, is what they held free.
+        return None
+
+    def _cut_smaller(self, batches: list[Batch]) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.parts >= max(len(batch) for batch in batches):
+            raise TrainingFailed(
+                f"out of memory on {self.hardware.name}, even with one sentence at a time "
+                f"(batches of {self.recipe.max_tokens} tokens cut into {self.parts} pieces)"
+            )
+        self.parts *= 2
+        if self.hardware.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def adam(parameters: list[Any], recipe: Recipe) -> torch.optim.Optimizer:
+    """Adam; with a weight decay AdamW, for matrices and not for gains and biases. Fused where PyTorch can."""
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    settings: dict[str, Any] = {"lr": recipe.lr, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
+    groups = [group for group in groups if group["params"]]
+    try:
+        return torch.optim.AdamW(groups, fused=True, **settings)
+    except RuntimeError:  # a device or number type that the fused kernel does not know
+        return torch.optim.AdamW(groups, foreach=True, **settings)
+
+
+def cut(batch: Batch, parts: int) -> list[Batch]:
+    """``batch`` as at most ``parts`` batches of like size, each without columns that hold only padding."""
+    if parts == 1:
+        return [batch]
+    rows = np.array_split(np.arange(len(batch)), min(parts, len(batch)))
+    return [Batch(_trim(batch.source[r]), _trim(batch.target_in[r]), _trim(batch.target_out[r]), batch.indices[r])
+            for r in rows]
+
+
+def _trim(ids: np.ndarray) -> np.ndarray:
+    return ids[:, : int((ids != PAD).sum(1).max())]

@@ -1,0 +1,109 @@
+"""How good a model is: loss and perplexity a token, BLEU and chrF of its translations with their signatures."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+
+from scalesearch.data import Split, Tokenizer, eval_batches, put_back
+from scalesearch.nn.decode import Hypotheses, beam_search, greedy
+from scalesearch.train.engine import Engine
+from scalesearch.train.failures import out_of_memory
+from scalesearch.train.hardware import Hardware
+
+LOSS_TOKENS = 4096  # places in a batch when scoring
+DECODE_TOKENS = 2048  # source places in a batch when decoding, divided among the beams
+
+Check = Callable[[], None]
+Progress = Callable[[int, int], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to translate: ``beam`` 1 is greedy; see :func:`scalesearch.nn.decode.beam_search`."""
+
+    beam: int = 5
+    length_penalty: float = 1.0
+    tokens: int = DECODE_TOKENS
+
+    @property
+    def protocol(self) -> str:
+        """One line that says how a translation was made."""
+        if self.beam == 1:
+            return "greedy"
+        return f"beam {self.beam}, log-probability / length^{self.length_penalty:g}"
+
+
+def loss_a_token(engine: Engine, split: Split, check: Check = lambda: None) -> float:
+    """Mean negative log-likelihood of the real target tokens (EOS included), in nats, without smoothing."""
+    def run(most: int) -> float:
+        total, tokens = torch.zeros((), dtype=torch.float64, device=engine.hardware.device), 0
+        for batch in eval_batches(split, most):
+            check()
+            total += engine.loss_sum(batch, 0.0)
+            tokens += batch.tokens
+        return float(total) / tokens
+
+    engine.model.eval()
+    with torch.inference_mode():
+        loss = with_memory(run, LOSS_TOKENS)
+    engine.model.train()
+    return loss
+
+
+def perplexity(loss: float) -> float | None:
+    """e to the loss; None where that is beyond what a number holds."""
+    return math.exp(loss) if loss < 700 else None
+
+
+def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware, search: Search,
+              check: Check = lambda: None, progress: Progress = lambda done, of: None) -> tuple[list[str], list[float]]:
+    """The best translation of each source sentence, detokenised, and its score, in the split's order."""
+    def run(most: int) -> tuple[list[str], list[float]]:
+        batches, ids, scores, done = eval_batches(split, most), [], [], 0
+        for batch in batches:
+            check()
+            with hardware.autocast():
+                found = _search(model, hardware.tensor(batch.source), search)
+            ids.append(found.best())
+            scores.append(found.scores[:, 0].tolist())
+            progress(done := done + len(batch), len(split))
+        return tokenizer.decode(put_back(batches.plan, ids)), put_back(batches.plan, scores)
+
+    model.eval()
+    return with_memory(run, max(1, search.tokens * 2 // (search.beam + 1)))
+
+
+def _search(model: Any, source: torch.Tensor, search: Search) -> Hypotheses:
+    if search.beam == 1:
+        return greedy(model, source)
+    return beam_search(model, source, search.beam, search.length_penalty)
+
+
+def with_memory(run: Callable[[int], T], most: int) -> T:
+    """``run(most)``, with half as many tokens a batch whenever memory runs out; at 1 the error stands."""
+    while True:
+        try:
+            return run(most)
+        except (RuntimeError, MemoryError) as error:
+            if most == 1 or not out_of_memory(error):
+                raise
+        most //= 2
+
+
+def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """sacreBLEU's BLEU and chrF2 of detokenised text, with signatures (Post 2018; Popović 2015)."""
+    bleu, chrf = BLEU(), CHRF()
+    found = {"bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,
+             "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score}
+    return found | {"bleu_signature": str(bleu.get_signature()), "chrf_signature": str(chrf.get_signature())}
+
+
+def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """BLEU of text as it is tokenised (words apart by blanks), as multi-bleu.perl: to compare with papers only."""
+    metric = BLEU(tokenize="none", force=True)
+    return metric.corpus_score(list(hypotheses), [list(references)]).score

@@ -1,0 +1,29 @@
+"""The endless stream of training batches, at a place that can be written down."""
+
+from scalesearch.data import Batch, Batches, Split, batches
+
+
+class Feed:
+    """Batches of epoch after epoch; ``epoch`` and ``index`` say which comes next, and the seed alone their order."""
+
+    def __init__(self, split: Split, max_tokens: int, seed: int) -> None:
+        self.split, self.max_tokens, self.seed = split, max_tokens, seed
+        self.epoch = self.index = 0
+        self._plan: Batches | None = None
+
+    def take(self, count: int) -> list[Batch]:
+        """The next ``count`` batches."""
+        return [self._next() for _ in range(count)]
+
+    def seek(self, epoch: int, index: int) -> None:
+        """Go to a place."""
+        self.epoch, self.index, self._plan = epoch, index, None
+
+    def _next(self) -> Batch:
+        if self._plan is None:
+            self._plan = batches(self.split, self.max_tokens, self.seed, self.epoch)
+        batch = self._plan[self.index]
+        self.index += 1
+        if self.index == len(self._plan):
+            self.seek(self.epoch + 1, 0)
+        return batch

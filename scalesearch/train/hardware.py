@@ -1,0 +1,112 @@
+"""What a run computes on: device, number type, and what of PyTorch pays there."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scalesearch.errors import UserError
+from scalesearch.train.recipe import Recipe
+
+# torch.compile took 61 s of 8 updates on a CPU and was slower afterwards; on a GPU it pays back over a longer run.
+COMPILE_MINUTES, COMPILE_STEPS = 20.0, 20_000
+_FAST_BF16_FLAGS = ("amx_bf16", "avx512_bf16")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where tensors live and products run.
+
+    Attributes:
+        device: of weights and batches.
+        bf16: products in bf16 under autocast; weights, sums and optimiser stay fp32.
+        compiled: the model's forward goes through ``torch.compile``.
+    """
+
+    device: torch.device
+    bf16: bool
+    compiled: bool
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> "Hardware":
+        """What ``recipe`` asks for on this machine; threads and TF32 are set on the way.
+
+        Raises:
+            UserError: a GPU is asked for and there is none.
+        """
+        if recipe.threads is not None:
+            torch.set_num_threads(recipe.threads)
+        if recipe.device == "cuda" and not torch.cuda.is_available():
+            raise UserError("recipe: device: cuda is asked for, but PyTorch finds no GPU here; use auto or cpu")
+        cuda = recipe.device != "cpu" and torch.cuda.is_available()
+        device = torch.device("cuda" if cuda else "cpu")
+        if cuda:
+            torch.set_float32_matmul_precision("high")  # TF32 for the products that stay fp32
+        bf16 = fast_bf16(device) if recipe.precision == "auto" else recipe.precision == "bf16"
+        long = (recipe.steps or 0) >= COMPILE_STEPS or (recipe.minutes or 0) >= COMPILE_MINUTES
+        return cls(device, bf16, (cuda and long) if recipe.compile == "auto" else recipe.compile == "yes")
+
+    @property
+    def dtype(self) -> str:
+        """How a record names the type that products run in."""
+        return "bf16" if self.bf16 else "fp32"
+
+    @property
+    def name(self) -> str:
+        """The device in words: a GPU's model, or the processor and its threads."""
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        return f"cpu, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}, {processor()}"
+
+    @property
+    def attention(self) -> str:
+        """The faster attention kernel: on a CPU the fused one's backward is slow at sentences' lengths."""
+        return "fused" if self.device.type == "cuda" else "products"
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """The context that a forward pass runs in."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+
+    def tensor(self, array: np.ndarray) -> Tensor:
+        """``array`` on the device; to a GPU from pinned memory, without waiting for the copy."""
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
+
+    def synchronise(self) -> None:
+        """Wait until a GPU has done what it was given, so that a clock read next tells the truth."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    @contextlib.contextmanager
+    def seeded(self, seed: int) -> Iterator[None]:
+        """A stretch whose random numbers start at ``seed`` and leave those outside as they were."""
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            yield
+
+
+def fast_bf16(device: torch.device) -> bool:
+    """Whether bf16 products beat fp32 there: AMX or AVX512-BF16 on a CPU, tensor cores from Ampere on on a GPU."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    flags = _cpu_facts().get("flags", "").split()
+    return any(flag in flags for flag in _FAST_BF16_FLAGS)
+
+
+def processor() -> str:
+    """The processor's model as the system names it."""
+    return _cpu_facts().get("model name", "unknown processor")
+
+
+def _cpu_facts() -> dict[str, str]:
+    """What Linux says of the first processor; empty elsewhere."""
+    facts = Path("/proc/cpuinfo")
+    if not facts.exists():
+        return {}
+    first = facts.read_text().split("\n\n")[0]
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}

@@ -1,0 +1,242 @@
+"""A run: updates until the budget is used up, looking now and then; it can stop anywhere and go on as if it had not."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalesearch.data import Corpus
+from scalesearch.train import checkpoint
+from scalesearch.train.averaging import Snapshot, Snapshots, write_weights
+from scalesearch.train.engine import Engine
+from scalesearch.train.evaluate import Search, loss_a_token, perplexity, scores, translate
+from scalesearch.train.failures import Stop, TrainingFailed
+from scalesearch.train.feed import Feed
+from scalesearch.train.recipe import Recipe
+from scalesearch.train.schedule import Marks, Schedule, Spent
+
+Report = Callable[[dict[str, Any]], None]
+GPU_LOOK = 20  # updates between looks at the loss on a GPU: each look waits for it
+REPORT_SECONDS = 0.5
+
+
+class Run:
+    """Everything that changes while training. ``spent`` counts updates only; the rest is watched from outside."""
+
+    def __init__(self, engine: Engine, corpus: Corpus, recipe: Recipe, directory: Path, seed: int, stop: Stop,
+                 report: Report) -> None:
+        self.engine, self.corpus, self.recipe, self.directory = engine, corpus, recipe, directory
+        self.stop, self.report = stop, report
+        self.feed = Feed(corpus.train, recipe.max_tokens, seed)
+        self.spent, self.schedule = Spent(), Schedule(recipe)
+        self.snapshots = Snapshots(directory, recipe)
+        self.validations, self.averages = Marks(recipe.validate_every), Marks(recipe.average_every)
+        self.curve: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.best, self.stale, self.stopped = math.inf, 0, ""
+        self.window = [0.0, 0]  # summed loss and tokens since the last validation
+        self._pending: list[tuple[Tensor, int]] = []
+        self.lr = self.loss = 0.0  # of the last update
+        self.identity: dict[str, Any] = {}
+        self._before = [0.0, 0.0]
+        self._start = [time.perf_counter(), time.process_time()]
+        self._saved = self._reported = time.monotonic()
+
+    # -- the loop
+
+    def train(self) -> None:
+        """Update until the budget is used up or patience is.
+
+        Raises:
+            TrainingFailed: the loss is no number any more, or memory ran out.
+            Interrupted: someone wants it to stop; see :meth:`Stop.check`.
+        """
+        while True:
+            self.look()
+            if self.share >= 1 or self.stopped:
+                break
+            self.stop.check()
+            with self._clock():
+                self._update()
+            if time.monotonic() - self._reported >= REPORT_SECONDS:
+                self._tell()
+        self.stopped = self.stopped or "budget"
+
+    @property
+    def share(self) -> float:
+        """The share of the budget that is used up."""
+        return self.spent.share(self.recipe, len(self.corpus.train))
+
+    def _update(self) -> None:
+        batches = self.feed.take(self.recipe.accumulate)
+        tokens, parts = sum(batch.tokens for batch in batches), self.engine.parts
+        self.lr = self.schedule.rate(self.spent.steps, self.share)
+        loss = self.engine.update(batches, self.lr)
+        self._pending.append((loss, tokens))
+        self.spent.steps += 1
+        self.spent.tokens += tokens
+        self.spent.pairs += sum(len(batch) for batch in batches)
+        if self.engine.parts != parts:
+            self.notes.append(f"update {self.spent.steps}: out of memory; batches cut into {self.engine.parts} pieces "
+                              "from there on, tokens an update unchanged")
+        if self.engine.hardware.device.type == "cpu" or len(self._pending) >= GPU_LOOK:
+            self._take_losses()
+
+    def _take_losses(self) -> None:
+        """Read the losses that are still on the device.
+
+        Raises:
+            TrainingFailed: one of them is not a finite number.
+        """
+        if not self._pending:
+            return
+        values, first = torch.stack([loss for loss, _ in self._pending]).tolist(), self.spent.steps - len(self._pending)
+        for offset, (value, (_, tokens)) in enumerate(zip(values, self._pending)):
+            if not math.isfinite(value):
+                raise TrainingFailed(f"the loss is {value} at update {first + offset + 1}, learning rate "
+                                     f"{self.lr:.3g}: it diverged; a lower lr, a longer warmup or clip_norm may help")
+            self.window[0] += value * tokens
+            self.window[1] += tokens
+        self.loss = values[-1]
+        self._pending.clear()
+
+    def totals(self) -> list[float]:
+        """Wall-clock and CPU seconds of everything, earlier processes included."""
+        now = [time.perf_counter(), time.process_time()]
+        return [before + end - start for before, end, start in zip(self._before, now, self._start)]
+
+    @contextmanager
+    def _clock(self) -> Iterator[None]:
+        cpu, wall = time.process_time(), time.perf_counter()
+        yield
+        self.spent.cpu_seconds += time.process_time() - cpu
+        self.spent.seconds += time.perf_counter() - wall
+
+    # -- looking
+
+    def look(self) -> None:
+        """Validate, keep weights and save where that is due; nothing changes if it is done twice."""
+        step, share, over = self.spent.steps, self.share, self.share >= 1
+        if self.averages.due(step, share):
+            if self.recipe.average == "last" and self._may_count(step, share):
+                self.snapshots.add(self.engine.model, step)
+            self.averages.tick(step, share)
+        last = self.curve[-1]["step"] if self.curve else 0
+        if step > last and (over or self.stopped or self.validations.due(step, share)):
+            self._validate()
+            self.validations.tick(step, share)
+        if time.monotonic() - self._saved > 60 * self.recipe.checkpoint_minutes and step:
+            self.save()
+
+    def _may_count(self, step: int, share: float) -> bool:
+        """Whether weights of now can still be among the last few when the budget ends."""
+        every = self.recipe.average_every
+        apart = every if every < 1 else every * share / step
+        return self.recipe.patience is not None or 1 - share <= apart * self.recipe.average_count
+
+    def _validate(self) -> None:
+        self._take_losses()
+        valid_loss = loss_a_token(self.engine, self.corpus.valid, self.stop.check)
+        bleu = self._valid_bleu() if self.recipe.validate_bleu else None
+        train_loss = self.window[0] / self.window[1] if self.window[1] else None
+        if not math.isfinite(valid_loss):
+            raise TrainingFailed(f"the validation loss is {valid_loss} after update {self.spent.steps}: it diverged")
+        self.curve.append({**self._where(), "lr": self.lr, "train_loss": train_loss,
+                           "valid_loss": valid_loss, "bleu": bleu})
+        self.window = [0.0, 0]
+        self._compare(valid_loss if self.recipe.watch == "loss" else -float(bleu or 0))
+        self.report({"kind": "validation", **self.curve[-1]})
+
+    def _compare(self, score: float) -> None:
+        """Keep the best weights and count the validations without better ones."""
+        if self.recipe.average == "best":
+            self.snapshots.add(self.engine.model, self.spent.steps, score)
+        self.stale = 0 if score < self.best else self.stale + 1
+        self.best = min(self.best, score)
+        if self.recipe.patience is not None and self.stale >= self.recipe.patience:
+            self.stopped = "patience"
+
+    def _valid_bleu(self) -> float:
+        split = self.corpus.valid
+        said, _ = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, Search(1),
+                            self.stop.check)
+        self.engine.model.train()
+        return float(scores(said, split.target_text)["bleu"])
+
+    def _where(self) -> dict[str, Any]:
+        spent = self.spent
+        return {"step": spent.steps, "tokens": spent.tokens, "cpu_seconds": spent.cpu_seconds,
+                "seconds": spent.seconds, "share": self.share}
+
+    def _tell(self) -> None:
+        self._reported, spent, share = time.monotonic(), self.spent, self.share
+        self.report({"kind": "update", **self._where(), "lr": self.lr, "loss": self.loss,
+                     "tokens_per_second": spent.tokens / max(spent.seconds, 1e-9),
+                     "tokens_per_cpu_second": spent.tokens / max(spent.cpu_seconds, 1e-9),
+                     "eta_seconds": spent.seconds * (1 - share) / share if share else None})
+
+    # -- the end
+
+    def finish(self) -> dict[str, Any]:
+        """Average the weights, write them, and score them: the result's metrics."""
+        model, recipe, weights = self.engine.model, self.recipe, "the last"
+        if recipe.average == "last":
+            self.snapshots.add(model, self.spent.steps)
+        if recipe.average != "none" and self.snapshots.kept:
+            model.load_state_dict(self.snapshots.mean())
+            steps = sorted(snapshot.step for snapshot in self.snapshots.kept)
+            weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
+        write_weights(self.directory / checkpoint.WEIGHTS, model.state_dict())
+        return {**self._scores(), "weights": weights, "synthetic": self.corpus.synthetic}
+
+    def _scores(self) -> dict[str, Any]:
+        split, search = getattr(self.corpus, self.recipe.score_on), Search(self.recipe.beam, self.recipe.length_penalty)
+        valid_loss = loss_a_token(self.engine, self.corpus.valid, self.stop.check)
+        loss = valid_loss if split is self.corpus.valid else loss_a_token(self.engine, split, self.stop.check)
+        said, _ = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, search,
+                            self.stop.check, lambda done, of: self.report({"kind": "decode", "done": done, "of": of}))
+        return {**scores(said, split.target_text), "split": self.recipe.score_on, "decode": search.protocol,
+                "loss": loss, "perplexity": perplexity(loss), "valid_loss": valid_loss,
+                "valid_perplexity": perplexity(valid_loss)}
+
+    # -- stopping and going on
+
+    def save(self) -> None:
+        """Write all that it takes to go on from here."""
+        self._take_losses()
+        checkpoint.save_state(self.directory, self.state())
+        self.snapshots.sweep()
+        self._saved = time.monotonic()
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on, as tensors and plain values."""
+        return {"model": self.engine.model.state_dict(), "optimizer": self.engine.optimizer.state_dict(),
+                "parts": self.engine.parts, "spent": asdict(self.spent), "warm_end": self.schedule.warm_end,
+                "place": [self.feed.epoch, self.feed.index], "curve": self.curve, "notes": self.notes,
+                "marks": [self.validations.done, self.averages.done], "window": self.window,
+                "progress": [self.best, self.stale, self.stopped], "last": [self.lr, self.loss],
+                "identity": self.identity, "totals": self.totals(),
+                "snapshots": [asdict(snapshot) for snapshot in self.snapshots.kept],
+                "random": checkpoint.random_state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go to where :meth:`state` was taken."""
+        self.engine.model.load_state_dict(state["model"])
+        self.engine.optimizer.load_state_dict(state["optimizer"])
+        self.engine.parts, self.spent = state["parts"], Spent(**state["spent"])
+        self.schedule.warm_end, self.curve, self.notes = state["warm_end"], state["curve"], state["notes"]
+        self.feed.seek(*state["place"])
+        self.validations.done, self.averages.done = state["marks"]
+        self.window = state["window"]
+        self.best, self.stale, self.stopped = state["progress"]
+        self.lr, self.loss = state["last"]
+        self._before = state["totals"]
+        self.snapshots.kept = [Snapshot(**item) for item in state["snapshots"]]
+        self.snapshots.sweep()
+        checkpoint.restore_random(state["random"])

@@ -1,0 +1,118 @@
+"""Label-smoothed cross-entropy straight from hidden states: all logits are never held at once.
+
+The gradient is formed together with the loss, chunk by chunk, while a chunk's logits are still in the cache; nothing
+is computed twice. Three identities save passes over the vocabulary, N being rows and V entries:
+
+- the sum of a row's logits, which smoothing needs, is its state times the sum of the output's rows;
+- smoothing's share of the gradient is the same in every column, so it is a rank-one correction at the end;
+- the log of the partition sum follows from the largest logit and the softmax at that place, which is at least 1/V.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK = 256  # rows at a time: 256 · 8,000 fp32 logits are 8 MB, which a last-level cache holds
+CHUNK_GPU = 4096
+
+
+def cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    smoothing: float = 0.0,
+    chunk: int | None = None,
+) -> Tensor:
+    """Sum over rows of the label-smoothed cross-entropy (Szegedy et al. 2016), in nats; a scalar.
+
+    Args:
+        hidden: (N, d) states at real target positions.
+        weight: (V, d) output matrix. bias: (V,) or None.
+        target: (N,) the right tokens.
+        smoothing: mass ε spread over all V entries, as ``torch.nn.functional.cross_entropy`` does.
+        chunk: rows whose logits are held together.
+    """
+    rows = chunk or (CHUNK_GPU if hidden.is_cuda else CHUNK)
+    return _CrossEntropy.apply(hidden, weight, bias, target, smoothing, rows)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Products run in the type of ``hidden`` (bf16 under autocast), the softmax and all sums in fp32 or better."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float,
+                chunk: int) -> Tensor:
+        low = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
+        x, w = (hidden.to(low), weight.to(low)) if low else (hidden, weight)
+        needs_grad = any(ctx.needs_input_grad[:3])
+        grads = _Gradients(x, weight, bias) if needs_grad else None
+        total = weight.new_zeros(())
+        for start in range(0, len(x), chunk):
+            rows = slice(start, start + chunk)
+            total += _chunk(x[rows], w, bias, target[rows], smoothing, grads, rows)
+        if smoothing:
+            total += _smooth(x, weight, bias, smoothing, grads)
+        ctx.grads = grads
+        ctx.dtypes = hidden.dtype, weight.dtype
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        grads = ctx.grads
+        ctx.grads = None
+        scaled = [None if g is None else g.mul_(grad) for g in (grads.hidden, grads.weight, grads.bias)]
+        scaled[0] = scaled[0].to(ctx.dtypes[0])
+        return *scaled, None, None, None
+
+
+class _Gradients:
+    """Sums of the gradients of states (N, d), matrix (V, d) and bias (V,)."""
+
+    def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.hidden = torch.empty_like(x)
+        self.weight = torch.zeros_like(weight)
+        self.bias = None if bias is None else torch.zeros_like(bias)
+
+    def add(self, x: Tensor, w: Tensor, d_logits: Tensor, rows: slice) -> None:
+        """What the rows ``rows`` of the logits' gradient (n, V) contribute."""
+        d_low = d_logits.to(x.dtype)
+        torch.mm(d_low, w, out=self.hidden[rows])
+        if x.dtype == self.weight.dtype:
+            self.weight.addmm_(d_low.t(), x)
+        else:
+            self.weight += d_low.t() @ x
+        if self.bias is not None:
+            self.bias += d_logits.sum(0)
+
+
+def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, smoothing: float,
+           grads: _Gradients | None, rows: slice) -> Tensor:
+    """(1 - ε) · cross-entropy plus ε · log-partition of some rows; smoothing's other part is for :func:`_smooth`."""
+    logits = x @ w.t()
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    if bias is not None:
+        logits += bias
+    right = logits.gather(1, target[:, None])
+    if grads is None:
+        return (torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * right).sum()
+    p = torch.softmax(logits, 1)
+    partition = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
+    p.scatter_add_(1, target[:, None], p.new_full((len(x), 1), smoothing - 1))
+    grads.add(x, w, p, rows)
+    return (partition - (1 - smoothing) * right).sum()
+
+
+def _smooth(x: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float, grads: _Gradients | None) -> Tensor:
+    """- ε / V times the sum of all logits, and what that adds to the gradients."""
+    share = smoothing / len(weight)
+    column = weight.sum(0)
+    states = x.sum(0, dtype=weight.dtype)
+    total = column @ states if bias is None else column @ states + len(x) * bias.sum()
+    if grads is not None:
+        grads.hidden -= (share * column).to(grads.hidden.dtype)
+        grads.weight -= share * states
+        if grads.bias is not None:
+            grads.bias -= share * len(x)
+    return -share * total

@@ -1,0 +1,88 @@
+"""What came of a training: plain values, the same in memory and in ``result.json``."""
+
+import json
+import platform
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from scalesearch.files import write_json
+
+FILE = "result.json"
+PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu")
+
+
+@dataclass
+class Result:
+    """One training, finished or failed.
+
+    Attributes:
+        state: ``complete`` or ``failed``. reason: why it failed, in words; else empty.
+        metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU, detokenised text)
+            with ``bleu_signature``, ``chrf_signature`` and ``decode`` (how it was translated), ``loss`` (nats a
+            token, EOS included, no smoothing) and ``perplexity``. ``valid_loss``, ``valid_perplexity``.
+            ``weights``: which weights these are. ``synthetic``: the corpus was generated.
+        curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss, valid_loss, bleu
+            (of the validation split, greedy; None unless asked for).
+        steps, tokens: updates, and real target tokens trained on.
+        seconds, cpu_seconds: wall-clock and CPU time of updates, which budgets are measured in.
+        total_seconds, total_cpu_seconds: with validation, decoding and saving.
+        tokens_per_cpu_second: target tokens trained on a CPU-second of updates.
+        stopped: ``budget`` or ``patience``.
+        notes: what happened on the way, such as a batch that was split for lack of memory.
+        device, dtype, seed, params, recipe, corpus, architecture_id, versions: what it was.
+    """
+
+    state: str
+    reason: str = ""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    steps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    total_seconds: float = 0.0
+    total_cpu_seconds: float = 0.0
+    tokens_per_cpu_second: float = 0.0
+    stopped: str = ""
+    notes: list[str] = field(default_factory=list)
+    device: str = ""
+    dtype: str = ""
+    seed: int = 0
+    params: int = 0
+    recipe: dict[str, Any] = field(default_factory=dict)
+    corpus: str = ""
+    architecture_id: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field as a JSON value."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Result":
+        """The result that ``to_json`` wrote; keys that others have added are left out."""
+        known = {f.name for f in fields(cls)}
+        return cls(**{key: item for key, item in value.items() if key in known})
+
+    def write(self, directory: Path) -> None:
+        """Write ``directory/result.json``, whole or not at all."""
+        write_json(directory / FILE, self.to_json())
+
+    @classmethod
+    def read(cls, directory: Path) -> "Result | None":
+        """The result in ``directory``, or None if there is none yet."""
+        file = directory / FILE
+        return cls.from_json(json.loads(file.read_text())) if file.exists() else None
+
+
+def versions() -> dict[str, str]:
+    """Python's version and those of the packages that numbers depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

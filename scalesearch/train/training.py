@@ -1,0 +1,127 @@
+"""From an architecture, a corpus and a recipe to a result: the trainer's one entrance."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scalesearch.data import Corpus
+from scalesearch.nn import Dropout, build
+from scalesearch.nn.causality import CausalityError, causality
+from scalesearch.train import checkpoint
+from scalesearch.train.engine import Engine
+from scalesearch.train.failures import Interrupted, TrainingFailed, out_of_memory, stoppable
+from scalesearch.train.hardware import Hardware
+from scalesearch.train.loop import Report, Run
+from scalesearch.train.recipe import Recipe
+from scalesearch.train.result import Result, versions
+
+
+def train(
+    architecture: Any,
+    corpus: Corpus,
+    recipe: Recipe,
+    directory: Path | str,
+    seed: int = 1,
+    report: Report | None = None,
+    resume: bool = True,
+) -> Result:
+    """Train ``architecture`` on ``corpus`` and score it; everything is kept in ``directory``.
+
+    With ``resume``, a complete result in ``directory`` is returned as it is, and an interrupted run goes on as if it
+    had not been interrupted (to the bit with a budget of updates, tokens or epochs on the same machine). The global
+    random number generators of PyTorch are seeded.
+
+    Args:
+        architecture: a :class:`scalesearch.space.architecture.Architecture`.
+        seed: of the first weights, the order of batches and dropout.
+        report: called with a mapping now and then; ``kind`` is update, validation, decode or done.
+
+    Returns:
+        The result, which is also in ``directory/result.json``. Divergence, lack of memory and a model that sees
+        what it must not are ``failed`` results with their reason.
+
+    Raises:
+        UserError: ``directory`` holds another training, or a recipe asks for a GPU that is not there.
+        Interrupted: Ctrl-C or SIGTERM, after saving.
+    """
+    folder, tell = Path(directory), report or (lambda event: None)
+    done = Result.read(folder) if resume else None
+    wanted = checkpoint.identity(architecture, corpus, recipe, seed)
+    if done is not None and done.state == "complete":
+        found = {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed, **done.recipe}
+        checkpoint.check_identity(found, wanted, folder)
+        return done
+    hardware = Hardware.of(recipe)
+    result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed, recipe=recipe.to_json(),
+                    corpus=corpus.hash, architecture_id=architecture.id, versions=versions())
+    checkpoint.describe(folder, architecture, corpus, recipe)
+    with stoppable() as stop:
+        try:
+            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result)
+            _go(run, folder, wanted, resume, result)
+        except (TrainingFailed, CausalityError) as error:
+            result.state, result.reason = "failed", str(error)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            result.state, result.reason = "failed", f"out of memory on {hardware.name}: {_first_line(error)}"
+    result.write(folder)
+    tell({"kind": "done", "state": result.state, "reason": result.reason})
+    return result
+
+
+def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: int, hardware: Hardware, stop: Any,
+         tell: Report, result: Result) -> Run:
+    """A run at its start, of a model that has passed the causality check."""
+    torch.manual_seed(seed)
+    rates = Dropout(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
+    model = build(architecture.block, vocab=corpus.tokenizer.vocab_size, init=recipe.init, seed=seed, dropout=rates)
+    result.params = sum(weight.numel() for weight in model.parameters())
+    causality(model, corpus.tokenizer.vocab_size)
+    model.set_attention(hardware.attention)
+    engine = Engine(model.to(hardware.device).train(), recipe, hardware)
+    return Run(engine, corpus, recipe, folder, seed, stop, tell)
+
+
+def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Result) -> None:
+    """Train to the end and score; what was learned is saved if someone stops it."""
+    run.identity = wanted
+    state = checkpoint.load_state(folder, torch.device("cpu")) if resume else None
+    if state is not None:
+        checkpoint.check_identity(state["identity"], wanted, folder)
+        run.restore(state)
+    else:
+        _clear(run, folder)
+    try:
+        run.train()
+        result.metrics = run.finish()
+    except Interrupted as stopped:
+        run.save()
+        raise Interrupted(f"{stopped}: saved after {run.spent.steps} updates in {folder}; go on with --resume",
+                          stopped.number) from None
+    finally:
+        _collect(run, result)
+    (folder / checkpoint.STATE).unlink(missing_ok=True)
+    run.snapshots.clear()
+
+
+def _collect(run: Run, result: Result) -> None:
+    """What a run has measured, into its result."""
+    spent = run.spent
+    result.curve, result.notes, result.stopped = run.curve, run.notes, run.stopped
+    result.steps, result.tokens = spent.steps, spent.tokens
+    result.seconds, result.cpu_seconds = spent.seconds, spent.cpu_seconds
+    result.total_seconds, result.total_cpu_seconds = run.totals()
+    result.tokens_per_cpu_second = spent.tokens / spent.cpu_seconds if spent.cpu_seconds else 0.0
+
+
+def _clear(run: Run, folder: Path) -> None:
+    """Take away what an earlier run has left."""
+    for name in (checkpoint.STATE, checkpoint.WEIGHTS, "result.json"):
+        (folder / name).unlink(missing_ok=True)
+    run.snapshots.clear()
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
