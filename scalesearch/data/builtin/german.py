@@ -55,7 +55,7 @@ def _main(clause: Clause, front: list[str] | None) -> list[str]:
         front, adjuncts = _adjunct(adjuncts[0]), adjuncts[1:]
     if front is None:
         front, subject = subject, []
-    finite, tail, _ = _verb(clause)
+    finite, tail, _ = finite_verb(clause)
     return [*front, finite, *subject, *_middle(clause, adjuncts), tail, *_complement(clause)]
 
 
@@ -67,7 +67,7 @@ def _final(clause: Clause) -> list[str]:
             forms.infinitive_with_zu(clause.verb),
             *_complement(clause),
         ]
-    finite, tail, separable = _verb(clause)
+    finite, tail, separable = finite_verb(clause)
     verb = [tail + finite] if separable else [tail, finite]
     return [
         *nominal(clause.subject, NOMINATIVE),
@@ -85,7 +85,7 @@ def _complement(clause: Clause) -> list[str]:
     return [",", *link, *_final(clause.complement), ","]
 
 
-def _verb(clause: Clause) -> tuple[str, str, bool]:
+def finite_verb(clause: Clause) -> tuple[str, str, bool]:
     """The finite verb, the rest of the verb, and whether that is a particle (written as one word at the end)."""
     verb, person = clause.verb, person_of(clause.subject)
     if clause.modal:
@@ -117,6 +117,9 @@ def _middle(clause: Clause, adjuncts: tuple[Adjunct, ...]) -> list[str]:
     direct, indirect, negation = clause.direct, clause.indirect, ["nicht"] if clause.negated else []
     if negation and isinstance(direct, Phrase) and _takes_kein(direct):
         direct, negation = direct._replace(determiner="no"), []
+    predicate = _predicate(clause.predicate, bool(negation)) if clause.predicate else []
+    if clause.predicate and clause.predicate.phrase and _takes_kein(clause.predicate.phrase):
+        negation = []
     early = [
         word for item in adjuncts if item.kind in ("time", "frequency", "sentence") for word in _adjunct(item)
     ]
@@ -140,8 +143,7 @@ def _middle(clause: Clause, adjuncts: tuple[Adjunct, ...]) -> list[str]:
         words += early if light else []
     if clause.prepositional is not None and not isinstance(clause.prepositional.phrase, Gap):
         late = [*late, *_adjunct(clause.prepositional)]
-    predicate = _predicate(clause.predicate, bool(negation)) if clause.predicate else []
-    return [*words, *([] if predicate[:1] == ["kein"] else negation), *late, *predicate]
+    return [*words, *negation, *late, *predicate]
 
 
 def _takes_kein(phrase: Phrase) -> bool:
