@@ -23,7 +23,7 @@ class Missing(Enum):
 
 ABSENT = Missing.ABSENT
 Lookup = Callable[[str], Any]
-LARGEST_POWER = 4096  # bits
+LARGEST = 1000  # bits of a whole number, so that every number fits a float
 
 
 class EvaluationError(ArithmeticError):
@@ -109,7 +109,7 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
     """``left op right``, or ABSENT; a quotient that is whole is an int (``width / 4`` is a size)."""
     if not (_number(left) and _number(right)):
         return ABSENT
-    if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > LARGEST_POWER:
+    if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > LARGEST:
         raise EvaluationError(f"{left} ** {right} is too large")
     try:
         if op == "/" and isinstance(left, int) and isinstance(right, int) and left % right == 0:
@@ -119,10 +119,14 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
         raise EvaluationError(f"{left} {op} {right} divides by zero") from None
     except OverflowError:
         raise EvaluationError(f"{left} {op} {right} is too large") from None
-    return _real(value, f"{left} {op} {right}")
+    return _real(value, f"{left:.6g} {op} {right:.6g}")
 
 
 def _real(value: Any, text: str) -> Any:
+    if isinstance(value, int):
+        if value.bit_length() > LARGEST:
+            raise EvaluationError(f"{text} is too large")
+        return value
     if isinstance(value, complex) or not math.isfinite(value):
         raise EvaluationError(f"{text} is not a number")
     return value

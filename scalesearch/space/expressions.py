@@ -154,7 +154,7 @@ def _written(expr: Expr) -> tuple[str, int]:
         case Binary(op, left, right):
             level = LEVEL[op]
             first, second = (POWER + 1, SIGN) if op == "**" else (level, level + 1)  # 2 ** -1 needs no parentheses
-            gap = "" if level > SUM and "i" in (write(left), write(right)) else " "  # the index 2*i + 1
+            gap = "" if level > SUM and Name("i") in (left, right) else " "  # the index 2*i + 1
             return f"{write(left, first)}{gap}{op}{gap}{write(right, second)}", level
         case Compare(first_, rest):
             parts = [write(first_, SUM), *(f"{op} {write(other, SUM)}" for op, other in rest)]
