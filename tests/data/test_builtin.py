@@ -14,7 +14,7 @@ import pytest
 from scalesearch.data import builtin
 from scalesearch.data.builtin import VERSION, describe, generate
 
-_DIGEST = {1: "6d38af0646a5b03c"}
+_DIGEST = {1: "2405dd223beebd67"}
 _SAMPLE = (
     "from scalesearch.data.builtin import generate; import json; print(json.dumps(generate(3, 200, 20, 20)))"
 )
@@ -103,6 +103,8 @@ PHENOMENA = {
     "polite": (r"^(Mein Herr|Gnädige Frau), .*\bSie\b", 2),
     "genitive": (r"\b(des|meines|unseres|seines) \w+e?s\b", 5),
     "question": (r"\?$", 50),
+    "als for when in the past": (r"^Als |, als ", 5),
+    "ambiguous noun": (r"\b(Ufer|Quelle|Taste|Kranich|Rüssel|Schnabel|Werk|Siegel|Gericht|Pupille|Streichholz)\b", 5),
 }
 
 

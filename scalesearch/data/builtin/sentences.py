@@ -8,13 +8,14 @@ from .meaning import Adjunct, Clause, Gap, Nominal, Phrase, Predicate, Pronoun, 
 from .modifiers import SUBORDINATORS
 from .phrases import Phrases
 from .vocabulary import Vocabulary
-from .words import Verb, pairs
+from .words import Noun, Verb, pairs
 
 BE = Verb(("be", "was", "been"), "", "sein", "", "ist", "gewesen", "sein", "b", ())
 _FRAMES = tuple("t" * 22 + "i" * 4 + "d" * 4 + "g" * 5 + "p" * 5 + "m" * 6 + "l" * 4 + "u" * 3)
 _TENSES = ("present",) * 8 + ("past",) * 5 + ("perfect",) * 3 + ("future",) * 2
 _MODALS = ("can", "must", "should", "want", "want", "may")
 _SUBORDINATORS = pairs(SUBORDINATORS)
+_WHEN, _WHEN_PAST = ("when", "wenn"), ("when", "als")  # once in the past is als
 _PURPOSE = ("in order to", "um")
 _ASKED = (("where", "wo"), ("when", "wann"), ("why", "warum"), ("how", "wie"))
 _CONJUNCTIONS = (("and", "und"), (", but", ", aber"), ("or", "oder"))
@@ -28,7 +29,7 @@ class Sentences(Phrases):
     def __init__(self, dice: random.Random, words: Vocabulary) -> None:
         super().__init__(dice, words)
         self._shapes: tuple[Callable[[], Sentence], ...] = (
-            *(self.simple,) * 11,
+            *(self.simple,) * 14,
             *(self.with_subordinate,) * 6,
             *(self.with_complement,) * 4,
             self.with_purpose,
@@ -41,10 +42,19 @@ class Sentences(Phrases):
         """A sentence; where an ambiguous noun was planted, one of its cues and none of the other sense's."""
         while True:
             self.planted, self.used, self.polite = [], [], False
-            cues = self.plant() if self.chance(0.22) else ()
+            cues = self.plant() if self.chance(0.12) else ()
             sentence = self.dice.choice(self._shapes)()
+            if len(self.planted) == 1:
+                sentence = self.beside(sentence, self.planted.pop())
             if not self.planted and not any(word in cues for word in self.used):
                 return sentence
+
+    def beside(self, sentence: Sentence, noun: Noun) -> Sentence:
+        """Put in a planted noun for which no verb had a place: next to it, all this happens."""
+        self.used.append(noun.english)
+        plural = noun.plural is not None and self.chance(0.2)
+        place = Adjunct("place", "next to", "neben", DATIVE, Phrase(noun, plural))
+        return sentence._replace(main=sentence.main._replace(adjuncts=(*sentence.main.adjuncts, place)))
 
     def plant(self) -> tuple[str, ...]:
         """Plant an ambiguous noun and a cue of its sense; returns the cues that must not occur."""
@@ -68,6 +78,8 @@ class Sentences(Phrases):
         main = self.clause(1)
         subordinator = self.dice.choice(_SUBORDINATORS)
         clause = self.about(main) if self.chance(0.5) else self.clause(1, tense=main.tense, fronting=False)
+        if subordinator == _WHEN and clause.tense in ("past", "perfect"):
+            subordinator = _WHEN_PAST
         first = self.chance(0.4) and not main.fronted
         return Sentence(main, subordinator=subordinator, subordinate=clause, first=first)
 
@@ -142,7 +154,10 @@ class Sentences(Phrases):
             return self.copula(self.nominal((kind,), depth), tense)
         verb = self.words.verbs(self.dice.choice(_FRAMES)).pick(self.dice)
         clause = self.filled(verb, depth, tense, {"subject": None} if infinitive else {}, fronting)
-        return clause._replace(modal="", tense="present", negated=False) if infinitive else clause
+        if not infinitive:
+            return clause
+        adjuncts = tuple(item for item in clause.adjuncts if item.kind != "sentence")
+        return clause._replace(modal="", tense="present", negated=False, adjuncts=adjuncts)
 
     def filled(
         self, verb: Verb, depth: int, tense: str, given: dict[str, Nominal | None], fronting: bool = False
