@@ -104,7 +104,10 @@ PHENOMENA = {
     "genitive": (r"\b(des|meines|unseres|seines) \w+e?s\b", 5),
     "question": (r"\?$", 50),
     "als for when in the past": (r"^Als |, als ", 5),
-    "ambiguous noun": (r"\b(Ufer|Quelle|Taste|Kranich|Rüssel|Schnabel|Werk|Siegel|Gericht|Pupille|Streichholz)\b", 5),
+    "ambiguous noun": (
+        r"\b(Ufer|Quelle|Taste|Kranich|Rüssel|Schnabel|Werk|Siegel|Gericht|Pupille|Streichholz)\b",
+        5,
+    ),
 }
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .modifiers import ADJECTIVES
-from .nouns import CITIES, NAMES, NOUNS, SENSES
+from .nouns import NOUNS
+from .senses import CITIES, NAMES, SENSES
 from .verbs import VERBS
 
 GOODS = ("thing", "food", "text", "device", "instrument", "vehicle", "clothing")
