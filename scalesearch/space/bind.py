@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from scalesearch.space.binder import Binder
 from scalesearch.space.constraints import Constraint
 from scalesearch.space.expressions import Expr
-from scalesearch.space.names import PROTOCOL_NAMES, PROTOCOL_SIZES
+from scalesearch.space.mend import mend
+from scalesearch.space.names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
 from scalesearch.space.problems import Place, Problem, SpaceErrors, closest, suggest
 from scalesearch.space.proofs import cycles, misfits, unmeetable
 from scalesearch.space.raw import Node, Sequence, Table, Text
@@ -63,9 +64,9 @@ class _Binding:
         root = self.resolve_branch(root)
         self.problems += cycles(root)
         bound = Bound(self.text("space"), self.text("notes"), root, self.where(), *self.cost())
-        if self.problems:
-            raise SpaceErrors(self.problems)
-        self.problems += [*misfits(root), *unmeetable(root, bound.where)]
+        whole, sound = mend(root, self.problems)
+        where = tuple(constraint for constraint in bound.where if constraint.names() <= sound | set(COST_NAMES))
+        self.problems += [*misfits(whole, sound), *unmeetable(whole, where)]
         if self.problems:
             raise SpaceErrors(self.problems)
         return bound

@@ -1,7 +1,7 @@
 """What can be said of a space before anything is asked: cycles, schedules that never fit, constraints nobody meets."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from scalesearch.space.answers import Questionnaire, Sheet
 from scalesearch.space.constraints import Constraint
@@ -19,11 +19,7 @@ TRIED_FIRST = 50  # at random, which mostly settles it
 
 def cycles(root: Branch) -> list[Problem]:
     """Keys that need themselves, each cycle once, at the first key of the file that is on it."""
-    leaves = list(root.leaves())
-    needs = {key: set[str]() for key in (leaf.key for leaf in leaves)}
-    for leaf in leaves:
-        needs[leaf.key] |= {key for expr in expressions(leaf.spec) for key in keys_of(expr)}
-        needs[leaf.key] |= {group for group, _ in leaf.guards if group != leaf.key}
+    leaves, needs = list(root.leaves()), needs_of(root)
     first = {leaf.key: leaf for leaf in reversed(leaves) if any(True for _ in expressions(leaf.spec))}
     problems, seen = [], set[frozenset[str]]()
     for leaf in leaves:
@@ -32,6 +28,16 @@ def cycles(root: Branch) -> list[Problem]:
             seen.add(frozenset(cycle))
             problems.append(_circular(first[leaf.key], cycle))
     return problems
+
+
+def needs_of(root: Branch) -> dict[str, set[str]]:
+    """For each key, those that its answer depends on."""
+    needs: dict[str, set[str]] = {}
+    for leaf in root.leaves():
+        mine = needs.setdefault(leaf.key, set())
+        mine |= {key for expr in expressions(leaf.spec) for key in keys_of(expr)}
+        mine |= {group for group, _ in leaf.guards if group != leaf.key}
+    return needs
 
 
 def _cycle(start: str, needs: dict[str, set[str]]) -> list[str]:
@@ -55,10 +61,11 @@ def _circular(leaf: Leaf, cycle: list[str]) -> Problem:
     return Problem(leaf.place(at), f"`{leaf.key}` needs itself: {way}", "give one of these keys a value of its own")
 
 
-def misfits(root: Branch) -> list[Problem]:
-    """Alternatives of schedules that fit no depth that is possible."""
+def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
+    """Alternatives of schedules that fit no depth that is possible, where schedule and depth are ``sound``."""
     form = Questionnaire(root)
-    return [problem for leaf in form.leaves if leaf.field.fits for problem in _misfit(form, leaf)]
+    judged = [leaf for leaf in form.leaves if leaf.field.fits and {leaf.key, leaf.field.fits} <= sound]
+    return [problem for leaf in judged for problem in _misfit(form, leaf)]
 
 
 def _misfit(form: Questionnaire, leaf: Leaf) -> Iterator[Problem]:
