@@ -84,7 +84,7 @@ def _show_front(results: Results, console: Console) -> None:
 
     finished = int((results.table["state"] == "complete").sum())
     title = f"Front of {results.store.meta['name']}: {len(results.front)} of {finished} trained candidates"
-    console.print(to_rich(results.front, results.objectives, title))
+    console.print(to_rich(results.front, results.objectives, title, results.asked, console.width))
     for line in results.notes():
         console.print(line, highlight=False, soft_wrap=True)
     found = results.hypervolume()

@@ -166,7 +166,7 @@ def _points(axes: Axes, table: pd.DataFrame, done: pd.DataFrame, subject: Subjec
     shown = refused[(refused[x] >= left) & (refused[x] <= right)]
     if len(shown):
         axes.plot(shown[x], np.full(len(shown), 0.0), "|", color=LIMIT, markersize=5, markeredgewidth=0.7,
-                  transform=axes.get_xaxis_transform(), clip_on=False, label="over budget, not trained")
+                  transform=axes.get_xaxis_transform(), clip_on=False, label="refused, not trained")
     return bool(len(done))
 
 

@@ -20,7 +20,11 @@ def frame(records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str]) -
     Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; and the
     answers under ``answer.``. ``front`` is true for what no other complete, feasible candidate dominates.
     """
-    table = pd.DataFrame([_row(record, objectives) for record in records])
+    rows = [_row(record, objectives) for record in records]
+    table = pd.DataFrame(rows)
+    for name in (name for name in table.columns if name.startswith("answer.")):
+        # As objects: beside a gap, pandas would turn 2 into 2.0.
+        table[name] = pd.Series([row.get(name, "") for row in rows], dtype=object)
     if table.empty:
         columns = ["trial", "state", "front", "label", "id", "feasible", "in_space", *_names(objectives), *FACTS]
         return pd.DataFrame(columns=columns)
@@ -40,26 +44,41 @@ def front_rows(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.DataFra
     return rows.sort_values([first, "trial"], ascending=[objectives[first] == "min", True]).reset_index(drop=True)
 
 
-def to_rich(rows: pd.DataFrame, objectives: Mapping[str, str], title: str, caption: str = "") -> Table:
-    """The front as people read it: objectives first, then what sets the candidates apart."""
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    table.add_column("trial", justify="right")
-    names = [name for name in _names(objectives) if name in rows and rows[name].notna().any()]
-    for name in [*names[: len(objectives) + 2], "seconds"]:
-        table.add_column(f"[bold]{name}[/]" if name in objectives else name, justify="right")
-    varying = differing(rows)
+def to_rich(
+    rows: pd.DataFrame, objectives: Mapping[str, str], title: str, asked: Iterable[str] | None = None, width: int = 80
+) -> Table:
+    """The front as people read it: objectives first, then as many of the ``asked`` answers that differ as fit."""
+    table = Table(title=title, title_justify="left")
+    names = [*objectives, "seconds"]
+    table.add_column("trial", justify="right", no_wrap=True)
+    for name in names:
+        table.add_column(_words(name), justify="right", no_wrap=len(name) < 8, min_width=_width(rows, name))
+    taken = 18 + sum(max(7, _width(rows, name)) + 3 for name in names)
+    varying = differing(rows, asked, max(0, (width - taken) // 10))
     for name in varying:
-        table.add_column(name.removeprefix("answer."))
+        table.add_column(_words(name.removeprefix("answer.")))
     for _, row in rows.iterrows():
-        numbers = [number(row[name], name) for name in [*names[: len(objectives) + 2], "seconds"]]
-        trial = f"{row['trial']}" + (f" {row['label']}" if isinstance(row["label"], str) else "")
-        table.add_row(trial, *numbers, *(str(_text(row[name])) for name in varying))
+        trial = f"{row['trial']}" + (f" ({row['label']})" if isinstance(row["label"], str) else "")
+        table.add_row(trial, *(number(row[name], name) for name in names), *(str(_text(row[name])) for name in varying))
     return table
 
 
-def differing(rows: pd.DataFrame, most: int = 6) -> list[str]:
-    """The answers that are not the same in all ``rows``, at most ``most`` of them."""
+def _words(name: str) -> str:
+    """A dotted name as words, so that a narrow column may break it."""
+    return name.replace(".", " ").replace("_", " ")
+
+
+def _width(rows: pd.DataFrame, name: str) -> int:
+    """Characters of the widest number of a column, which must not be cut."""
+    return max((len(number(value, name)) for value in rows[name]), default=1)
+
+
+def differing(rows: pd.DataFrame, asked: Iterable[str] | None = None, most: int = 6) -> list[str]:
+    """The answers that are not the same in all ``rows``: at most ``most`` of them, and of those ``asked`` only."""
     answers = [name for name in rows.columns if name.startswith("answer.")]
+    if asked is not None:
+        among = {f"answer.{name}" for name in asked}
+        answers = [name for name in answers if name in among]
     return [name for name in answers if rows[name].astype(str).nunique() > 1][:most]
 
 

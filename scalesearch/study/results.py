@@ -46,6 +46,11 @@ class Results:
                        self.signature)
 
     @property
+    def asked(self) -> set[str]:
+        """Every question that any proposal answered."""
+        return {name for trial in self.store.ledger.trials.values() for name in trial.asked}
+
+    @property
     def signature(self) -> str:
         """BLEU's, of the first finished candidate; empty before there is one."""
         done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))

@@ -45,9 +45,9 @@ def test_only_answers_that_differ_are_shown():
     table = frame([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)], OBJECTIVES)
     assert differing(table) == ["answer.width", "answer.depth"]
     console = Console(width=140, file=io.StringIO())
-    console.print(to_rich(table, OBJECTIVES, "Front"))
+    console.print(to_rich(table, OBJECTIVES, "Front", ["depth", "norm"], 140))
     shown = console.file.getvalue()
-    assert "depth" in shown and "norm" not in shown and "params.total" in shown
+    assert "depth" in shown and "norm" not in shown and "width" not in shown and "params total" in shown
 
 
 def test_numbers_are_written_as_people_read_them():

@@ -1,0 +1,114 @@
+"""The real thing, tiny: a study file, the built-in corpus, real training, through the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+STUDY = """\
+study: tiny
+data: { builtin: grammar, pairs: 300, vocab: 300 }
+recipe: { steps: 6, max_tokens: 256, beam: 1, average: none, validate_every: 0 }
+objectives: { loss: min, bleu: max, params.total: min, macs.total: min }
+protocol: { name: forward, source: 12, target: 12, vocab: corpus }
+budget: params.total <= 40k
+space:
+  width: 16..48 step 16
+  encoder: { depth: 1..2, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 } } }
+  decoder: { depth: 1, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 | 64 } } }
+reference: [ { name: small, set: { width: 16, encoder.depth: 1, decoder.ffn.relu.hidden: 32 } } ]
+trials: 2
+out: found
+"""
+CALL = [sys.executable, "-c", "from scalesearch.cli.main import main; main()", "study"]
+
+
+def start(folder, *arguments):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "160"}
+    return subprocess.Popen([*CALL, *arguments], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+
+
+def call(folder, *arguments, status=0):
+    process = start(folder, *arguments)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == status, f"{process.returncode}\n{out}\n{err}"
+    return out + err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A study that was interrupted by Ctrl-C in its second training, and then gone on with."""
+    where = tmp_path_factory.mktemp("real")
+    (where / "tiny.yaml").write_text(STUDY)
+    process = start(where, "run", "tiny.yaml", "--set", "recipe.steps=60")
+    started = where / "found" / "trials"
+    until = time.monotonic() + 120
+    while not list(started.glob("0000-*/job.json")) and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    (where / "first.txt").write_text(f"{process.returncode}\n{out}\n{err}")
+    (where / "second.txt").write_text(call(where, "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume"))
+    return where
+
+
+def test_ctrl_c_stops_at_once_and_says_how_to_go_on(folder):
+    said = (folder / "first.txt").read_text()
+    assert said.startswith("130\n") and "--resume" in said and "Traceback" not in said
+
+
+def test_the_resumed_study_trains_all_and_writes_everything(folder):
+    said = (folder / "second.txt").read_text()
+    assert "2 candidates trained" in said and "protocol forward, 12 source" in said and "synthetic" in said
+    assert "sacrebleu" in said.lower() or "BLEU: nrefs:1" in said
+    found = folder / "found"
+    table = pd.read_csv(found / "all.csv")
+    assert (table["state"] == "complete").sum() == 3 and "small" in set(table["label"].dropna())
+    assert (table.loc[table["state"] == "complete", "params.total"] <= 40_000).all()
+    for stem in ("bleu-vs-params", "bleu-vs-macs"):
+        assert (found / f"{stem}.png").stat().st_size > 5000 and (found / f"{stem}.svg").exists()
+
+
+def test_every_record_holds_what_it_must(folder):
+    records = [json.loads(file.read_text()) for file in (folder / "found").glob("trials/*/record.json")]
+    assert len(records) == 3
+    for record in records:
+        assert {"architecture", "cost", "protocol", "recipe", "seed", "data", "metrics", "versions", "device", "dtype",
+                "seconds", "cpu_seconds", "state", "reason", "curve", "space"} <= set(record)
+        assert record["data"]["hash"] and record["data"]["synthetic"] and record["metrics"]["bleu_signature"]
+        assert record["recipe"]["steps"] == 60 and record["steps"] == 60
+        assert record["params"] == record["cost"]["params"]["total"]
+
+
+def test_the_exported_architecture_costs_what_the_record_says(folder):
+    from scalesearch.cost import cost, find_protocol
+    from scalesearch.space import read_space
+
+    call(folder, "export", "found", "--best", "params.total", "--to", "best")
+    record = json.loads((folder / "best" / "record.json").read_text())
+    space = read_space(folder / "best" / "architecture.yaml")
+    architecture = space.architecture(space.answer(lambda path, question: pytest.fail(f"{path} is open")))
+    assert architecture.id == record["architecture"]["id"]
+    protocol = record["protocol"]
+    found = cost(architecture.block, find_protocol(*(protocol[key] for key in ("name", "source", "target", "vocab"))))
+    assert found["macs.total"] == record["cost"]["macs"]["total"]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ([], "a study is here already"),
+    (["--resume", "--set", "recipe.steps=61"], "since this study began, the training recipe changed"),
+    (["--resume", "--set", "recipe.steps=60", "--set", "space.width=16 | 32"], "the space changed"),
+    (["--resume", "--set", "recipe.steps=60", "--set", "objectives.chrf=max"], "the objectives changed"),
+    (["--resume", "--set", "recipe.steps=60", "--set", "data.pairs=301"], "the data changed"),
+])
+def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments, message):
+    before = (folder / "found" / "events.jsonl").read_bytes()
+    said = call(folder, "run", "tiny.yaml", *arguments, status=2)
+    assert message in said and "Traceback" not in said
+    assert (folder / "found" / "events.jsonl").read_bytes() == before
