@@ -58,7 +58,7 @@ def greedy(model: Any, source: Tensor, max_length: int | None = None, bos: int =
     memory, cache = model.encode(source), model.new_cache()
     token = source.new_full((len(source),), bos)
     said = source.new_zeros((len(source), int(limit.max()) + 1))
-    total = torch.zeros(len(source), device=source.device)
+    total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
     for step in range(said.shape[1]):
         logits, norm = _next_logits(model, token, memory, cache, bos)
         token = torch.where(step == limit[rows], eos, logits.argmax(1))
@@ -124,9 +124,9 @@ class _Beams:
     def __init__(self, source: Tensor, beam: int, penalty: float, limit: Tensor, nbest: int, eos: int) -> None:
         self.size, self.penalty, self.limit, self.nbest, self.eos = beam, penalty, limit, nbest, eos
         shape = (len(source), beam)
-        self.alive = torch.full(shape, NEVER, device=source.device)
+        self.alive = torch.full(shape, NEVER, dtype=torch.float64, device=source.device)
         self.alive[:, 0] = 0.0
-        self.scores = torch.full(shape, NEVER, device=source.device)
+        self.scores = torch.full(shape, NEVER, dtype=torch.float64, device=source.device)
         self.ends = source.new_zeros(shape)  # the step at which each ended
         self.tails = source.new_zeros(shape)  # the place that it had come to before
         self.ended = source.new_zeros(len(source))
@@ -160,7 +160,8 @@ class _Beams:
             logits = torch.where(last[:, None], only_eos, logits)
         best, token = logits.topk(min(self.size, logits.shape[1]), 1)
         shape = (self.alive.numel(), best.shape[1])
-        scores = best.new_full(shape, NEVER).index_copy(0, rows, best - norm + self.alive.view(-1)[rows][:, None])
+        total = self.alive.view(-1)[rows][:, None] + (best - norm)
+        scores = total.new_full(shape, NEVER).index_copy(0, rows, total)
         tokens = token.new_zeros(shape).index_copy(0, rows, token)
         return scores.view(len(self.alive), -1), tokens.view(len(self.alive), -1)
 

@@ -1,0 +1,117 @@
+"""The causality check passes honest models and names what a leaking one sees."""
+
+from random import Random
+
+import pytest
+import torch
+from torch import nn
+
+from scalesearch.nn import build
+from scalesearch.nn.causality import CausalityError, causality
+from scalesearch.space.architecture import assemble
+from tests.architectures import answers, random_architecture
+
+V = 17
+
+
+def test_models_of_the_catalogue_pass() -> None:
+    rng = Random(1)
+    for seed in range(10):
+        architecture = random_architecture(rng)
+        causality(build(architecture.block, vocab=V, seed=seed), V)
+
+
+class Leaky(nn.Module):
+    """An honest model with a leak put on top of its logits."""
+
+    def __init__(self, leak) -> None:
+        super().__init__()
+        self.inner = build(assemble(answers()).block, vocab=V)
+        self.gate = nn.Parameter(torch.zeros(()))
+        self.leak = leak
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        logits = self.inner(source, target)
+        return logits + self.gate * self.leak(logits, source, target)
+
+
+def next_token(logits, source, target):
+    return torch.nn.functional.pad(target, (0, 1))[:, 1:, None].to(logits.dtype)
+
+
+def mean_over_time(logits, source, target):
+    return logits.mean(1, keepdim=True)
+
+
+def future_where_lengths_meet(logits, source, target):
+    """A gate over the wrong axis: only where S == T is there something of a fitting shape."""
+    return logits.flip(1) if source.shape[1] == target.shape[1] else logits * 0
+
+
+def length_of_the_target(logits, source, target):
+    return torch.full_like(logits, float((target != 0).sum(1).max()))
+
+
+def mean_over_sentences(logits, source, target):
+    return logits.mean(0, keepdim=True)
+
+
+def previous_sentence(logits, source, target):
+    return logits.roll(1, 0)
+
+
+def batch_size(logits, source, target):
+    return torch.full_like(logits, float(len(target)))
+
+
+def width_of_the_source(logits, source, target):
+    return torch.full_like(logits, float(source.shape[1]))
+
+
+def padding_counted(logits, source, target):
+    return (source == 0).sum(1)[:, None, None] * torch.ones_like(logits)
+
+
+@pytest.mark.parametrize(
+    ("leak", "sees"),
+    [
+        (next_token, "a later target token"),
+        (mean_over_time, "a later target token"),
+        (future_where_lengths_meet, "a later target token"),
+        (length_of_the_target, "a later target token"),
+        (mean_over_sentences, "another sentence"),
+        (previous_sentence, "another sentence"),
+        (batch_size, "another sentence"),
+        (width_of_the_source, "padding"),
+        (padding_counted, "padding"),
+    ],
+)
+def test_a_leak_is_named_even_behind_a_gate_of_zero(leak, sees: str) -> None:
+    with pytest.raises(CausalityError) as error:
+        causality(Leaky(leak), V)
+    assert error.value.sees == sees
+    assert "S=" in error.value.where and "position" in error.value.where
+
+
+def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scalesearch.blocks import seq2seq
+
+    honest = seq2seq.hide
+    monkeypatch.setattr(seq2seq, "hide", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
+    with pytest.raises(CausalityError, match="a later target token"):
+        causality(build(assemble(answers()).block, vocab=V), V)
+
+
+def test_the_model_itself_stays_as_it_is() -> None:
+    model = build(assemble(answers()).block, vocab=V).train()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    causality(model, V)
+    assert model.training
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def test_single_precision_is_enough_for_large_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalesearch.nn.causality.DOUBLE_UP_TO", 0)
+    causality(build(assemble(answers(width=64)).block, vocab=V), V)
+    with pytest.raises(CausalityError, match="a later target token"):
+        causality(Leaky(mean_over_time), V)

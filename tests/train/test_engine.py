@@ -1,0 +1,92 @@
+"""Updates: how batches are cut and grouped changes nothing; the optimiser is what the recipe says."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.data import PAD, make_batch
+from scalesearch.nn import build
+from scalesearch.train.engine import Engine, adam, cut
+from scalesearch.train.failures import out_of_memory
+from scalesearch.train.feed import Feed
+from scalesearch.train.hardware import Hardware
+from tests.train.conftest import recipe, tiny
+
+
+def engine(corpus, **changes) -> Engine:
+    how = recipe(**changes)
+    model = build(tiny(width=8).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
+    return Engine(model.train(), how, Hardware.of(how))
+
+
+def after(corpus, groups: list[list[int]], parts: int = 1) -> dict[str, torch.Tensor]:
+    """The weights after one update on pairs in these groups."""
+    subject = engine(corpus)
+    subject.parts = parts
+    loss = subject.update([make_batch(corpus.train, np.array(group)) for group in groups], 1e-2)
+    return {"loss": loss, **subject.model.state_dict()}
+
+
+def test_two_half_batches_are_one_batch(corpus) -> None:
+    together = after(corpus, [[0, 1, 2, 3, 4, 5]])
+    for split in ([[0, 1, 2], [3, 4, 5]], [[5], [3, 1, 0, 2], [4]]):
+        apart = after(corpus, split)
+        assert all(torch.allclose(together[name], apart[name], atol=1e-8) for name in together)
+
+
+@pytest.mark.parametrize("parts", [2, 4, 16])
+def test_pieces_of_a_batch_are_the_batch(corpus, parts: int) -> None:
+    together, apart = after(corpus, [list(range(9))]), after(corpus, [list(range(9))], parts)
+    assert all(torch.allclose(together[name], apart[name], atol=1e-8) for name in together)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 299), min_size=1, max_size=20), st.integers(1, 25))
+def test_cutting_keeps_every_pair_and_drops_only_padding(corpus, rows: list[int], parts: int) -> None:
+    batch = make_batch(corpus.train, np.array(rows))
+    pieces = cut(batch, parts)
+    assert len(pieces) == min(parts, len(rows))
+    assert [int(i) for piece in pieces for i in piece.indices] == rows
+    assert sum(piece.tokens for piece in pieces) == batch.tokens
+    assert all((side[:, -1] != PAD).any() for p in pieces for side in (p.source, p.target_in, p.target_out))
+
+
+def test_only_real_target_tokens_count(corpus) -> None:
+    subject, rows = engine(corpus), np.arange(8)
+    subject.model.eval()
+    with torch.no_grad():
+        together = subject.loss_sum(make_batch(corpus.train, rows), 0.0)
+        alone = sum(subject.loss_sum(make_batch(corpus.train, rows[i : i + 1]), 0.0) for i in range(8))
+    assert together.item() == pytest.approx(alone.item())
+
+
+def test_gradients_are_clipped_to_the_norm(corpus) -> None:
+    subject = engine(corpus, clip_norm=1e-3)
+    subject.update([make_batch(corpus.train, np.arange(8))], 1e-2)
+    norm = torch.stack([p.grad.norm() for p in subject.parameters if p.grad is not None]).norm()
+    assert norm.item() == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_decay_is_for_matrices() -> None:
+    matrix, gain = (torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2)))
+    groups = adam([matrix, gain], recipe(weight_decay=0.1)).param_groups
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
+    assert all(group["betas"] == (0.9, 0.98) and group["fused"] for group in groups)
+
+
+def test_a_feed_goes_on_from_any_place(corpus) -> None:
+    first, second = Feed(corpus.train, 200, 5), Feed(corpus.train, 200, 5)
+    drawn = [batch.indices.tolist() for batch in first.take(60)]
+    assert first.epoch >= 1
+    second.take(20)
+    third = Feed(corpus.train, 200, 5)
+    third.seek(second.epoch, second.index)
+    assert [batch.indices.tolist() for batch in third.take(40)] == drawn[20:]
+
+
+def test_lack_of_memory_is_told_from_other_errors() -> None:
+    assert out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"))
+    assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not out_of_memory(ValueError("out of memory"))

@@ -1,0 +1,59 @@
+"""Learning rates and recurring moments as laws over the budget."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.train.recipe import Recipe
+from scalesearch.train.schedule import Marks, Schedule, Spent
+
+
+def rates(steps: int, **changes) -> list[float]:
+    recipe = Recipe(steps=steps, lr=1.0, **changes)
+    schedule = Schedule(recipe)
+    return [schedule.rate(step, Spent(steps=step).share(recipe, 1)) for step in range(steps)]
+
+
+@given(st.integers(20, 300), st.sampled_from(["cosine", "linear", "inverse_sqrt", "constant"]),
+       st.floats(0, 0.5) | st.integers(1, 9).map(float))
+def test_it_rises_to_the_peak_and_never_again(steps: int, kind: str, warmup: float) -> None:
+    found = rates(steps, schedule=kind, warmup=warmup)
+    peak = found.index(max(found))
+    assert all(a <= b + 1e-12 for a, b in pairwise(found[: peak + 1]))
+    assert all(a >= b - 1e-12 for a, b in pairwise(found[peak:]))
+    assert 0 < found[0] <= 1.0 and max(found) <= 1.0
+
+
+def test_values_at_known_places() -> None:
+    assert rates(100, warmup=10)[:11] == pytest.approx([(i + 1) / 10 for i in range(10)] + [1.0])
+    assert rates(100, warmup=0)[50] == pytest.approx(0.5)
+    assert rates(100, warmup=0, schedule="linear")[75] == pytest.approx(0.25)
+    assert rates(1000, warmup=10, schedule="inverse_sqrt")[640] == pytest.approx(math.sqrt(10 / 640))
+    assert rates(1000, warmup=0.01, schedule="inverse_sqrt")[640] == pytest.approx(math.sqrt(10 / 640))
+    assert rates(100, warmup=0)[99] < 1e-3
+
+
+@given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 500))
+def test_the_budget_used_up_first_decides(steps: int, tokens: int, pairs: int) -> None:
+    spent = Spent(steps, tokens, pairs, cpu_seconds=30.0, seconds=90.0)
+    recipe = Recipe(steps=100, tokens=1000, epochs=2, cpu_minutes=1, minutes=2)
+    assert spent.share(recipe, 250) == max(steps / 100, tokens / 1000, pairs / 500, 0.5, 0.75)
+
+
+@given(st.sampled_from([0.1, 0.25, 0.02, 5.0, 7.0]), st.integers(10, 200))
+def test_each_mark_is_met_once_even_if_asked_twice(every: float, steps: int) -> None:
+    marks, met = Marks(every), 0
+    for step in range(1, steps + 1):
+        for _ in range(2):
+            if marks.due(step, step / steps):
+                marks.tick(step, step / steps)
+                met += 1
+    expected = steps // every if every >= 1 else min(steps, round(1 / every))
+    assert met == expected
+
+
+def test_no_marks_where_none_are_wanted() -> None:
+    assert not Marks(0.0).due(100, 1.0)

@@ -1,0 +1,199 @@
+"""Whole trainings on a tiny corpus: what they leave, how they go on, how they fail."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from scalesearch.errors import UserError
+from scalesearch.train import Interrupted, Result, load_checkpoint, read_checkpoint, train
+from scalesearch.train import engine as engines
+from scalesearch.train.averaging import read_weights
+from tests.train.conftest import recipe, tiny
+
+
+def stop_at(step: int, number: int = signal.SIGTERM):
+    """A report that sends this process a signal after an update."""
+    def report(event: dict) -> None:
+        if event["kind"] == "validation" and event["step"] == step:
+            os.kill(os.getpid(), number)
+    return report
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return read_weights(folder / "model.safetensors")
+
+
+def learned(result: Result) -> list[tuple]:
+    """What a resumed run must repeat to the bit."""
+    return [(p["step"], p["tokens"], p["lr"], p["train_loss"], p["valid_loss"], p["bleu"]) for p in result.curve]
+
+
+def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> None:
+    events = []
+    result = train(tiny(), corpus, recipe(), out, seed=3, report=events.append)
+    assert (result.state, result.reason, result.steps, result.stopped) == ("complete", "", 12, "budget")
+    assert [point["step"] for point in result.curve] == [4, 8, 12]
+    assert result.curve[-1]["valid_loss"] < result.curve[0]["valid_loss"]
+    metrics = result.metrics
+    assert metrics["perplexity"] == pytest.approx(2.718281828 ** metrics["loss"], rel=1e-6)
+    assert "tok:13a" in metrics["bleu_signature"] and "nc:6" in metrics["chrf_signature"]
+    assert (metrics["decode"], metrics["split"]) == ("greedy", "test")
+    assert metrics["weights"] == "mean of the last 3 (after updates 8, 10, 12)"
+    assert result.tokens_per_cpu_second == pytest.approx(result.tokens / result.cpu_seconds)
+    assert 0 < result.cpu_seconds < result.total_cpu_seconds
+    assert Result.read(out) == result and json.loads((out / "result.json").read_text())["seed"] == 3
+    assert {event["kind"] for event in events} >= {"validation", "decode", "done"}
+    assert sorted(path.name for path in out.iterdir()) == [
+        "architecture.yaml", "data.json", "model.safetensors", "recipe.json", "result.json", "tokenizer.model"]
+    model, tokenizer, architecture = load_checkpoint(out)
+    assert (architecture.id, tokenizer) == (tiny().id, corpus.tokenizer)
+    assert all(torch.equal(weight, weights(out)[name]) for name, weight in model.state_dict().items())
+    assert read_checkpoint(out).recipe == recipe()
+
+
+@pytest.mark.parametrize("average", ["last", "best", "none"])
+def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average) -> None:
+    how = recipe(average=average, average_count=2, accumulate=2, patience=9, validate_bleu=average == "best")
+    whole = train(tiny(), corpus, how, tmp_path / "whole")
+    torch.rand(7)
+    with pytest.raises(Interrupted, match=r"saved after 4 updates .* --resume"):
+        train(tiny(), corpus, how, tmp_path / "parts", report=stop_at(4))
+    with pytest.raises(Interrupted):
+        train(tiny(), corpus, how, tmp_path / "parts", report=stop_at(8, signal.SIGINT))
+    torch.rand(5)
+    parts = train(tiny(), corpus, how, tmp_path / "parts")
+    assert learned(parts) == learned(whole)
+    assert parts.metrics == whole.metrics
+    one, other = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_an_interruption_while_scoring_is_resumed_there(corpus, tmp_path) -> None:
+    whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
+    with pytest.raises(Interrupted, match="after 12 updates"):
+        train(tiny(), corpus, recipe(), tmp_path / "parts", report=stop_at(12))
+    assert train(tiny(), corpus, recipe(), tmp_path / "parts").metrics == whole.metrics
+
+
+def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypatch) -> None:
+    with pytest.raises(Interrupted):
+        train(tiny(), corpus, recipe(), out, report=stop_at(4))
+    before = (out / "checkpoint.pt").read_bytes()
+
+    def broken(state, file):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(torch, "save", broken)
+    with pytest.raises(OSError, match="disk full"):
+        train(tiny(), corpus, recipe(checkpoint_minutes=0), out)
+    monkeypatch.undo()
+    assert (out / "checkpoint.pt").read_bytes() == before
+    assert train(tiny(), corpus, recipe(), out).state == "complete"
+
+
+def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(corpus, out) -> None:
+    first = train(tiny(), corpus, recipe(), out)
+    assert train(tiny(), corpus, recipe(threads=1), out) == first
+    with pytest.raises(UserError, match=r"holds another training: lr was 0\.005 and is now 0\.001"):
+        train(tiny(), corpus, recipe(lr=1e-3), out)
+    with pytest.raises(UserError, match="seed was 1 and is now 2"):
+        train(tiny(), corpus, recipe(), out, seed=2)
+    assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"] == 1e-3
+
+
+def test_a_damaged_checkpoint_is_a_clear_message(corpus, out) -> None:
+    with pytest.raises(Interrupted):
+        train(tiny(), corpus, recipe(), out, report=stop_at(4))
+    (out / "checkpoint.pt").write_bytes(b"nonsense")
+    with pytest.raises(UserError, match="not a checkpoint of this version"):
+        train(tiny(), corpus, recipe(), out)
+
+
+def test_seeds_differ_and_repeat(corpus, tmp_path) -> None:
+    runs = [train(tiny(), corpus, recipe(), tmp_path / name, seed=seed)
+            for name, seed in (("a", 1), ("b", 1), ("c", 2))]
+    assert learned(runs[0]) == learned(runs[1]) != learned(runs[2])
+
+
+def test_a_loss_that_is_no_number_is_a_failure_with_the_reason(corpus, out) -> None:
+    result = train(tiny(), corpus, recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant"), out)
+    assert result.state == "failed" and result.metrics == {}
+    assert "update" in result.reason and "learning rate 1e+30" in result.reason
+    assert Result.read(out) == result
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
+                                   RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")])
+def test_without_memory_batches_are_cut_and_tokens_an_update_stay(corpus, tmp_path, monkeypatch, error) -> None:
+    calm = train(tiny(), corpus, recipe(dropout=0, attention_dropout=0, activation_dropout=0), tmp_path / "calm")
+    honest = engines.Engine.loss_sum
+
+    def tight(self, batch, smoothing):
+        if self.model.training and len(batch) > 10:
+            raise error
+        return honest(self, batch, smoothing)
+
+    monkeypatch.setattr(engines.Engine, "loss_sum", tight)
+    result = train(tiny(), corpus, recipe(dropout=0, attention_dropout=0, activation_dropout=0), tmp_path / "tight")
+    assert result.state == "complete" and "out of memory; batches cut into" in result.notes[0]
+    assert result.tokens == calm.tokens
+    for one, other in zip(calm.curve, result.curve):
+        assert one["valid_loss"] == pytest.approx(other["valid_loss"], rel=1e-4)
+
+
+def test_no_memory_at_all_is_a_failure(corpus, out, monkeypatch) -> None:
+    def never(self, batch, smoothing):
+        raise MemoryError
+
+    monkeypatch.setattr(engines.Engine, "loss_sum", never)
+    result = train(tiny(), corpus, recipe(), out)
+    assert result.state == "failed" and "even with one sentence at a time" in result.reason
+
+
+def test_another_error_is_not_swallowed(corpus, out, monkeypatch) -> None:
+    def broken(self, batch, smoothing):
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr(engines.Engine, "loss_sum", broken)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        train(tiny(), corpus, recipe(), out)
+
+
+def test_a_model_that_sees_the_future_is_not_trained(corpus, out, monkeypatch) -> None:
+    from scalesearch.blocks import seq2seq
+
+    honest = seq2seq.hide
+    monkeypatch.setattr(seq2seq, "hide", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
+    result = train(tiny(), corpus, recipe(), out)
+    assert (result.state, result.steps) == ("failed", 0)
+    assert "depends on a later target token" in result.reason
+
+
+def test_patience_ends_a_run_that_learns_nothing(corpus, out) -> None:
+    result = train(tiny(), corpus, recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out)
+    assert (result.stopped, result.steps) == ("patience", 6)
+
+
+@pytest.mark.parametrize("budget", [{"tokens": 900}, {"epochs": 0.3}, {"cpu_minutes": 0.01}, {"minutes": 0.01}])
+def test_every_budget_ends_at_its_first_update_beyond(corpus, out, budget) -> None:
+    result = train(tiny(), corpus, recipe(steps=None, average="none", **budget), out)
+    used = {"tokens": result.tokens, "cpu_minutes": result.cpu_seconds / 60, "minutes": result.seconds / 60,
+            "epochs": None}
+    (name, limit), = budget.items()
+    assert result.curve[-1]["share"] >= 1
+    assert used[name] is None or used[name] >= limit
+    assert all(point["share"] < 1 for point in result.curve[:-1])
+
+
+def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
+    with pytest.raises(Interrupted):
+        train(tiny(), corpus, recipe(), out, report=stop_at(4))
+    with pytest.raises(UserError, match=r"model.safetensors missing. It is a training that is not finished"):
+        load_checkpoint(out)
+    with pytest.raises(UserError, match="no checkpoint"):
+        load_checkpoint(out / "nothing")
