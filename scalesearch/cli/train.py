@@ -1,0 +1,198 @@
+"""``scalesearch train ARCHITECTURE``: trains one architecture on a parallel corpus, and scores it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import json_option, load_architecture, pairs, print_json, set_option
+from scalesearch.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from scalesearch.data import Corpus
+    from scalesearch.train import Recipe, Result
+
+INTERRUPTED = 130
+
+
+@click.command(name="train")
+@click.argument("architecture")
+@click.option("--data", default="builtin", show_default=True, metavar="FILE",
+              help="A YAML file that says what to learn from, or `builtin`.")
+@set_option
+@click.option("--recipe", default="quick", show_default=True, metavar="NAME|FILE",
+              help="A preset (quick, short, base) or a YAML file.")
+@click.option("--recipe-set", "recipe_settings", multiple=True, metavar="KEY=VALUE",
+              help="Change the recipe: --recipe-set cpu_minutes=15 --recipe-set lr=1e-3.")
+@click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the result.")
+@click.option("--seed", default=1, show_default=True, help="Of first weights, order of batches and dropout.")
+@click.option("--resume", is_flag=True, help="Go on with what is in the folder.")
+@json_option
+def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str, recipe_settings: tuple[str, ...],
+            out: Path, seed: int, resume: bool, as_json: bool) -> None:
+    """Train the architecture in the file ARCHITECTURE (or a shipped one, such as transformer) and score it.
+
+    Ctrl-C saves; the same command with --resume goes on as if it had not been interrupted.
+    """
+    how = load_recipe(recipe, recipe_settings)
+    _, chosen = load_architecture(architecture, settings)
+    _check_folder(out, resume)
+
+    from rich.console import Console
+
+    from scalesearch.train import Interrupted, train
+
+    console = Console(stderr=as_json)
+    corpus = load_data(data)
+    _introduce(console, chosen.id, corpus, how, out)
+    try:
+        with _bar(console) as report:
+            result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume)
+    except Interrupted as stopped:
+        click.echo(str(stopped), err=True)
+        raise SystemExit(INTERRUPTED) from None
+    _show(console, result)
+    if as_json:
+        print_json(result.to_json())
+    if result.state != "complete":
+        raise SystemExit(1)
+
+
+def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
+    """The preset or file ``name``, changed by ``KEY=VALUE`` settings.
+
+    Raises:
+        UserError: no such preset or file, or a wrong field.
+    """
+    from scalesearch.train.recipe import PRESETS, Recipe
+
+    if name in PRESETS:
+        return Recipe.from_mapping({"preset": name} | pairs(settings, "--recipe-set"))
+    found = _read_yaml(Path(name), f"--recipe: the presets are {', '.join(PRESETS)}", "recipe")
+    found = {"preset": found} if isinstance(found, str) else found
+    if not isinstance(found, dict):
+        raise UserError(f"{name}: expected fields such as `steps: 2000`, found {found!r}")
+    return Recipe.from_mapping(found | pairs(settings, "--recipe-set"))
+
+
+def load_data(name: str) -> Corpus:
+    """The built-in corpus, or the one that the YAML file ``name`` describes; its paths start at its own folder.
+
+    Raises:
+        UserError: no such file, or something wrong with it or its data.
+    """
+    from scalesearch.data import DataSpec, load_corpus
+
+    if name == "builtin":
+        return load_corpus(DataSpec(builtin="grammar"))
+    file = Path(name)
+    return load_corpus(DataSpec.from_mapping(_read_yaml(file, "--data: `builtin` or a file", "data")), base=file.parent)
+
+
+def _read_yaml(file: Path, otherwise: str, section: str) -> Any:
+    """What the file says, beneath ``section:`` if it has that."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}. {otherwise}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{file}: not YAML: {error}") from None
+    return found[section] if isinstance(found, dict) and section in found else found
+
+
+def _check_folder(out: Path, resume: bool) -> None:
+    """A folder that holds a training is only used again on purpose."""
+    held = [name for name in ("result.json", "checkpoint.pt") if (out / name).exists()]
+    if held and not resume:
+        raise UserError(f"{out}: holds a training already ({', '.join(held)}). "
+                        "Go on with --resume, or give another folder with --out")
+
+
+def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
+    kind = " (synthetic: its scores compare architectures, nothing else)" if corpus.synthetic else ""
+    console.print(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} pairs, "
+                  f"vocabulary {corpus.tokenizer.vocab_size:,}", highlight=False)
+    for note in corpus.notes:
+        console.print(f"  {note}", style="dim", highlight=False, markup=False)
+    console.print(f"{recipe.describe()} · into {out}", highlight=False, markup=False)
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[Any]:
+    """A progress bar, fed by the trainer's reports; validations are printed above it."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), \
+        TextColumn("{task.fields[facts]}")
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("training", total=1.0, facts="")
+
+        def report(event: dict[str, Any]) -> None:
+            if event["kind"] == "update":
+                progress.update(task, completed=min(1.0, event["share"]), facts=_facts(event))
+            elif event["kind"] == "validation":
+                progress.print(_line(event))
+            elif event["kind"] == "decode":
+                done = event["done"] / event["of"]
+                progress.update(task, description="translating", completed=done, facts=f"{event['done']} sentences")
+
+        yield report
+
+
+def _facts(event: dict[str, Any]) -> str:
+    left = "" if event["eta_seconds"] is None else f" · {_time(event['eta_seconds'])} left"
+    speed = f"{event['tokens_per_second']:,.0f} tokens/s"
+    return f"update {event['step']:,} · loss {event['loss']:.3f} · {speed}{left}"
+
+
+def _line(event: dict[str, Any]) -> str:
+    train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
+    bleu = "" if event["bleu"] is None else f" · BLEU {event['bleu']:.1f}"
+    return (f"update {event['step']:>7,} · {_time(event['cpu_seconds']):>6} CPU · train {train} "
+            f"· valid {event['valid_loss']:.3f}{bleu}")
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+
+
+def _show(console: Console, result: Result) -> None:
+    from rich.table import Table
+
+    for note in result.notes:
+        console.print(note, style="yellow", markup=False)
+    if result.state != "complete":
+        console.print(f"failed: {result.reason}", style="bold red", markup=False, highlight=False)
+        return
+    metrics, table = result.metrics, Table(box=None, header_style="bold")
+    for heading in (f"BLEU ({metrics['split']})", "chrF", "loss", "perplexity", "valid loss"):
+        table.add_column(heading, justify="right")
+    found = metrics["perplexity"]
+    table.add_row(f"{metrics['bleu']:.2f}", f"{metrics['chrf']:.2f}", f"{metrics['loss']:.3f}",
+                  "-" if found is None else f"{found:.2f}", f"{metrics['valid_loss']:.3f}")
+    console.print(table)
+    for line in _protocol(result):
+        console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _protocol(result: Result) -> list[str]:
+    """How the numbers came about, and what they cost."""
+    metrics = result.metrics
+    synthetic = ["synthetic corpus: the score compares architectures, nothing else"] if metrics["synthetic"] else []
+    return [
+        f"{metrics['decode']} · weights: {metrics['weights']} · BLEU {metrics['bleu_signature']} "
+        f"· chrF {metrics['chrf_signature']}",
+        f"{result.params:,} params · {result.steps:,} updates, {result.tokens:,} target tokens in "
+        f"{_time(result.cpu_seconds)} CPU ({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "
+        f"{_time(result.total_seconds)} with scoring · {result.dtype} on {result.device} · seed {result.seed}",
+        *synthetic,
+    ]

@@ -1,0 +1,83 @@
+"""``scalesearch translate CHECKPOINT``: lines in, lines out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import json_option
+from scalesearch.errors import UserError
+
+if TYPE_CHECKING:
+    from scalesearch.train import Checkpoint
+
+AT_ONCE = 1000  # lines that are sorted by length together, and how long the first answer takes
+
+
+@click.command(name="translate")
+@click.argument("checkpoint")
+@click.option("--beam", default=5, show_default=True, type=click.IntRange(1), help="Width of the search; 1 is greedy.")
+@click.option("--length-penalty", default=1.0, show_default=True, type=click.FloatRange(0),
+              help="α in log-probability / length^α.")
+@click.option("--batch", default=2048, show_default=True, type=click.IntRange(1), help="Source tokens in a batch.")
+@json_option
+def command(checkpoint: str, beam: int, length_penalty: float, batch: int, as_json: bool) -> None:
+    """Translate each line of standard input with the training in the folder CHECKPOINT.
+
+    One line comes out for each that goes in, in the same order; an empty one stays empty. With --json, a line is an
+    object with source, translation and score.
+    """
+    from scalesearch.train import Recipe, read_checkpoint
+    from scalesearch.train.evaluate import Search
+    from scalesearch.train.hardware import Hardware
+
+    found = read_checkpoint(checkpoint)
+    hardware = Hardware.of(Recipe(steps=1))
+    found.model.to(hardware.device).set_attention(hardware.attention)
+    lines, search = _lines(), Search(beam, length_penalty, batch)
+    while some := list(islice(lines, AT_ONCE)):
+        for source, said, score in translate_lines(found, some, search, hardware):
+            click.echo(_object(source, said, score) if as_json else said)
+        sys.stdout.flush()
+
+
+def translate_lines(checkpoint: Checkpoint, lines: list[str], search: Any, hardware: Any,
+                    ) -> Iterable[tuple[str, str, float | None]]:
+    """Each line with its translation and its score; a line without words has an empty one, and no score."""
+    from scalesearch.data import Split
+    from scalesearch.train.evaluate import translate
+
+    text = [line.lower() for line in lines] if checkpoint.lowercase else lines
+    ids = [row[: checkpoint.max_length] for row in checkpoint.tokenizer.encode(text)]
+    filled = [place for place, row in enumerate(ids) if row]
+    said, scores = [""] * len(lines), [None] * len(lines)
+    if filled:
+        split = Split.of([ids[place] for place in filled])
+        found = translate(checkpoint.model, split, checkpoint.tokenizer, hardware, search)
+        for place, translation, score in zip(filled, *found):
+            # One line in, one line out, whatever the vocabulary holds.
+            said[place], scores[place] = " ".join(translation.split()), score
+    return zip(lines, said, scores)
+
+
+def _lines() -> Iterator[str]:
+    """Standard input's lines, which only a newline ends.
+
+    Raises:
+        UserError: one of them is not UTF-8.
+    """
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise UserError(f"standard input, line {number}: not UTF-8 at byte {error.start + 1}") from None
+
+
+def _object(source: str, said: str, score: float | None) -> str:
+    import json
+
+    return json.dumps({"source": source, "translation": said, "score": score}, ensure_ascii=False)

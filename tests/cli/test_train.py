@@ -1,0 +1,112 @@
+"""``scalesearch train`` and ``scalesearch translate``, as a user calls them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from scalesearch.cli import train as train_verb
+from scalesearch.cli import translate as translate_verb
+from scalesearch.errors import UserError
+
+SMALL = ["--set", "width=16", "--set", "encoder.depth=1", "--set", "decoder.depth=1", "--set", "encoder.heads=2",
+         "--set", "decoder.heads=2"]
+RECIPE = ["--recipe-set", "steps=6", "--recipe-set", "max_tokens=200", "--recipe-set", "threads=1"]
+ENGLISH = ["one red dog", "the old house", "a big tree stands here", "two cats", "the dog sees the cat"]
+GERMAN = ["ein roter Hund", "das alte Haus", "ein großer Baum steht hier", "zwei Katzen", "der Hund sieht die Katze"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data file beside its text."""
+    for split, start, count in (("train", 0, 60), ("val", 100, 8), ("test", 200, 8)):
+        for side, lines in (("en", ENGLISH), ("de", GERMAN)):
+            text = "".join(f"{lines[i % 5]} {start + i}\n" for i in range(count))
+            (tmp_path / f"{split}.{side}").write_text(text)
+    file = tmp_path / "data.yaml"
+    file.write_text("data: {source: en, target: de, train: train, valid: val, test: test, vocab: 60}\n")
+    return file
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def run(verb, *args: str, text: str | bytes = "") -> Result:
+    return CliRunner().invoke(verb.command, [str(arg) for arg in args], input=text, catch_exceptions=True)
+
+
+def trained(data: Path, out: Path, *more: str) -> Result:
+    return run(train_verb, "transformer", "--data", data, *SMALL, *RECIPE, "--out", out, *more)
+
+
+def test_train_then_translate(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = trained(data, out, "--seed", "4")
+    assert done.exit_code == 0, done.output
+    for said in ("BLEU (test)", "tok:13a", "greedy", "tokens a CPU-second", "seed 4", "update"):
+        assert said in done.output
+    lines = "one red dog\n\n   \nthe old house 7\n"
+    for beam in ("1", "3"):
+        plain = run(translate_verb, out, "--beam", beam, text=lines)
+        assert plain.exit_code == 0
+        assert len(plain.stdout.split("\n")) == 5 and plain.stdout.split("\n")[1:3] == ["", ""]
+        objects = [json.loads(line) for line in run(translate_verb, out, "--beam", beam, "--json", text=lines)
+                   .stdout.splitlines()]
+        assert [item["source"] for item in objects] == lines.split("\n")[:4]
+        assert [item["translation"] for item in objects] == plain.stdout.split("\n")[:4]
+        assert objects[1]["score"] is None and objects[0]["score"] < 0
+
+
+def test_json_is_one_object_on_standard_output(data: Path, tmp_path: Path) -> None:
+    done = trained(data, tmp_path / "out", "--json")
+    found = json.loads(done.stdout)
+    assert found["state"] == "complete" and found["steps"] == 6
+    assert found == json.loads((tmp_path / "out" / "result.json").read_text())
+
+
+def test_a_folder_is_used_again_only_on_purpose(data: Path, tmp_path: Path) -> None:
+    first = trained(data, tmp_path / "out", "--json")
+    again = trained(data, tmp_path / "out")
+    assert isinstance(again.exception, UserError) and "--resume" in str(again.exception)
+    assert json.loads(trained(data, tmp_path / "out", "--json", "--resume").stdout) == json.loads(first.stdout)
+
+
+def test_a_failed_training_says_why_and_exits_with_1(data: Path, tmp_path: Path) -> None:
+    done = trained(data, tmp_path / "out", "--recipe-set", "lr=1e30", "--recipe-set", "warmup=0", "--recipe-set",
+                   "clip_norm=0")
+    assert done.exit_code == 1 and "failed: the loss is" in done.output
+
+
+def test_a_recipe_file_stands_beside_settings(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text("recipe: {preset: quick, steps: 3, max_tokens: 200, threads: 1}\n")
+    done = run(train_verb, "transformer", "--data", data, *SMALL, "--recipe", file, "--recipe-set", "steps=2", "--out",
+               tmp_path / "out", "--json")
+    assert json.loads(done.stdout)["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--recipe", "quik"], "presets are quick, short, base"),
+        (["--recipe-set", "lrr=1"], "unknown key `lrr`; did you mean `lr`?"),
+        (["--recipe-set", "lr"], "--recipe-set lr: write KEY=VALUE"),
+        (["--data", "nowhere.yaml"], "nowhere.yaml"),
+        (["--set", "widht=3"], "widht"),
+    ],
+)
+def test_mistakes_are_said_before_anything_is_trained(data: Path, tmp_path: Path, args: list[str], said: str) -> None:
+    done = trained(data, tmp_path / "out", *args)
+    assert isinstance(done.exception, UserError) and said in str(done.exception)
+    assert not (tmp_path / "out" / "result.json").exists()
+
+
+def test_translate_refuses_what_is_no_checkpoint_and_no_text(data: Path, tmp_path: Path) -> None:
+    missing = run(translate_verb, tmp_path / "nothing", text="x\n")
+    assert isinstance(missing.exception, UserError) and "no checkpoint" in str(missing.exception)
+    trained(data, tmp_path / "out")
+    bad = run(translate_verb, tmp_path / "out", text=b"good\nb\xffd\n")
+    assert isinstance(bad.exception, UserError) and "line 2: not UTF-8 at byte 2" in str(bad.exception)
