@@ -49,7 +49,7 @@ class Candidate:
 
 
 class Bill:
-    """Judges answers of ``space`` by ``limits`` under ``protocol``; takes well under a millisecond a candidate."""
+    """Judges answers of ``space`` by ``limits`` under ``protocol``; takes about a millisecond a candidate."""
 
     def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits

@@ -37,6 +37,7 @@ def train_job(folder: str) -> None:
     from scalesearch.train import Recipe, train
 
     def run(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        _use_threads(job["threads"])
         space = read_space(place / "architecture.yaml")
         architecture = space.architecture(space.answer(_nothing_to_ask))
         corpus = load_corpus(DataSpec.from_mapping(job["data"]), Path(job["cache"]))
@@ -58,7 +59,6 @@ def finish(folder: Path, run: Run) -> None:
             if (folder / "result.json").exists():
                 return
             job = json.loads((folder / "job.json").read_text())
-            _use_threads(int(job.get("threads", 1)))
             write_json(folder / "result.json", finite(_traced(folder, job, run)))
     except Timeout:
         raise RuntimeError(f"{folder.name} is held by another worker") from None
