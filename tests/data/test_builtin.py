@@ -14,7 +14,7 @@ import pytest
 from scalesearch.data import builtin
 from scalesearch.data.builtin import VERSION, describe, generate
 
-_DIGEST = {1: "2405dd223beebd67"}
+_DIGEST = {1: "95bfae99fbdeec11"}
 _SAMPLE = (
     "from scalesearch.data.builtin import generate; import json; print(json.dumps(generate(3, 200, 20, 20)))"
 )

@@ -133,7 +133,7 @@ class Phrases:
             return phrase._replace(owner=self.owner())
         if draw < 0.11 and phrase.noun.kind not in ("idea", "event", "time"):
             return phrase._replace(place=self.place(False, 0))
-        if draw < 0.27 and depth > 0 and phrase.noun.kind not in ("time", "group"):
+        if draw < 0.24 and depth > 0 and phrase.noun.kind not in ("time", "group"):
             return phrase._replace(relative=self.relative(phrase, depth - 1))
         return phrase
 

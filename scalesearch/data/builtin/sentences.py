@@ -29,7 +29,7 @@ class Sentences(Phrases):
     def __init__(self, dice: random.Random, words: Vocabulary) -> None:
         super().__init__(dice, words)
         self._shapes: tuple[Callable[[], Sentence], ...] = (
-            *(self.simple,) * 14,
+            *(self.simple,) * 18,
             *(self.with_subordinate,) * 6,
             *(self.with_complement,) * 4,
             self.with_purpose,

@@ -11,7 +11,7 @@ from .invented import invent
 from .words import Adjective, Noun, Verb, read_adjectives, read_nouns, read_senses, read_verbs
 
 _NOUNS, _VERBS, _ADJECTIVES = 700, 240, 150  # invented words of each class
-_EXPONENT, _OFFSET = 1.1, 3.0  # Zipf-Mandelbrot: frequency of rank r is 1 / (r + offset) ** exponent
+_EXPONENT, _OFFSET = 1.2, 3.0  # Zipf-Mandelbrot: frequency of rank r is 1 / (r + offset) ** exponent
 
 Word = TypeVar("Word")
 
