@@ -1,0 +1,90 @@
+"""Training speed: our trainer against ``torch.nn.Transformer`` in a plain loop, in turns in one process.
+
+    python benchmarks/train_speed.py [--data FILE] [--rounds 5] [--updates 6]
+
+Same shape, batches, dropout and optimiser settings, one thread. Prints target tokens a CPU-second: the median of
+the rounds, and the lowest and highest.
+"""
+
+import statistics
+import time
+from typing import Any
+
+import torch
+from plain_loop import Trainer, corpus_of, options, shape_of
+from rich.console import Console
+from rich.table import Table
+
+from scalesearch.cli.options import load_architecture
+from scalesearch.data import Corpus
+from scalesearch.nn import Dropout, build
+from scalesearch.train import Recipe
+from scalesearch.train.engine import Engine
+from scalesearch.train.feed import Feed
+from scalesearch.train.hardware import Hardware
+
+
+class Ours:
+    """Our engine, an update at a time, with its own count of tokens and CPU-seconds."""
+
+    def __init__(self, corpus: Corpus, shape: dict[str, Any], max_tokens: int) -> None:
+        recipe = Recipe(steps=10**6, max_tokens=max_tokens, device="cpu", precision="fp32", dropout=shape["dropout"])
+        hardware = Hardware.of(recipe)
+        # nn.Transformer drops attention weights and activations at the same rate, so ours does here too.
+        rates = Dropout(shape["dropout"], shape["dropout"], shape["dropout"])
+        model = build(_architecture(shape).block, vocab=corpus.tokenizer.vocab_size, seed=1, dropout=rates)
+        model.set_attention(hardware.attention)
+        self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, max_tokens, 1)
+        self.tokens, self.cpu = 0, 0.0
+
+    def update(self, position: float) -> None:
+        start = time.process_time()
+        batches = self.feed.take(1)
+        self.engine.update(batches, 1e-4)
+        self.tokens += batches[0].tokens
+        self.cpu += time.process_time() - start
+
+
+def _architecture(shape: dict[str, Any]) -> Any:
+    sizes = {"width": "width", "depth": "{}.depth", "heads": "{}.heads", "hidden": "{}.ffn.hidden"}
+    settings = [f"{path.format(stack)}={shape[name]}" for stack in ("encoder", "decoder")
+                for name, path in sizes.items()]
+    return load_architecture("transformer", tuple(dict.fromkeys(settings)))[1]
+
+
+def main() -> None:
+    parser = options()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--updates", type=int, default=6)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    corpus, shape = corpus_of(given), shape_of(given)
+    contestants = {"torch.nn.Transformer, plain loop": Trainer(corpus, shape, 1e-4, given.max_tokens),
+                   "scalesearch": Ours(corpus, shape, given.max_tokens)}
+    speeds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(given.rounds + 1):
+        for name, contestant in contestants.items():
+            contestant.tokens, contestant.cpu = 0, 0.0
+            for _ in range(given.updates):
+                contestant.update(0.5)
+            if turn:  # the first warms up
+                speeds[name].append(contestant.tokens / contestant.cpu)
+    show(speeds, given)
+
+
+def show(speeds: dict[str, list[float]], given: Any) -> None:
+    """The table."""
+    layers = f"{given.depth}-{given.depth} layers, width {given.width}, FFN {given.hidden}"
+    table = Table(title=f"{layers}, {given.max_tokens} "
+                  f"tokens a batch, dropout {given.dropout:g}, fp32, one thread", box=None)
+    for heading in ("", "tokens / CPU s", "lowest", "highest", "ratio"):
+        table.add_column(heading, justify="right" if heading else "left")
+    base = statistics.median(next(iter(speeds.values())))
+    for name, found in speeds.items():
+        middle = statistics.median(found)
+        table.add_row(name, *(f"{value:,.0f}" for value in (middle, min(found), max(found))), f"{middle / base:.2f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
