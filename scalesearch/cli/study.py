@@ -61,8 +61,8 @@ def _run(spec: StudySpec, resume: bool, console: Console) -> None:
     try:
         reason = launch(spec, resume, console)
     except KeyboardInterrupt:
-        console.print(f"Stopped. Nothing finished is lost; go on with: scalesearch study run {spec.file} --resume "
-                      f"--out {spec.out}", highlight=False)
+        console.print(f"Stopped; nothing finished is lost. Go on in {spec.out} with the same command and --resume.",
+                      highlight=False, soft_wrap=True)
         raise SystemExit(130) from None
     console.print(f"The study ended: {reason}.", highlight=False)
 

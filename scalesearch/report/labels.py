@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,8 +28,8 @@ def place(
         labels: in data coordinates.
         points: everything that should stay visible, in data coordinates.
     """
-    figure = axes.figure
-    renderer = figure.canvas.get_renderer()  # type: ignore[union-attr]  # Agg's canvas has one
+    canvas: Any = axes.figure.canvas  # Agg's, the only one that can measure a text
+    renderer = canvas.get_renderer()
     inside = axes.get_window_extent(renderer)
     dots = axes.transData.transform(np.asarray(points, dtype=float).reshape(-1, 2))
     dots = np.vstack([dots, *(_along(line) for line in axes.lines)])

@@ -18,7 +18,9 @@ MOST = 50.0  # a slack is a logarithm of a ratio; nothing real is e^50 times a b
 class Limit(Protocol):
     """What a space's Constraint is to a study."""
 
-    text: str
+    @property
+    def text(self) -> str:
+        """The limit in words; its name."""
 
     def slack(self, lookup: Any) -> float:
         """Zero or less where the constraint holds; log(cost / budget) for a budget."""

@@ -50,11 +50,13 @@ def values(
     Raises:
         UserError: training gave no number, or none that is finite, for one of them.
     """
-    found = {o.name: metrics.get(o.name) if o.measured else cost(o.name) for o in objectives}
-    for name, value in found.items():
+    found: dict[str, float] = {}
+    for objective in objectives:
+        value = metrics.get(objective.name) if objective.measured else cost(objective.name)
         if value is None or not math.isfinite(value):
-            raise UserError(f"training gave no usable {name}: {value}")
-    return {name: float(value) for name, value in found.items()}
+            raise UserError(f"training gave no usable {objective.name}: {value}")
+        found[objective.name] = float(value)
+    return found
 
 
 def directions(objectives: tuple[Objective, ...]) -> list[str]:

@@ -65,9 +65,11 @@ def finish(folder: Path, run: Run) -> None:
 
 
 def _traced(folder: Path, job: Mapping[str, Any], run: Run) -> Mapping[str, Any]:
-    """The result of ``run``; what it raises goes on, and leaves its traceback in ``crash.txt`` for who has to look."""
+    """The result of ``run``; a fault leaves its traceback in ``crash.txt`` for who has to look, and goes on."""
     try:
         return run(folder, job)
+    except KeyboardInterrupt:
+        raise
     except BaseException:
         (folder / "crash.txt").write_text(traceback.format_exc())
         raise

@@ -94,7 +94,8 @@ class RayRunner(Runner):
 
     def _refuse_the_impossible(self) -> None:
         """A request that no node can satisfy would wait for ever without a word."""
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        listing: Any = ray.nodes  # untyped in Ray
+        nodes = [node["Resources"] for node in listing() if node["Alive"]]
         if not any(n.get("CPU", 0) >= self._cpus and n.get("GPU", 0) >= self._gpus for n in nodes):
             have = "; ".join(f"{n.get('CPU', 0):g} CPU, {n.get('GPU', 0):g} GPU" for n in nodes)
             raise UserError(f"resources: one worker asks for {self._cpus:g} CPU and {self._gpus:g} GPU, and no node "
