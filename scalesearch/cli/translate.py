@@ -54,7 +54,8 @@ def translate_lines(checkpoint: Checkpoint, lines: list[str], search: Any, hardw
     text = [line.lower() for line in lines] if checkpoint.lowercase else lines
     ids = [row[: checkpoint.max_length] for row in checkpoint.tokenizer.encode(text)]
     filled = [place for place, row in enumerate(ids) if row]
-    said, scores = [""] * len(lines), [None] * len(lines)
+    said = [""] * len(lines)
+    scores: list[float | None] = [None] * len(lines)
     if filled:
         split = Split.of([ids[place] for place in filled])
         found = translate(checkpoint.model, split, checkpoint.tokenizer, hardware, search)

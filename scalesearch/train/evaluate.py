@@ -106,4 +106,4 @@ def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, An
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """BLEU of text as it is tokenised (words apart by blanks), as multi-bleu.perl: to compare with papers only."""
     metric = BLEU(tokenize="none", force=True)
-    return metric.corpus_score(list(hypotheses), [list(references)]).score
+    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)

@@ -1,7 +1,6 @@
 """What a run computes on: device, number type, and what of PyTorch pays there."""
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,18 +78,6 @@ class Hardware:
         """``array`` on the device; to a GPU from pinned memory, without waiting for the copy."""
         tensor = torch.from_numpy(np.ascontiguousarray(array))
         return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
-
-    def synchronise(self) -> None:
-        """Wait until a GPU has done what it was given, so that a clock read next tells the truth."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-    @contextlib.contextmanager
-    def seeded(self, seed: int) -> Iterator[None]:
-        """A stretch whose random numbers start at ``seed`` and leave those outside as they were."""
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            yield
 
 
 def fast_bf16(device: torch.device) -> bool:

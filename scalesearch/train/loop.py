@@ -85,7 +85,9 @@ class Run:
         if self.engine.parts != parts:
             self.notes.append(f"update {self.spent.steps}: out of memory; batches cut into {self.engine.parts} pieces "
                               "from there on, tokens an update unchanged")
-        if self.engine.hardware.device.type == "cpu" or len(self._pending) >= GPU_LOOK:
+        # Waiting for a GPU belongs to the time of the updates that it waits for: here, not when validating.
+        looks = self.validations.due(self.spent.steps, self.share)
+        if self.engine.hardware.device.type == "cpu" or looks or len(self._pending) >= GPU_LOOK:
             self._take_losses()
 
     def _take_losses(self) -> None:

@@ -25,7 +25,7 @@ class Spent:
         """The largest share of any budget that is used up; from 1 on, training is over."""
         used = {"steps": self.steps, "tokens": self.tokens, "epochs": self.pairs / pairs_an_epoch,
                 "cpu_minutes": self.cpu_seconds / 60, "minutes": self.seconds / 60}
-        limits = {name: getattr(recipe, name) for name in used}
+        limits: dict[str, float | None] = {name: getattr(recipe, name) for name in used}
         return max(used[name] / limit for name, limit in limits.items() if limit is not None)
 
 

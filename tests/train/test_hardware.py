@@ -1,0 +1,67 @@
+"""What a machine is found to be, and bf16 where it is asked for."""
+
+import numpy as np
+import pytest
+import torch
+
+from scalesearch.errors import UserError
+from scalesearch.train import hardware as machines
+from scalesearch.train import train
+from scalesearch.train.hardware import Hardware, fast_bf16
+from scalesearch.train.recipe import Recipe
+from tests.train.conftest import recipe, tiny
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(("flags", "fast"), [("fpu avx2 avx512f", False), ("avx512_bf16", True), ("amx_bf16", True)])
+def test_bf16_is_for_processors_that_are_fast_at_it(monkeypatch, flags: str, fast: bool) -> None:
+    monkeypatch.setattr(machines, "_cpu_facts", lambda: {"flags": flags, "model name": "A processor"})
+    assert fast_bf16(CPU) is fast
+    found = Hardware.of(Recipe(steps=1, device="cpu"))
+    assert (found.bf16, found.dtype) == (fast, "bf16" if fast else "fp32")
+    assert found.attention == ("products" if fast else "fused")
+    assert Hardware.of(Recipe(steps=1, device="cpu", precision="fp32")).dtype == "fp32"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UserError, match="finds no GPU"):
+        Hardware.of(Recipe(steps=1, device="cuda"))
+
+
+def test_short_runs_on_a_cpu_are_not_compiled_unless_asked() -> None:
+    assert not Hardware.of(Recipe(steps=10**6, device="cpu")).compiled
+    assert Hardware.of(Recipe(steps=1, device="cpu", compile="yes")).compiled
+
+
+def test_threads_are_the_recipes() -> None:
+    before = torch.get_num_threads()
+    Hardware.of(Recipe(steps=1, device="cpu", threads=2))
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+
+
+def test_arrays_become_tensors_as_they_are() -> None:
+    array = np.arange(12).reshape(3, 4)[:, ::2]
+    assert Hardware.of(Recipe(steps=1, device="cpu")).tensor(array).tolist() == array.tolist()
+
+
+def test_training_in_bf16_keeps_fp32_weights_and_learns(corpus, out) -> None:
+    result = train(tiny(), corpus, recipe(precision="bf16", device="cpu"), out)
+    assert (result.state, result.dtype) == ("complete", "bf16")
+    assert result.curve[-1]["valid_loss"] < result.curve[0]["valid_loss"]
+
+
+@pytest.mark.slow
+def test_a_compiled_model_learns_the_same(corpus, tmp_path) -> None:
+    still = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, "device": "cpu"}
+    plain, compiled = (train(tiny(), corpus, recipe(compile=how, **still), tmp_path / how) for how in ("no", "yes"))
+    for one, other in zip(plain.curve, compiled.curve):
+        assert one["valid_loss"] == pytest.approx(other["valid_loss"], rel=1e-3)
+
+
+@pytest.mark.gpu
+def test_training_on_a_gpu(corpus, out) -> None:
+    result = train(tiny(), corpus, recipe(device="cuda"), out)
+    assert result.state == "complete" and result.curve[-1]["valid_loss"] < result.curve[0]["valid_loss"]
