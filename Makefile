@@ -8,7 +8,7 @@ STUDY ?= studies/quick.yaml
 .PHONY: study test lint setup clean
 
 study: $(VENV)/.installed
-	$(BIN)/scalesearch study run $(STUDY)
+	$(BIN)/scalesearch study run $(STUDY) --resume
 
 test: $(VENV)/.installed lint
 	$(BIN)/python -m pytest $(PYTEST)
