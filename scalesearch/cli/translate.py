@@ -23,7 +23,7 @@ AT_ONCE = 1000  # lines that are sorted by length together, and how long the fir
 @click.option("--beam", default=5, show_default=True, type=click.IntRange(1), help="Width of the search; 1 is greedy.")
 @click.option("--length-penalty", default=1.0, show_default=True, type=click.FloatRange(0),
               help="α in log-probability / length^α.")
-@click.option("--batch", default=2048, show_default=True, type=click.IntRange(1), help="Source tokens in a batch.")
+@click.option("--batch", default=6144, show_default=True, type=click.IntRange(1), help="Source tokens in a batch.")
 @json_option
 def command(checkpoint: str, beam: int, length_penalty: float, batch: int, as_json: bool) -> None:
     """Translate each line of standard input with the training in the folder CHECKPOINT.

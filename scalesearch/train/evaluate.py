@@ -15,7 +15,7 @@ from scalesearch.train.failures import out_of_memory
 from scalesearch.train.hardware import Hardware
 
 LOSS_TOKENS = 4096  # places in a batch when scoring
-DECODE_TOKENS = 2048  # source places in a batch when decoding, divided among the beams
+DECODE_TOKENS = 6144  # source places in a batch when decoding, divided among the beams
 
 Check = Callable[[], None]
 Progress = Callable[[int, int], None]
