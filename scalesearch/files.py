@@ -16,11 +16,19 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    """The process's mask: temporary files are private, what replaces a file should be as readable as any other."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> None:

@@ -28,7 +28,7 @@ from scalesearch.blocks.leaves import (
 
 @dataclass(frozen=True)
 class Specimen:
-    """A block and the shapes of its inputs after the batch axis; token ids are marked by ``ids``, absent ones by None."""
+    """A block and its inputs' shapes after the batch axis; ``ids``: token ids; None: an absent input."""
 
     block: Block
     inputs: tuple[Shape | None, ...]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("file")
 @set_option
 @protocol_options
-@click.option("--levels", default=2, show_default=True, help="How deep the table of modules goes.")
+@click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="How deep the table of modules goes.")
 @click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
 @json_option
 def command(
@@ -76,7 +76,7 @@ def _modules(result: Cost, levels: int) -> Table:
 
     table = Table("module", box=None, header_style="bold")
     for heading in ("calls", "params", "%", "MACs", "%"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")  # a number is never cut short
     for row in rows(result, levels):
         name = "  " * row.level + row.path.rsplit(".", 1)[-1]
         calls = "" if row.calls is None else f"{row.calls}"
@@ -94,7 +94,7 @@ def _totals(result: Cost) -> Table:
 
     table = Table("", box=None, header_style="bold")
     for quantity in QUANTITIES:
-        table.add_column(quantity, justify="right")
+        table.add_column(quantity, justify="right", overflow="fold")
     for section in SECTIONS:
         table.add_row(section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
     return table
@@ -114,7 +114,7 @@ def _checks(checks: list[Check], result: Cost) -> Table:
     table.title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
     table.title_justify = "left"
     for heading in ("ours", "theirs", "difference"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")
     table.add_column("explained")
     for check in checks:
         difference = f"{check.theirs - check.ours:+,}" if check.theirs != check.ours else "0"

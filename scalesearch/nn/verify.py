@@ -76,4 +76,4 @@ def fvcore_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
         raise UserError("fvcore is not installed: pip install 'scalesearch[verify]'") from error
     model.set_attention("products")
     analysis = FlopCountAnalysis(model, inputs).unsupported_ops_warnings(False).uncalled_modules_warnings(False)
-    return int(round(analysis.tracer_warnings("none").total()))
+    return round(analysis.tracer_warnings("none").total())
