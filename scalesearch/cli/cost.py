@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("file")
 @set_option
 @protocol_options
-@click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table of modules.")
+@click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table.")
 @click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
 @json_option
 def command(

@@ -62,7 +62,8 @@ def load_architecture(file: str, settings: tuple[str, ...]) -> tuple[Space, Arch
     if open_keys:
         shown = ", ".join(open_keys[:6]) + (", …" if len(open_keys) > 6 else "")
         raise UserError(
-            f"{file}: leaves {len(open_keys)} question{'s' * (len(open_keys) > 1)} open ({shown}); it is a space, not an architecture. "
+            f"{file}: leaves {len(open_keys)} question{'s' * (len(open_keys) > 1)} open ({shown}); "
+            "it is a space, not an architecture. "
             f"Answer them with --set, for example --set {open_keys[0]}=…"
         )
 
