@@ -4,7 +4,7 @@ value       := alternatives [ "if" condition "else" value ]
 alternatives:= item ( "|" item )*
 item        := constant | range | call | list | path "[" index "]" | "=" expression
 range       := number ".." number [ "step" number ] [ "log" ]
-call        := word "(" alternatives ( "," alternatives )* ")"  |  number "-" number
+call        := word "(" alternatives ( "," alternatives )* ")"  |  number ( "-" number )+
 """
 
 from collections.abc import Callable

@@ -51,7 +51,7 @@ class Items(Spec):
 
 @dataclass(frozen=True)
 class CallOf(Spec):
-    """A call whose arguments may be chosen; ``bare`` marks ``6-6``."""
+    """A call whose arguments may be chosen; ``bare`` marks ``6-6`` or ``4-4-4``."""
 
     name: str
     arguments: tuple["Spec", ...] = ()

@@ -106,11 +106,13 @@ def _numbers(cursor: Cursor) -> Spec:
     low = _number(cursor)
     if cursor.take(".."):
         return _range(cursor, low, start)
-    if cursor.sees("-") and cursor.ahead().kind == "number" and isinstance(low, int):
+    groups: list[Spec] = [Literal(low, span=start)]
+    while cursor.sees("-") and cursor.ahead().kind == "number" and isinstance(low, int):
         cursor.next()
-        high = cursor.next()
-        arguments = (Literal(low, span=start), Literal(high.value, span=high.span))
-        return CallOf("load", arguments, bare=True, span=cursor.since(start))
+        group = cursor.next()
+        groups.append(Literal(group.value, span=group.span))
+    if len(groups) > 1:
+        return CallOf("load", tuple(groups), bare=True, span=cursor.since(start))
     return Literal(low, span=cursor.since(start))
 
 

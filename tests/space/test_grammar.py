@@ -55,6 +55,8 @@ def test_constants(text, value):
         ("yes | 1", Alternatives((Literal(True), Literal(1)))),
         ("[6, 6, 4]", Items((6, 6, 4))),
         ("6-6", CallOf("load", (Literal(6), Literal(6)))),
+        ("4-4-4", CallOf("load", (Literal(4), Literal(4), Literal(4)))),
+        ("own | 3-3-3-3", Alternatives((Literal("own"), CallOf("load", (Literal(3),) * 4)))),
         ("own | cycle(1..4)", Alternatives((Literal("own"), CallOf("cycle", (Between(IntRange(1, 4)),))))),
         ("a.b[2*i + 1]", Indexed("a.b", parse_expression("2*i + 1"))),
         ("= 4 * width", Computed(Binary("*", Value(4), Name("width")))),
