@@ -2,17 +2,21 @@
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from scalesearch.cli.options import json_option, load_space, print_json, set_option
+from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from scalesearch.cli.unmet import Nearest
     from scalesearch.space import Answers, Constraint, Space
+    from scalesearch.space.problems import Problem
 
 
 @dataclass
@@ -22,6 +26,7 @@ class Share:
     text: str
     met: int = 0
     of: int = 0
+    nearest: "Nearest | None" = field(default=None, repr=False)
 
     @property
     def share(self) -> float | None:
@@ -32,6 +37,10 @@ class Share:
         """Counts one sample."""
         self.met += met
         self.of += 1
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"text": self.text, "met": self.met, "of": self.of, "share": self.share}
 
 
 @dataclass
@@ -51,16 +60,21 @@ class Report:
     all: Share = field(default_factory=lambda: Share("passes everything"))
     unbuildable: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def problems(self) -> tuple["Problem", ...]:
+        """Constraints over costs that no sample met, though some could be asked."""
+        unmet = [share for share in (*self.where, *self.budgets) if share.of and not share.met]
+        return tuple(share.nearest.problem(share.of) for share in unmet if share.nearest)
+
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``size`` is null where it is endless or not counted."""
-        record = asdict(self) | {"size": self.size if isinstance(self.size, int) else None}
+        record = {item.name: getattr(self, item.name) for item in fields(self)}
+        record["size"] = self.size if isinstance(self.size, int) else None
         names = ("name", "values", "count")
         record["dimensions"] = [dict(zip(names, dimension, strict=True)) for dimension in self.dimensions]
-        for key in ("built", "all"):
-            record[key]["share"] = getattr(self, key).share
-        for key in ("where", "budgets"):
-            record[key] = [{**asdict(share), "share": share.share} for share in getattr(self, key)]
-        return record
+        record |= {key: getattr(self, key).to_json() for key in ("built", "all")}
+        record |= {key: [share.to_json() for share in getattr(self, key)] for key in ("where", "budgets")}
+        return record | {"problems": [problem.to_json() for problem in self.problems]}
 
 
 @click.command("check")
@@ -71,19 +85,40 @@ class Report:
 @json_option
 def command(file: str, settings: tuple[str, ...], samples: int, seed: int, as_json: bool) -> None:
     """Validate the space FILE; say how large it is and what share of samples passes each constraint."""
-    report = examine(load_space(file, settings), samples, seed)
+    from scalesearch.space import SpaceErrors
+
+    try:
+        report = examine(load_space(file, settings), samples, seed)
+    except UserError as error:
+        if not as_json:
+            raise
+        print_json({"problems": problems_json(error, file)})
+        raise SystemExit(2) from None
     if as_json:
         print_json(report.to_json())
-    else:
-        show(report)
+        raise SystemExit(2 if report.problems else 0)
+    show(report)
+    if report.problems:
+        raise SpaceErrors(report.problems)
+
+
+def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
+    """What is wrong with ``file``, for machines: each problem with its place, or the message where there is none."""
+    unplaced = {"file": file, "line": None, "column": None, "message": str(error), "help": None}
+    return [problem.to_json() for problem in getattr(error, "problems", ())] or [unplaced]
 
 
 def examine(space: "Space", samples: int, seed: int) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
+    from scalesearch.cli.unmet import nearest_of
+
     dimensions = [(name, str(question), question.count()) for name, question in space.dimensions()]
     report = Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed)
-    report.where = [Share(constraint.text) for constraint in space.where]
-    report.budgets = [Share(f"{name}: {constraint.text}") for name, constraint in space.budgets.items()]
+    report.where = [Share(constraint.text, nearest=nearest_of(constraint)) for constraint in space.where]
+    report.budgets = [
+        Share(f"{name}: {constraint.text}", nearest=nearest_of(constraint))
+        for name, constraint in space.budgets.items()
+    ]
     rng, bill = random.Random(seed), _biller(space)
     for _ in range(samples):
         _try(space, space.sample(rng), bill, report)
@@ -139,10 +174,18 @@ def _count(constraints: Iterable["Constraint"], shares: list[Share], answers: "A
         needed = constraint.costs
         if needed and costs is None:
             continue
-        met = constraint.holds(lambda name, needed=needed: costs[name] if name in needed else answers[name])  # type: ignore[misc]
+        lookup = partial(_value, needed, costs, answers)
+        met = constraint.holds(lookup)
+        if share.nearest and not met and not share.met:
+            share.nearest.see(lookup)
         share.count(met)
         found.append(met)
     return found
+
+
+def _value(needed: set[str], costs: Any, answers: "Answers", name: str) -> Any:
+    """A cost or an answer, by name."""
+    return costs[name] if name in needed else answers[name]
 
 
 def show(report: Report) -> None:
@@ -151,16 +194,18 @@ def show(report: Report) -> None:
 
     console = Console(highlight=False)
     title = report.name or "a space without a name"
-    size = f"{report.size:,} answer sheets" if isinstance(report.size, int) else report.size
+    size = f"{report.size:,} answer sheet{'s' * (report.size != 1)}" if isinstance(report.size, int) else report.size
     questions = f"{len(report.dimensions)} question{'s' * (len(report.dimensions) != 1)}"
-    console.print(f"[bold]{title}[/] is sound: {questions}, {size}", soft_wrap=True)
+    sound = "" if report.problems else " is sound"
+    console.print(f"[bold]{title}[/]{sound}: {questions}, {size}", soft_wrap=True)
     if report.dimensions:
         console.print(_dimensions(report))
     if report.samples:
         sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
+        tried = f"{report.samples:,} random candidate{'s' * (report.samples != 1)}"
         console.print(
-            f"\n{report.samples:,} random candidates (seed {report.seed}), protocol {protocol}", soft_wrap=True
+            f"\n{tried} (seed {report.seed}), protocol {protocol}", soft_wrap=True
         )
         console.print(_shares(report))
     for text, count in sorted(report.unbuildable.items(), key=lambda item: -item[1])[:3]:

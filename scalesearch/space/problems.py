@@ -56,6 +56,12 @@ class Problem:
             head = f"{self.place.source.name}:{self.place.line + 1}:{self.place.column + 1}: {self.message}"
         return "\n".join([head, *_excerpt(self.place), *([f"  = help: {self.help}"] if self.help else [])])
 
+    def to_json(self) -> dict[str, str | int | None]:
+        """For machines; line and column count from 1 and are null where they mean nothing."""
+        source, numbered = self.place.source, self.place.source.numbered
+        line, column = (self.place.line + 1, self.place.column + 1) if numbered else (None, None)
+        return {"file": source.name, "line": line, "column": column, "message": self.message, "help": self.help}
+
 
 class SpaceErrors(UserError):
     """Everything that is wrong with a space, in the order of the file.

@@ -1,6 +1,7 @@
 """``scalesearch check``."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli.check import command
 from scalesearch.errors import UserError
+from scalesearch.space import SpaceErrors
 
 FILE = """
 space: tiny
@@ -57,6 +59,37 @@ def test_json(file):
     assert report["all"]["share"] <= min(report["where"][0]["share"], report["budgets"][0]["share"])
     again = json.loads(check(file, "--samples", "200", "--json"))
     assert again == report
+
+
+def test_a_budget_that_no_sample_meets_is_pointed_to(file):
+    text = FILE.replace("300k", "1k")
+    with open(file, "w") as out:
+        out.write(text)
+    done = CliRunner().invoke(command, [file, "--samples", "20"])
+    assert isinstance(done.exception, SpaceErrors)
+    assert "is sound" not in done.output and "small: params.total <= 1000" in done.output
+    line = text.splitlines().index("    small: params.total <= 1k") + 1
+    said = str(done.exception)
+    assert f"{file}:{line}:12: none of the 20 random candidates meets this" in said
+    assert "^" * len("params.total <= 1k") in said
+    assert re.search(r"help: the nearest candidate has params.total = [\d,]+: [\d,]+ \([\d.,]+%\) above 1,000", said)
+    done = CliRunner().invoke(command, [file, "--samples", "20", "--json"])
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["problems"][0]["line"] == line
+
+
+def test_json_of_a_bad_file_lists_its_problems(file, tmp_path):
+    done = CliRunner().invoke(command, [file, "--json", "--set", "encoder.dept=3"])
+    assert done.exit_code == 2
+    [problem] = json.loads(done.stdout)["problems"]
+    assert (problem["line"], problem["help"]) == (None, "did you mean `encoder.depth`?")
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("width: 3\nencoder.depth: 2\ndecoder.dept: 2\n")
+    done = CliRunner().invoke(command, [str(bad), "--json"])
+    places = [(found["file"], found["line"], found["column"]) for found in json.loads(done.stdout)["problems"]]
+    assert (done.exit_code, (str(bad), 3, 9) in places) == (2, True)
+    done = CliRunner().invoke(command, ["no-such.yaml", "--json"])
+    assert (done.exit_code, "no such file" in json.loads(done.stdout)["problems"][0]["message"]) == (2, True)
 
 
 def test_an_architecture_has_one_sheet_and_every_share_is_all_or_nothing(file):

@@ -1,0 +1,80 @@
+"""What no random candidate meets: where the constraint stands, and how near the nearest one came."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from scalesearch.space.constraints import Constraint
+from scalesearch.space.evaluate import evaluate
+from scalesearch.space.expressions import Compare, Expr, keys_of, write
+from scalesearch.space.names import COST_NAMES
+from scalesearch.space.problems import Problem
+
+if TYPE_CHECKING:
+    from scalesearch.space.evaluate import Lookup
+
+
+class Nearest:
+    """The candidate that missed a constraint by the least.
+
+    Args:
+        constraint: over costs, so that nothing can be proved of it.
+    """
+
+    def __init__(self, constraint: Constraint) -> None:
+        self.constraint = constraint
+        self.slack = math.inf
+        self.found: tuple[int | float, int | float] | None = None
+
+    def see(self, lookup: Lookup) -> None:
+        """Remembers a candidate if it is nearer than those before."""
+        slack = self.constraint.slack(lookup)
+        if slack < self.slack:
+            self.slack, self.found = slack, _sides(self.constraint.expression, lookup)
+
+    def problem(self, tried: int) -> Problem:
+        """The complaint that none of the ``tried`` candidates meets the constraint; that is no proof."""
+        who = f"none of the {tried:,} random candidates meets" if tried > 1 else "the only candidate does not meet"
+        return Problem(self.constraint.place, f"{who} this", self._help())
+
+    def _help(self) -> str | None:
+        """By how much the nearest candidate misses, where a cost is compared with a number."""
+        side = _cost_side(self.constraint.expression)
+        if side is None or self.found is None:
+            return None
+        value, limit = self.found
+        away = abs(value - limit)
+        share = f" ({away / abs(limit):,.1%})" if limit else ""
+        side_of = "above" if value > limit else "below"
+        miss = f"{_say(away)}{share} {side_of} {_say(limit)}" if away else "just not enough"
+        return f"the nearest candidate has {write(side)} = {_say(value)}: {miss}"
+
+
+def _cost_side(expr: Expr) -> Expr | None:
+    """The side of a comparison that speaks of costs, where the other is a number."""
+    match expr:
+        case Compare(first, ((_, other),)):
+            for side, number in ((first, other), (other, first)):
+                if keys_of(side) & set(COST_NAMES) and not keys_of(number):
+                    return side
+    return None
+
+
+def _sides(expr: Expr, lookup: Lookup) -> tuple[int | float, int | float] | None:
+    """The cost's value and the number that it is compared with."""
+    side = _cost_side(expr)
+    if side is None or not isinstance(expr, Compare):
+        return None
+    other = expr.rest[0][1] if side is expr.first else expr.first
+    value, limit = evaluate(side, lookup), evaluate(other, lookup)
+    return (value, limit) if isinstance(value, int | float) and isinstance(limit, int | float) else None
+
+
+def _say(number: int | float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.6g}"
+
+
+def nearest_of(constraint: Constraint) -> Nearest | None:
+    """Something to watch a constraint over costs with; ``None`` for one over answers, of which more is known."""
+    return Nearest(constraint) if constraint.costs else None
