@@ -85,6 +85,11 @@ class StudySpec:
     references: tuple[ReferenceSpec, ...] = ()
     attempts: int = 3
 
+    @property
+    def vocab(self) -> int | str:
+        """The vocabulary that candidates are billed with: a size, or ``corpus`` where the file says none."""
+        return self.protocol.get("vocab", CORPUS)
+
 
 def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> StudySpec:
     """The study that ``path`` describes, with ``sets`` (``recipe.steps=500``) laid over it.

@@ -1,5 +1,6 @@
 """Everything between a study file and a driver: what can be found wrong is found here, before anything starts."""
 
+import math
 import random
 import uuid
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from scalesearch.data import Corpus, default_cache, load_corpus
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
+from scalesearch.space.names import COST_NAMES
 from scalesearch.study.bill import Bill
 from scalesearch.study.budget import bounds, limits
 from scalesearch.study.driver import Plan, Reference
@@ -34,17 +36,19 @@ class Odds:
 
     samples: int
     feasible: int
-    missed: Mapping[str, int]
+    missed: Mapping[str, int]  # limit to how many miss it
+    nearest: Mapping[str, float]  # limit to the least slack of any; log(cost / budget) for a budget
 
 
 def make_bill(spec: StudySpec, corpus: Corpus | None) -> Bill:
-    """The judge of the study's candidates.
+    """The judge of the study's candidates. It bills the model that is trained: the vocabulary is the corpus's, unless
+    the study file itself says another; what the space's ``cost:`` says of it does not count.
 
     Raises:
-        UserError: the protocol is wrong, or its vocabulary is to be the corpus's and there is no corpus.
+        UserError: the protocol is wrong.
     """
     given: dict[str, Any] = dict(spec.protocol)
-    if given.get("vocab") == CORPUS:
+    if spec.vocab == CORPUS:
         assert corpus is not None, "the caller loads the corpus for this"
         given["vocab"] = corpus.tokenizer.vocab_size
     return Bill(spec.space, protocol_of({**spec.space.protocol, **given}), limits(spec.space, spec.budget))
@@ -54,13 +58,15 @@ def odds(bill: Bill, seed: int, samples: int = SAMPLES, enough: int | None = Non
     """Draws ``samples`` at random and counts what is feasible; stops at ``enough`` feasible ones, where given."""
     rng = random.Random(seed)
     feasible, drawn = 0, 0
-    missed = dict.fromkeys(bill.names, 0)
+    missed, nearest = dict.fromkeys(bill.names, 0), dict.fromkeys(bill.names, math.inf)
     while drawn < samples and (enough is None or feasible < enough):
         candidate = bill.judge(bill.space.sample(rng).asked)
         drawn, feasible = drawn + 1, feasible + candidate.feasible
         for name, slack in candidate.slacks.items():
             missed[name] += slack > 0
-    return Odds(drawn, feasible, missed)
+            if candidate.cost:  # of what cannot be built, no limit is known
+                nearest[name] = min(nearest[name], slack)
+    return Odds(drawn, feasible, missed, nearest)
 
 
 def refuse_the_impossible(bill: Bill, seed: int) -> None:
@@ -69,7 +75,16 @@ def refuse_the_impossible(bill: Bill, seed: int) -> None:
     if not found.feasible:
         worst = max(found.missed, key=lambda name: found.missed[name])
         raise UserError(f"budget: none of {found.samples} random candidates meets it; {found.missed[worst]} of them "
-                        f"miss `{worst}`. Raise the budget, or let the space hold smaller models")
+                        f"miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {bill.protocol}. "
+                        "Raise the budget, or let the space hold smaller models")
+
+
+def _nearest(limit: str, found: Odds) -> str:
+    """By how much the nearest missed; said of costs alone, whose slack is the logarithm of a ratio."""
+    slack = found.nearest[limit]
+    if not any(name in limit for name in COST_NAMES) or not 0 < slack < math.inf:
+        return ""
+    return f", the nearest by {math.expm1(slack):,.1%}"
 
 
 def references(spec: StudySpec) -> tuple[Reference, ...]:

@@ -76,7 +76,7 @@ def preview(spec: StudySpec) -> Preview:
         UserError: what a real run would refuse as well.
     """
     corpus = None
-    if spec.protocol.get("vocab") == CORPUS:
+    if spec.vocab == CORPUS:
         corpus = load_data(spec)  # its vocabulary's size is part of the protocol
     else:
         fingerprint(spec.data.resolve())

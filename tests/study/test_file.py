@@ -163,7 +163,9 @@ def test_each_bad_thing_has_its_message(tmp_path, text, message):
 
 @pytest.mark.parametrize(("text", "message"), [
     (SPACE + REST + "budget: params.total <= 10\n",
-     "budget: none of 2000 random candidates meets it; 2000 of them miss `params.total <= 10`"),
+     "2000 of them miss `params.total <= 10`, the nearest by "),
+    (SPACE + REST + "budget: params.total <= 10\nprotocol: {source: 9, target: 8, vocab: 50}\n",
+     "Costs are of protocol forward (S=9, T=8, V=50)"),
     (SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
      "{ source: en, target: de, train: gone/train, valid: gone/v, test: gone/t }"), "gone/train.en"),
     (SPACE + REST + "reference: [{name: open, set: {width: 32}}]\n", "reference open: it leaves encoder.depth open"),
@@ -174,10 +176,18 @@ def test_what_only_shows_on_trying_is_found_before_anything_starts(tmp_path, tex
     assert message in str(error.value)
 
 
+def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_says_another(tmp_path):
+    space = SPACE.replace("cost: {", "cost: { protocol: { name: decode, source: 7, vocab: 9000 },")
+    found = preview(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
+    assert (found["name"], found["source"], found["vocab"]) == ("decode", 7, 400)
+    said = preview(read_study(write(tmp_path, space + REST + "protocol: { vocab: 77 }\n"))).to_json()["protocol"]
+    assert (said["name"], said["source"], said["vocab"]) == ("decode", 7, 77)
+
+
 def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    file = write(tmp_path, SPACE + REST + "budget: params.total <= 1.4M\n")
+    file = write(tmp_path, SPACE + REST + "budget: params.total <= 100k\n")
     found = preview(read_study(file)).to_json()
     assert found["space"]["size"] == 4 and found["sampled"] == 2000 and 0 < found["feasible"] < 2000
-    assert all(p["feasible"] == (p["cost"]["params"]["total"] <= 1.4e6) for p in found["proposals"])
+    assert all(p["feasible"] == (p["cost"]["params"]["total"] <= 100_000) for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
