@@ -160,7 +160,9 @@ def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json:
     results = _load(study, out)
     rows = results.table if everything else results.front
     if as_csv:
-        click.echo(rows.to_csv(index=False), nl=False)
+        from scalesearch.report.table import filled
+
+        click.echo(filled(rows).to_csv(index=False), nl=False)
     elif as_json:
         click.echo(rows.to_json(orient="records", indent=2))
     else:

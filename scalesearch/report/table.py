@@ -37,6 +37,12 @@ def frame(records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str]) -
     return table
 
 
+def filled(table: pd.DataFrame) -> pd.DataFrame:
+    """``table`` without the columns that hold nothing in any row; as it is where it has no rows."""
+    empty = table.isna() | (table.astype(object) == "")
+    return table if table.empty else table.loc[:, ~empty.all()]
+
+
 def front_rows(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.DataFrame:
     """The front, from the cheapest: sorted by the first objective that is minimised, else by the first."""
     first = next((name for name, way in objectives.items() if way == "min"), next(iter(objectives)))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scalesearch.cost import Cost, cost
@@ -36,6 +36,7 @@ class Candidate:
         cost: its bill under the study's protocol.
         slacks: name of each limit, always the same ones in the same order, to how far it is missed (<= 0: met).
         reason: why it is infeasible, in words; empty for a feasible one.
+        answers: its canonical answers, constants included, also where nothing can be built from them.
     """
 
     asked: Mapping[str, Any]
@@ -43,6 +44,7 @@ class Candidate:
     cost: Cost | None
     slacks: Mapping[str, float]
     reason: str = ""
+    answers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def feasible(self) -> bool:
@@ -68,7 +70,7 @@ class Bill:
             architecture = self.space.architecture(answers)
         except UserError as error:  # Unbuildable, with the key and the reason
             slacks = {name: float(name == BUILDABLE) for name in self.names}
-            return Candidate(asked, None, None, slacks, str(error))
+            return Candidate(asked, None, None, slacks, str(error), answers)
         return self.judge_architecture(architecture, asked)
 
     def judge_architecture(self, architecture: Architecture, asked: Mapping[str, Any]) -> Candidate:
@@ -82,7 +84,7 @@ class Bill:
             limit.text: max(-MOST, min(MOST, limit.slack(lookup))) for limit in self.limits
         }
         broken = [_miss(text, slack) for text, slack in slacks.items() if slack > 0]
-        return Candidate(asked, architecture, price, slacks, "; ".join(broken))
+        return Candidate(asked, architecture, price, slacks, "; ".join(broken), architecture.answers)
 
 
 def _miss(text: str, slack: float) -> str:

@@ -177,8 +177,8 @@ class Driver:
     def _announce(self, number: int, candidate: Candidate, state: str, **more: Any) -> Trial:
         identity = candidate.architecture.id if candidate.architecture else None
         cost = candidate.cost.to_json() if candidate.cost else None
-        facts = {"state": state, "asked": dict(candidate.asked), "slacks": dict(candidate.slacks), "id": identity,
-                 "cost": cost, "reason": candidate.reason}
+        facts = {"state": state, "asked": dict(candidate.asked), "answers": dict(candidate.answers),
+                 "slacks": dict(candidate.slacks), "id": identity, "cost": cost, "reason": candidate.reason}
         trial = self.store.append(states.PROPOSED, number, **facts, **more)
         self.view.proposed(trial)
         return trial

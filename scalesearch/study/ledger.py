@@ -19,6 +19,7 @@ class Trial:
         label: what plots call a reference.
         in_space: whether the space could have proposed it; a reference may come from elsewhere.
         asked: question to value; empty for a reference from elsewhere.
+        answers: canonical, constants included: what the architecture file would say.
         slacks: limit to how far it is missed.
         id: of the architecture; None where nothing could be built.
         cost: its bill as JSON, or None.
@@ -35,6 +36,7 @@ class Trial:
     label: str | None = None
     in_space: bool = True
     asked: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
     slacks: dict[str, float] = field(default_factory=dict)
     id: str | None = None
     cost: dict[str, Any] | None = None

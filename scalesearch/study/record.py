@@ -62,7 +62,7 @@ def rejected_record(trial: Trial) -> dict[str, Any]:
         "origin": trial.origin,
         "label": trial.label,
         "in_space": trial.in_space,
-        "architecture": {"id": trial.id, "answers": trial.asked},
+        "architecture": {"id": trial.id, "answers": trial.answers or trial.asked},
         "cost": trial.cost,
         "slacks": trial.slacks,
         "feasible": trial.feasible,

@@ -11,7 +11,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.report.hypervolume import hypervolume, worst_corner
 from scalesearch.report.plot import Subject, save, tradeoff
-from scalesearch.report.table import frame, front_rows
+from scalesearch.report.table import filled, frame, front_rows
 from scalesearch.study.ledger import COMPLETE, FAILED
 from scalesearch.study.record import rejected_record
 from scalesearch.study.store import Store
@@ -100,7 +100,7 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
     place = folder or results.store.folder
     files = []
     for name, rows in (("front.csv", results.front), ("all.csv", results.table)):
-        write_text(place / name, rows.to_csv(index=False))
+        write_text(place / name, filled(rows).to_csv(index=False))
         files.append(place / name)
     return files + plots(results, place)
 

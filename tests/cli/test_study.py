@@ -29,7 +29,7 @@ def test_the_front_as_table_csv_and_json(folder):
     table, csv = call("front", folder), call("front", folder, "--csv")
     rows = json.loads(call("front", folder, "--json"))
     assert "trained candidates" in table and "Costs: protocol forward" in table and "synthetic" in table
-    assert csv.splitlines()[0].startswith("trial,state,front,label,id") and len(csv.splitlines()) == len(rows) + 1
+    assert csv.splitlines()[0].startswith("trial,state,front,id") and len(csv.splitlines()) == len(rows) + 1
     assert all(row["front"] for row in rows)
     assert len(json.loads(call("front", folder, "--json", "--all"))) > len(rows)
 

@@ -5,7 +5,7 @@ import io
 import pandas as pd
 from rich.console import Console
 
-from scalesearch.report.table import differing, frame, front_rows, number, to_rich
+from scalesearch.report.table import differing, filled, frame, front_rows, number, to_rich
 from tests.report.made_up import OBJECTIVES, record, records
 
 
@@ -39,6 +39,13 @@ def test_csv_reads_back():
     back = pd.read_csv(io.StringIO(table.to_csv(index=False)))
     assert back["params.total"].tolist() == table["params.total"].tolist()
     assert back["answer.width"].tolist() == table["answer.width"].tolist()
+
+
+def test_columns_that_hold_nothing_are_left_out():
+    table = frame([record(0, 1.0, 10, 10, depth=2), record(1, None, 20, 20, state="infeasible")], OBJECTIVES)
+    left = set(table.columns) - set(filled(table).columns)
+    assert {"label", "reason", "memory.weights"} <= left and not {"bleu", "answer.depth", "feasible"} & left
+    assert list(filled(frame([], OBJECTIVES)).columns) == list(frame([], OBJECTIVES).columns)
 
 
 def test_only_answers_that_differ_are_shown():

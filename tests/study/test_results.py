@@ -37,6 +37,16 @@ def test_all_files_are_written_and_the_same_again(folder, tmp_path):
     assert pd.read_csv(files[0])["trial"].tolist() == results.front["trial"].tolist()
 
 
+def test_what_was_never_trained_has_its_answers_in_the_same_columns(tmp_path):
+    """Answers hold constants and canonical names, which the questions alone do not."""
+    plan = make_plan(4)
+    plain = plan.bill.space.answer
+    plan.bill.space.answer = lambda ask: plain(ask) | {"norm": "pre"}
+    make_driver(tmp_path, plan).run()
+    table = load(tmp_path).table
+    assert {"infeasible", "complete"} <= set(table["state"]) and set(table["answer.norm"]) == {"pre"}
+
+
 def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
     notes = "\n".join(load(folder).notes())
     for words in ("protocol forward, 10 source and 10 target tokens", "synthetic", "sig|v:1", "seed 1"):
