@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import json_option, load_architecture, pairs, print_json, set_option
+from scalesearch.cli.sections import read_section
 from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from scalesearch.data import Corpus
+    from scalesearch.space.architecture import Architecture
     from scalesearch.train import Recipe, Result
 
 INTERRUPTED = 130
+HELD = ("result.json", "checkpoint.pt")  # that a training has been in a folder
+DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json", "snapshots", "model.safetensors")
 
 
 @click.command(name="train")
@@ -50,6 +54,8 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
 
     console = Console(stderr=as_json)
     corpus = load_data(data)
+    if resume:
+        _check_same(chosen, corpus, how, seed, out)
     _introduce(console, chosen.id, corpus, how, out)
     try:
         with _bar(console) as report:
@@ -74,11 +80,13 @@ def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
 
     if name in PRESETS:
         return Recipe.from_mapping({"preset": name} | pairs(settings, "--recipe-set"))
-    found = _read_yaml(Path(name), f"--recipe: the presets are {', '.join(PRESETS)}", "recipe")
-    found = {"preset": found} if isinstance(found, str) else found
+    section = read_section(Path(name), "recipe", f"--recipe: the presets are {', '.join(PRESETS)}")
+    found = {"preset": section.value} if isinstance(section.value, str) else section.value
     if not isinstance(found, dict):
         raise UserError(f"{name}: expected fields such as `steps: 2000`, found {found!r}")
-    return Recipe.from_mapping(found | pairs(settings, "--recipe-set"))
+    given = pairs(settings, "--recipe-set")
+    with section.naming(elsewhere=given):
+        return Recipe.from_mapping(found | given)
 
 
 def load_data(name: str) -> Corpus:
@@ -91,29 +99,40 @@ def load_data(name: str) -> Corpus:
 
     if name == "builtin":
         return load_corpus(DataSpec(builtin="grammar"))
-    file = Path(name)
-    return load_corpus(DataSpec.from_mapping(_read_yaml(file, "--data: `builtin` or a file", "data")), base=file.parent)
-
-
-def _read_yaml(file: Path, otherwise: str, section: str) -> Any:
-    """What the file says, beneath ``section:`` if it has that."""
-    import yaml
-
-    try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}. {otherwise}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{file}: not YAML: {error}") from None
-    return found[section] if isinstance(found, dict) and section in found else found
+    section = read_section(Path(name), "data", "--data: `builtin` or a file")
+    with section.naming():
+        return load_corpus(DataSpec.from_mapping(section.value), base=section.file.parent)
 
 
 def _check_folder(out: Path, resume: bool) -> None:
-    """A folder that holds a training is only used again on purpose."""
-    held = [name for name in ("result.json", "checkpoint.pt") if (out / name).exists()]
+    """A folder that holds a training is only used again on purpose, and one that holds something else not at all."""
+    held = [name for name in HELD if (out / name).exists()]
     if held and not resume:
         raise UserError(f"{out}: holds a training already ({', '.join(held)}). "
                         "Go on with --resume, or give another folder with --out")
+    others = sorted(path.name for path in out.iterdir() if not _left_behind(path.name)) if out.is_dir() else []
+    if others and not held:
+        shown = ", ".join(others[:4]) + (", …" if len(others) > 4 else "")
+        raise UserError(f"{out}: holds other files ({shown}). Choose an empty or a new folder with --out")
+    if resume and not held:
+        click.echo(f"nothing to resume in {out}; starting from the beginning", err=True)
+
+
+def _left_behind(name: str) -> bool:
+    """Whether a training that was stopped before its first save may have left this; hidden files are no matter."""
+    return name.startswith(".") or name in DESCRIPTION
+
+
+def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int, out: Path) -> None:
+    """Refuses early, before anything is written or shown, to go on with other settings. Raises UserError."""
+    import torch
+
+    from scalesearch.train import Result, checkpoint
+
+    done = Result.read(out)
+    state = checkpoint.load_state(out, torch.device("cpu")) if done is None or done.state != "complete" else None
+    if state is not None:
+        checkpoint.check_identity(state["identity"], checkpoint.identity(chosen, corpus, recipe, seed), out)
 
 
 def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
@@ -127,24 +146,29 @@ def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, 
 
 @contextmanager
 def _bar(console: Console) -> Iterator[Any]:
-    """A progress bar, fed by the trainer's reports; validations are printed above it."""
+    """A progress bar, fed by the trainer's reports, that begins with the first; validations are printed above it."""
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), \
         TextColumn("{task.fields[facts]}")
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("training", total=1.0, facts="")
+    progress = Progress(*columns, console=console)
+    task = progress.add_task("training", total=1.0, facts="")
 
-        def report(event: dict[str, Any]) -> None:
-            if event["kind"] == "update":
-                progress.update(task, completed=min(1.0, event["share"]), facts=_facts(event))
-            elif event["kind"] == "validation":
-                progress.print(_line(event))
-            elif event["kind"] == "decode":
-                done = event["done"] / event["of"]
-                progress.update(task, description="translating", completed=done, facts=f"{event['done']} sentences")
+    def report(event: dict[str, Any]) -> None:
+        progress.start()
+        if event["kind"] == "update":
+            progress.update(task, completed=min(1.0, event["share"]), facts=_facts(event))
+        elif event["kind"] == "validation":
+            progress.print(_line(event))
+        elif event["kind"] == "decode":
+            done = event["done"] / event["of"]
+            progress.update(task, description="translating", completed=done, facts=f"{event['done']} sentences")
 
+    try:
         yield report
+    finally:
+        if progress.live.is_started:
+            progress.stop()
 
 
 def _facts(event: dict[str, Any]) -> str:

@@ -74,6 +74,57 @@ def test_a_folder_is_used_again_only_on_purpose(data: Path, tmp_path: Path) -> N
     assert json.loads(trained(data, tmp_path / "out", "--json", "--resume").stdout) == json.loads(first.stdout)
 
 
+def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
+    done = trained(data, tmp_path / "out", "--json", "--resume")
+    assert done.exit_code == 0
+    assert done.stderr.startswith(f"nothing to resume in {tmp_path / 'out'}; starting from the beginning\n")
+    other = trained(data, tmp_path / "out", "--resume", "--recipe-set", "lr=1")
+    assert isinstance(other.exception, UserError) and "lr was" in str(other.exception)
+    assert "training" not in other.output.replace("holds another training", "")
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_a_folder_with_other_files_is_refused(data: Path, tmp_path: Path, resume: list[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    done = trained(data, out, *resume)
+    assert isinstance(done.exception, UserError) and "(notes.txt). Choose an empty" in str(done.exception)
+    (out / "notes.txt").rename(out / "recipe.json")  # what a training leaves that was stopped before its first save
+    assert trained(data, out, *resume).exit_code == 0
+
+
+def test_a_changed_setting_is_refused_before_anything_is_written(data: Path, tmp_path: Path) -> None:
+    from scalesearch.train import checkpoint
+
+    out = tmp_path / "out"
+    out.mkdir()
+    checkpoint.save_state(out, {"identity": {"lr": 1.0}})
+    done = trained(data, out, "--resume")
+    assert isinstance(done.exception, UserError) and "lr was 1.0 and is now" in str(done.exception)
+    assert [path.name for path in out.iterdir()] == ["checkpoint.pt"]
+    assert done.output == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--data", "data:\n  source: en\n  targt: de\n", ":3: data: unknown key `targt`; did you mean `target`?"),
+        ("--data", "builtin: grammar\npairs: 0\n", ":2: data: pairs: expected a whole number"),
+        ("--data", "data: {source: [}\n", ":1:17: not YAML"),
+        ("--data", "", ": the file is empty. --data: `builtin` or a file"),
+        ("--data", "source: en\ntarget: de\ntrain: no\nvalid: val\ntest: test\n", ":3: data: train: "),
+        ("--data", "source: en\ntarget: de\ntrain: trian\nvalid: val\ntest: test\n", "/data.yaml:3: data: train: "),
+        ("--recipe", "steps: 3\nlrr: 1\n", ":2: recipe: unknown key `lrr`; did you mean `lr`?"),
+        ("--recipe", "# nothing\n", ": the file is empty. --recipe: the presets are quick"),
+    ],
+)
+def test_mistakes_in_a_file_are_pointed_to(data: Path, tmp_path: Path, option: str, text: str, said: str) -> None:
+    data.write_text(text)
+    done = run(train_verb, "transformer", *SMALL, option, data, "--out", tmp_path / "out")
+    assert isinstance(done.exception, UserError) and said in str(done.exception)
+
+
 def test_a_failed_training_says_why_and_exits_with_1(data: Path, tmp_path: Path) -> None:
     done = trained(data, tmp_path / "out", "--recipe-set", "lr=1e30", "--recipe-set", "warmup=0", "--recipe-set",
                    "clip_norm=0")
