@@ -43,7 +43,7 @@ def train(
 
     Raises:
         UserError: ``directory`` holds another training, or a recipe asks for a GPU that is not there.
-        Interrupted: Ctrl-C or SIGTERM, after saving.
+        Interrupted: Ctrl-C or SIGTERM, after saving; a result that was complete by then is on disk.
     """
     folder, tell = Path(directory), report or (lambda event: None)
     done = Result.read(folder) if resume else None
@@ -68,6 +68,8 @@ def train(
             result.state, result.reason = "failed", f"out of memory on {hardware.name}: {_first_line(error)}"
     result.write(folder)
     tell({"kind": "done", "state": result.state, "reason": result.reason})
+    # Ctrl-C too late to interrupt anything must still reach the caller, who may have more to train.
+    stop.check()
     return result
 
 

@@ -11,6 +11,7 @@ import torch
 from scalesearch.errors import UserError
 from scalesearch.train import Interrupted, Result, load_checkpoint, read_checkpoint, train
 from scalesearch.train import engine as engines
+from scalesearch.train import loop
 from scalesearch.train.averaging import read_weights
 from tests.train.conftest import recipe, tiny
 
@@ -77,6 +78,21 @@ def test_an_interruption_while_scoring_is_resumed_there(corpus, tmp_path) -> Non
     with pytest.raises(Interrupted, match="after 12 updates"):
         train(tiny(), corpus, recipe(), tmp_path / "parts", report=stop_at(12))
     assert train(tiny(), corpus, recipe(), tmp_path / "parts").metrics == whole.metrics
+
+
+def test_an_interruption_too_late_to_stop_anything_still_reaches_the_caller(corpus, out, monkeypatch) -> None:
+    """A study that trains in this process must not go on to its next candidate; the result is kept."""
+    finish = loop.Run.finish
+
+    def finish_and_be_stopped(run):
+        metrics = finish(run)
+        os.kill(os.getpid(), signal.SIGINT)
+        return metrics
+
+    monkeypatch.setattr(loop.Run, "finish", finish_and_be_stopped)
+    with pytest.raises(Interrupted):
+        train(tiny(), corpus, recipe(), out)
+    assert Result.read(out).state == "complete"
 
 
 def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypatch) -> None:
