@@ -174,7 +174,8 @@ def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json:
 @command.command()
 @_reading
 @click.option("--to", type=click.Path(path_type=Path), help="Folder for the figures, if not the study's.")
-def plot(study: str, out: Path | None, to: Path | None) -> None:
+@json_option
+def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     """Figures of quality against cost, as PNG and SVG."""
     from scalesearch.study.results import plots
 
@@ -182,6 +183,9 @@ def plot(study: str, out: Path | None, to: Path | None) -> None:
     files = plots(results, to or results.store.folder)
     if not files:
         raise UserError(f"{results.store.folder}: no candidate is finished yet, so there is nothing to plot")
+    if as_json:
+        print_json({"files": [str(file) for file in files]})
+        return
     for file in files:
         click.echo(file)
 
@@ -191,17 +195,22 @@ def plot(study: str, out: Path | None, to: Path | None) -> None:
 @click.option("--best", metavar="OBJECTIVE", help="Of the front, the best by this objective (the first, if not given).")
 @click.option("--trial", type=int, help="This trial.")
 @click.option("--to", type=click.Path(path_type=Path), help="Folder to write (export-TRIAL, if not given).")
-def export(study: str, out: Path | None, best: str | None, trial: int | None, to: Path | None) -> None:
+@json_option
+def export(study: str, out: Path | None, best: str | None, trial: int | None, to: Path | None, as_json: bool) -> None:
     """Copy a candidate out of a study: its architecture file, its record and its checkpoint."""
     import shutil
 
     from scalesearch.study.results import choose
 
     results = _load(study, out)
-    number = choose(results, best, trial)
+    number, why = choose(results, best, trial)
     target = to or Path(f"export-{number}")
     if target.exists():
         raise UserError(f"{target} is there already; choose another folder with --to")
     source = results.store.trial_folder(results.store.ledger.trials[number])
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "progress.*"))
-    click.echo(target)
+    if as_json:
+        files = sorted(str(file) for file in target.rglob("*") if file.is_file())
+        print_json({"trial": number, "why": why, "folder": str(target), "files": files})
+        return
+    click.echo(f"trial {number}, {why} -> {target}")

@@ -11,7 +11,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.report.hypervolume import hypervolume, worst_corner
 from scalesearch.report.plot import Subject, save, tradeoff
-from scalesearch.report.table import filled, frame, front_rows
+from scalesearch.report.table import filled, frame, front_rows, number
 from scalesearch.study.ledger import COMPLETE, FAILED
 from scalesearch.study.record import rejected_record
 from scalesearch.study.store import Store
@@ -121,8 +121,10 @@ def plots(results: Results, folder: Path) -> list[Path]:
     return files
 
 
-def choose(results: Results, best: str | None, trial: int | None) -> int:
-    """The number of the trial to export: the given one, or the best of the front by the metric or cost ``best``.
+def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, str]:
+    """The number of the trial to export, and why: the given one, or the best of the front by ``best``.
+
+    ``best`` is a metric or cost; unless given, the first objective.
 
     Raises:
         UserError: nothing like that is there.
@@ -131,13 +133,14 @@ def choose(results: Results, best: str | None, trial: int | None) -> int:
         row = results.table[results.table["trial"] == trial]
         if not len(row) or row["state"].iloc[0] != COMPLETE:
             raise UserError(f"trial {trial} is not a finished candidate of this study")
-        return trial
+        return trial, "as asked"
     name = best or next(iter(results.objectives))
     if name not in results.front.columns or not len(results.front):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}")
     low = results.objectives.get(name, "max" if name in ("bleu", "chrf") else "min") == "min"
     values: Any = results.front[name].astype(float)
-    return int(results.front["trial"].loc[values.idxmin() if low else values.idxmax()])
+    at = values.idxmin() if low else values.idxmax()
+    return int(results.front["trial"].loc[at]), f"best {name} of the front ({number(values.loc[at], name)})"
 
 
 def _short(name: str) -> str:

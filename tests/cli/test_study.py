@@ -43,14 +43,18 @@ def test_status_for_people_and_machines(folder):
 def test_plot_names_what_it_wrote(folder, tmp_path):
     files = call("plot", folder, "--to", tmp_path).split()
     assert len(files) == 4 and all((tmp_path / file).exists() for file in files)
+    assert json.loads(call("plot", folder, "--to", tmp_path, "--json"))["files"] == files
 
 
 def test_export_copies_a_candidate_and_overwrites_nothing(folder, tmp_path):
     target = tmp_path / "best"
-    call("export", folder, "--best", "bleu", "--to", target)
+    said = call("export", folder, "--best", "bleu", "--to", target)
+    assert said.startswith("trial ") and "best bleu of the front (" in said and said.endswith(f" -> {target}\n")
     assert {"architecture.yaml", "record.json", "result.json"} <= {file.name for file in target.iterdir()}
     with pytest.raises(UserError, match="is there already"):
         call("export", folder, "--to", target)
+    found = json.loads(call("export", folder, "--to", tmp_path / "again", "--json"))
+    assert found["why"] in said and str(tmp_path / "again" / "record.json") in found["files"]
 
 
 def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):

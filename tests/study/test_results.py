@@ -63,10 +63,11 @@ def test_the_hypervolume_names_its_reference_point(folder):
 def test_export_takes_the_best_or_the_given_one(folder):
     results = load(folder)
     rows = results.front.set_index("trial")
-    assert choose(results, "bleu", None) == rows["bleu"].idxmax()
-    assert choose(results, "params.total", None) == rows["params.total"].idxmin()
-    assert choose(results, None, None) == rows["bleu"].idxmax()
-    assert choose(results, None, int(rows.index[1])) == rows.index[1]
+    assert choose(results, "bleu", None)[0] == rows["bleu"].idxmax()
+    assert choose(results, "params.total", None) == (
+        rows["params.total"].idxmin(), f"best params.total of the front ({rows['params.total'].min():,})")
+    assert choose(results, None, None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
+    assert choose(results, None, int(rows.index[1])) == (rows.index[1], "as asked")
     with pytest.raises(UserError, match="there is no blue on the front"):
         choose(results, "blue", None)
     with pytest.raises(UserError, match="trial 999 is not a finished candidate"):
