@@ -4,7 +4,7 @@
 
     study: edge                                    # its name, and its folder: runs/edge
     space: transformer                             # shipped, a path, or the space itself; or {file: …, set: {…}}
-    data: {builtin: grammar}
+    data: {builtin: grammar}                       # or `builtin`, which is the same
     recipe: {steps: 2000}                          # or the name of a preset
     objectives: {bleu: max, params.total: min, macs.total: min}
     protocol: {name: forward, source: 20, target: 20, vocab: corpus}
@@ -36,6 +36,7 @@ KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", 
         "backend", "resources", "storage", "out", "reference", "seed", "attempts")
 PROPOSERS = ("tpe", "nsga2", "random")
 BACKENDS = ("inprocess", "ray")
+BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
 
 
@@ -200,7 +201,9 @@ class _Reader:
         if not self.top.has("data"):
             self._missing("data", "{builtin: grammar}")
             return None
-        return self.top.trying("data", lambda: DataSpec.from_mapping(self.top.value("data")))
+        said = self.top.value("data")
+        given = BUILTIN if said == "builtin" else said
+        return self.top.trying("data", lambda: DataSpec.from_mapping(given))
 
     def _recipe(self) -> Recipe | None:
         return self.top.trying("recipe", lambda: Recipe.from_mapping(self.top.value("recipe", {}) or {}))

@@ -77,6 +77,11 @@ def test_a_shipped_space_is_found_and_opened_up(tmp_path):
     assert read_study(write(tmp_path, text)).space.size() == 6
 
 
+def test_the_word_builtin_is_the_built_in_corpus(tmp_path):
+    short = read_study(write(tmp_path, SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }", "builtin")))
+    assert short.data.to_json() == read_study(write(tmp_path, SPACE + REST), ["data={builtin: grammar}"]).data.to_json()
+
+
 def test_set_changes_adds_and_lays_over(tmp_path):
     sets = ["recipe.steps=9", "trials=3", "proposer.kind=random", "data.pairs=600", "objectives.macs.total=min",
             "space.encoder.depth=1 | 2 | 4"]
