@@ -45,6 +45,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
     names = {"address": "resources.address"}
     flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
     spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
+    spec = _one_at_a_time(spec, {change.partition("=")[0].strip() for change in (*sets, *flagged)}, console)
     if dry_run:
         from scalesearch.study.preview import preview
 
@@ -53,6 +54,24 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
         return
     _run(spec, resume, console)
     _report(spec.out, console, as_json)
+
+
+def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySpec:
+    """``spec`` with one worker where it trains in this process; ``said``: the keys that the command line gives.
+
+    Raises:
+        UserError: more workers were asked for in the same place as this backend.
+    """
+    from dataclasses import replace
+
+    if spec.backend != "inprocess" or spec.workers == 1:
+        return spec
+    if "workers" in said or "backend" not in said:
+        raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one candidate at a time; "
+                        "take the backend ray (--backend ray), or one worker (--workers 1)")
+    console.print(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.",
+                  highlight=False, soft_wrap=True)
+    return replace(spec, workers=1)
 
 
 def _run(spec: StudySpec, resume: bool, console: Console) -> None:

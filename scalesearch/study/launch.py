@@ -21,6 +21,7 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts.
         KeyboardInterrupt: after everything was stopped; the study can be resumed.
     """
+    prepare.refuse_a_second_start(spec, resume)
     corpus = prepare.load_data(spec)
     for note in corpus.notes:
         console.print(note, highlight=False, markup=False)

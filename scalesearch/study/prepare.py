@@ -167,6 +167,13 @@ FIXED = {
 }
 
 
+def refuse_a_second_start(spec: StudySpec, resume: bool) -> None:
+    """Raises UserError where the folder holds a study that ``resume`` does not ask to go on with."""
+    if not resume and Store(spec.out).begun():
+        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
+                        "with --out")
+
+
 def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool) -> Store:
     """The study's folder: a new one, or with ``resume`` the one that is there.
 
@@ -177,9 +184,7 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool) -> Sto
     if not store.begun():
         store.create(meta, spec.text, spec.space.to_yaml())
         return store.load()
-    if not resume:
-        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
-                        "with --out")
+    refuse_a_second_start(spec, resume)
     store.mend()
     store.load()
     changed = [words for key, words in FIXED.items() if store.meta.get(key) != meta[key]]

@@ -63,6 +63,20 @@ def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
     assert done.returncode == 2 and "there is no study here" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypatch):
+    monkeypatch.setattr("scalesearch.study.prepare.load_corpus", lambda *_: pytest.fail("loaded"))
+    with pytest.raises(UserError, match="a study is here already. Go on with --resume"):
+        call("run", "quick", "--out", folder, "--backend", "inprocess")
+
+
+def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tmp_path):
+    dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500", "--set", "data.vocab=400")
+    with pytest.raises(UserError, match=r"workers: 2 with the backend inprocess.*--backend ray.*--workers 1"):
+        call(*dry, "--backend", "inprocess", "--workers", 2)
+    said = call(*dry, "--backend", "inprocess")
+    assert "one candidate at a time, not the file's 2" in said and "1 at a time (inprocess)" in said
+
+
 def test_help_loads_nothing_heavy():
     code = ("import sys; from scalesearch.cli.study import command\n"
             "for name in ('run', 'front'): command.commands[name].get_help(__import__('click').Context(command))\n"
