@@ -8,6 +8,8 @@ import click
 from scalesearch import __version__
 from scalesearch.errors import UserError
 
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
 VERBS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
     "cost": ("cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
@@ -42,7 +44,13 @@ def app() -> None:
 def main() -> None:
     """Entry point of the ``scalesearch`` command."""
     try:
-        app(prog_name="scalesearch")
+        sys.exit(app(prog_name="scalesearch", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted.", err=True)
+        sys.exit(INTERRUPTED)
     except UserError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

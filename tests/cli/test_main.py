@@ -1,0 +1,47 @@
+"""The ``scalesearch`` command: its exit statuses."""
+
+import click
+import pytest
+
+from scalesearch.cli import main as entry
+
+
+def status(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["scalesearch", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        entry.main()
+    return stopped.value.code or 0
+
+
+def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
+    def stop():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry.LazyGroup, "get_command", lambda *_: click.Command("check", callback=stop))
+    assert status(monkeypatch, "check") == 130
+    assert capsys.readouterr().err.strip() == "Interrupted."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--version"], 0, "version"),
+        (["check", "--help"], 0, "Usage: scalesearch check"),
+        (["chekc"], 2, "No such command 'chekc'"),
+        (["check"], 2, "Missing argument 'FILE'"),
+        (["check", "no-such.yaml"], 2, "no-such.yaml: no such file"),
+    ],
+)
+def test_exit_statuses(monkeypatch, capsys, arguments, code, said):
+    assert status(monkeypatch, *arguments) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+
+
+def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text("width: 32\nencoder.depth: 1\ndecoder.depth: 1\ncost.budgets: { tiny: params.total <= 1 }\n")
+    assert status(monkeypatch, "check", str(file), "--samples", "2") == 2
+    captured = capsys.readouterr()
+    assert "passes everything" in captured.out
+    assert f"{file}:4:23: none of the 2 random candidates meets this" in captured.err
