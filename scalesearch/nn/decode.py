@@ -205,8 +205,8 @@ class _Beams:
 def _limit(model: Any, source: Tensor, max_length: int | None) -> Tensor:
     """(B,) the tokens that each translation may have, within the positions that the model knows (BOS takes one)."""
     limit = longest(source) if max_length is None else source.new_full((len(source),), max_length)
-    known = getattr(model, "max_length", None)
-    return limit if known is None else limit.clamp(max=known - 1)
+    room = model.target_room(source.shape[1]) if hasattr(model, "target_room") else None
+    return limit if room is None else limit.clamp(max=max(room - 1, 1))
 
 
 def _next_logits(model: Any, token: Tensor, memory: Any, cache: Any, bos: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.errors import UserError
 from scalesearch.nn.module import Module
 
@@ -64,7 +65,8 @@ class Model(Module):
 
         With a ``cache``, ``target`` holds only the tokens that it has not seen.
         """
-        self._check_length(target.shape[1] + (cache.length if cache else 0))
+        before = memory.states.shape[1] if isinstance(self.block, DecoderOnly) else 0
+        self._check_length(before + target.shape[1] + (cache.length if cache else 0))
         return self.block.decode(self, target, memory.states, memory.bias, cache)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -91,11 +93,21 @@ class Model(Module):
             if isinstance(node, Module):
                 node.kernel = kernel
 
+    @property
+    def max_length(self) -> int | None:
+        """How many positions a sentence may have (source and target together if decoder-only); None if any number."""
+        blocks: list[Any] = [getattr(node, "block", None) for node in self.embedding.modules()]
+        limits = [block.max_length for block in blocks if getattr(block, "positions", None) == "learned"]
+        return min(limits, default=None)
+
+    def target_room(self, source_length: int) -> int | None:
+        """How many target positions are left after a source of ``source_length`` tokens; None if any number."""
+        before = source_length if isinstance(self.block, DecoderOnly) else 0
+        return None if self.max_length is None else self.max_length - before
+
     def _check_length(self, length: int) -> None:
-        for node in self.embedding.modules():
-            block: Any = getattr(node, "block", None)
-            if getattr(block, "positions", None) == "learned" and length > block.max_length:
-                raise UserError(
-                    f"a sentence of {length} tokens, but the model has learned positions for {block.max_length}: "
-                    "raise embedding.max_length or shorten the data's max_length"
-                )
+        if self.max_length is not None and length > self.max_length:
+            raise UserError(
+                f"a sentence of {length} tokens, but the model has learned positions for {self.max_length}: "
+                "raise embedding.max_length or shorten the data's max_length"
+            )

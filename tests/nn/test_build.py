@@ -10,6 +10,7 @@ import torch
 from scalesearch.blocks.core import PAD
 from scalesearch.errors import UserError
 from scalesearch.nn import build
+from scalesearch.nn.decode import beam_search, greedy
 from scalesearch.space.architecture import assemble
 from tests.architectures import answers, random_architecture
 
@@ -128,6 +129,17 @@ def test_learned_positions_refuse_what_they_have_not_learned() -> None:
     model = build(block, vocab=V)
     with pytest.raises(UserError, match="learned positions for 4"):
         model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 3, dtype=torch.long))
+    assert model.max_length == 4
+    assert build(assemble(answers()).block, vocab=V).max_length is None
+
+
+@pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only"])
+def test_decoding_stays_within_learned_positions(kind: str) -> None:
+    block = assemble(answers(model=kind, embedding__positions="learned", embedding__max_length=8)).block
+    model = build(block, vocab=V).eval()
+    source = torch.full((2, 5), 7)
+    for found in (greedy(model, source), beam_search(model, source, 2)):
+        assert max(map(len, found.best())) <= 8
 
 
 @pytest.mark.slow
