@@ -50,6 +50,7 @@ def _nearest(path: Path) -> str:
     near = difflib.get_close_matches(path.name, names, n=4, cutoff=0.5)
     if near:
         return f"Near it in {folder}: {', '.join(near)}."
+    names.sort(key=lambda name: difflib.SequenceMatcher(None, path.name, name).ratio(), reverse=True)
     return f"In {folder} there is {', '.join(names[:8]) or 'no file'}{' …' if len(names) > 8 else ''}."
 
 

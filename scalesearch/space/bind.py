@@ -44,6 +44,7 @@ class _Binding:
         self.schema = schema
         self.index = index_of(schema)
         self.problems = problems
+        self.whole = not problems
         own: list[Problem] = []
         entries = unfold(document, own)
         self.problems += own
@@ -58,6 +59,7 @@ class _Binding:
     def bound(self) -> Bound:
         binder = Binder(self.index)
         binder.extra_keys = EXTRA
+        binder.whole = self.whole
         root = binder.group(self.schema, self.document, "", "", (), self.top)
         assert root is not None
         self.problems += binder.problems

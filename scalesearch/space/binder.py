@@ -22,6 +22,7 @@ class Binder:
     def __init__(self, index: Index) -> None:
         self.index = index
         self.extra_keys: tuple[str, ...] = ()  # legal at the top besides the schema's
+        self.whole = True  # off where a part of the file could not be read: then nobody knows what is missing
         self.problems: list[Problem] = []
 
     def wrong(self, place: Place, message: str, help: str | None = None) -> None:
@@ -186,6 +187,8 @@ class Binder:
         """The leaf of a key that is not given."""
         leaf = Leaf(key, path, field, Broken(), guards, origin, given=False)
         if field.default is None:
+            if not self.whole:
+                return leaf
             self.wrong(origin, f"`{path}` is missing", f"add `{path.rpartition('.')[2]}:` with {describe(field)}")
             return leaf
         spec = Literal(field.default) if field.kind == "text" else parse_value(field.default)

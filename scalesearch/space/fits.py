@@ -1,33 +1,53 @@
 """Schedules that fit no depth that their stack can have."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from scalesearch.space.answers import Questionnaire
 from scalesearch.space.planning import constant_of
 from scalesearch.space.plans import Ask, Fixed, Fork, Pick, Plan, Switch
 from scalesearch.space.schedules import Call, misfit
-from scalesearch.space.specs import Alternatives, Between, CallOf, Literal, Spec, options
+from scalesearch.space.specs import Alternatives, Between, CallOf, Indexed, Literal, Spec, options
 from scalesearch.space.tokens import Span
 from scalesearch.space.tree import Leaf
 
 MOST = 5_000  # depths times arguments that are tried
 
 
-def never_fits(form: Questionnaire, leaf: Leaf) -> Iterator[tuple[Span, str, str]]:
-    """(span, text, reason) of each alternative of ``leaf`` that fits no depth."""
+def never_fits(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[tuple[Span, str, str]]:
+    """(span, text, reason) of each alternative of ``leaf`` that fits no depth; only ``sound`` keys are asked."""
     depths = depths_of(form, leaf.field.fits or "")
     if not depths:
         return
     for option in options(leaf.spec):
         schedules = list(itertools.islice(_schedules(option, leaf), MOST + 1))
-        if not schedules or len(schedules) * len(depths) > MOST:
+        others = _lenders(form, leaf, option, sound)
+        if not schedules or len(schedules) * len(depths) * len(others) > MOST:
             continue
-        reasons = [misfit(schedule, leaf.field, depth, None) for schedule in schedules for depth in depths]
+        tried = itertools.product(schedules, depths, others)
+        reasons = [misfit(schedule, leaf.field, depth, other) for schedule, depth, other in tried]
         if all(reasons):
-            shown = " or ".join(map(str, depths)) if len(depths) <= 3 else f"{min(depths)} to {max(depths)}"
-            yield option.span, str(option), f"{leaf.field.fits} is {shown}: {reasons[0]}"
+            shown = _shown(depths)
+            own = [reason or "" for reason in reasons[: len(depths) * len(others) : len(others)]]
+            yield option.span, str(option), f"{leaf.field.fits} is {shown}: {_together(own, depths, shown)}"
+
+
+def _lenders(form: Questionnaire, leaf: Leaf, option: Spec, sound: Set[str]) -> Sequence[int | None]:
+    """The depths of the stack whose layers a loan uses, the deepest first; ``None`` where there are none to list."""
+    target = form.target(leaf, option.path) if isinstance(option, Indexed) else None
+    known = target.field.fits if target and target.field.fits in sound else None
+    return sorted(depths_of(form, known), reverse=True) if known and depths_of(form, known) else [None]
+
+
+def _shown(depths: Sequence[int]) -> str:
+    return " or ".join(map(str, depths)) if len(depths) <= 3 else f"{min(depths)} to {max(depths)}"
+
+
+def _together(reasons: Sequence[str], depths: Sequence[int], shown: str) -> str:
+    """One reason for all depths: the first, with all depths in place of its own where nothing else differs."""
+    stems = {reason.removesuffix(f" {depth}") for reason, depth in zip(reasons, depths, strict=True)}
+    return f"{stems.pop()} {shown}" if len(stems) == 1 and reasons[0].endswith(f" {depths[0]}") else reasons[0]
 
 
 def depths_of(form: Questionnaire, key: str) -> list[int]:

@@ -65,11 +65,11 @@ def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
     """Alternatives of schedules that fit no depth that is possible, where schedule and depth are ``sound``."""
     form = Questionnaire(root)
     judged = [leaf for leaf in form.leaves if leaf.field.fits and {leaf.key, leaf.field.fits} <= sound]
-    return [problem for leaf in judged for problem in _misfit(form, leaf)]
+    return [problem for leaf in judged for problem in _misfit(form, leaf, sound)]
 
 
-def _misfit(form: Questionnaire, leaf: Leaf) -> Iterator[Problem]:
-    for span, text, reason in never_fits(form, leaf):
+def _misfit(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[Problem]:
+    for span, text, reason in never_fits(form, leaf, sound):
         yield Problem(leaf.place(span), f"`{text}` does not fit any depth that is possible", reason)
 
 

@@ -170,11 +170,21 @@ def _check_step(low: int | float, high: int | float, step: int | float, span: Sp
     count = (high - low) / step
     if count > MOST_STEPS:
         raise SyntaxProblem("this step is too small", span, f"at most {MOST_STEPS:,} steps; without a step, any number")
+    if count < 1 - 1e-9:
+        smaller = f"`{say(low)}..{say(high)} step {say(_part(high - low))}`"
+        raise SyntaxProblem(f"a step of {say(step)} is wider than the range", span, f"take a smaller step: {smaller}")
     if abs(count - round(count)) > 1e-9 * max(1.0, count):
         whole = math.floor(count)
-        ends = [_tidy(low + steps * step) for steps in (whole, whole + 1) if steps > 0]
+        ends = [_tidy(low + steps * step) for steps in (whole, whole + 1)]
         legal = " or ".join(f"`{say(_tidy(low))}..{say(end)} step {say(_tidy(step))}`" for end in ends)
         raise SyntaxProblem(f"steps of {say(step)} from {say(low)} do not reach {say(high)}", span, f"write {legal}")
+
+
+def _part(width: int | float) -> int | float:
+    """A step that divides a range of ``width``: a quarter, or the next larger part that is whole."""
+    if isinstance(width, float):
+        return _tidy(width / 4)
+    return next((width // parts for parts in (4, 3, 2) if width % parts == 0), 1)
 
 
 def _tidy(number: int | float) -> int | float:

@@ -96,7 +96,11 @@ def test_an_optional_group_is_there_only_where_it_is_given():
             "4 layers are no multiple of 5",
         ),
         ("width: 4\nencoder.depth: 4 | 2\nshare.encoder.ffn: [0, 1]\n", "share.encoder.ffn", "the list names 2 layers"),
-        ("width: 4\nshare.decoder.ffn: encoder.ffn[2*i]\n", "share.decoder.ffn", "layer 3 points to layer 6"),
+        (
+            "width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: encoder.ffn[2*i]\n",
+            "share.decoder.ffn",
+            "layer 3 points to layer 6",
+        ),
         (
             "width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: encoder.ffn[i - 1]\n",
             "share.decoder.ffn",
