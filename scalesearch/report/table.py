@@ -11,7 +11,9 @@ from scalesearch.report.front import front
 
 METRICS = ("bleu", "chrf", "loss", "perplexity")
 COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights")
-FACTS = ("seed", "seconds", "cpu_seconds", "tokens", "device", "dtype", "reason")
+# Column to the record's key. Training seconds are the updates alone; wall seconds hold validation and decoding too.
+FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds", "cpu_seconds": "cpu_seconds",
+         "tokens": "tokens", "device": "device", "dtype": "dtype", "reason": "reason"}
 
 
 def frame(records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str]) -> pd.DataFrame:
@@ -55,7 +57,7 @@ def to_rich(
 ) -> Table:
     """The front as people read it: objectives first, then as many of the ``asked`` answers that differ as fit."""
     table = Table(title=title, title_justify="left")
-    names = [*objectives, "seconds"]
+    names = [*objectives, "training_seconds"]
     table.add_column("trial", justify="right", no_wrap=True)
     for name in names:
         table.add_column(_words(name), justify="right", no_wrap=len(name) < 8, min_width=_width(rows, name))
@@ -94,7 +96,7 @@ def number(value: Any, name: str) -> str:
         return ""
     if name.split(".")[0] in ("params", "macs", "flops", "memory"):
         return f"{int(value):,}"
-    return f"{value:.1f}" if name == "seconds" else f"{value:.2f}"
+    return f"{value:.1f}" if name.endswith("seconds") else f"{value:.2f}"
 
 
 def _row(record: Mapping[str, Any], objectives: Mapping[str, str]) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def _row(record: Mapping[str, Any], objectives: Mapping[str, str]) -> dict[str, 
     found = {**head, "id": architecture.get("id")}
     found |= {key: record.get(key) for key in ("feasible", "in_space")}
     found |= {name: _value(record, name) for name in _names(objectives)}
-    found |= {key: record.get(key) for key in FACTS}
+    found |= {column: record.get(key) for column, key in FACTS.items()}
     answers = architecture.get("answers") or {}
     return found | {f"answer.{path}": _text(value) for path, value in answers.items()}
 

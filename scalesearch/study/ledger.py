@@ -27,7 +27,7 @@ class Trial:
         values: objective to value, once complete.
         reason: why it is infeasible or failed.
         attempts, crashes: how often training was started, and how often its worker died.
-        seconds: wall time of training.
+        seconds: wall time from its start to its result: training, validation, decoding.
     """
 
     number: int

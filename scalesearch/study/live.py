@@ -67,7 +67,7 @@ class Lines(View):
             self.say(f"trial {trial.number} failed: {trial.reason}")
             return
         found = ", ".join(f"{name} {short(value)}" for name, value in (trial.values or {}).items())
-        seconds = f" in {trial.seconds:.0f} s" if trial.seconds is not None else ""
+        seconds = f" after {trial.seconds:.0f} wall seconds" if trial.seconds is not None else ""
         self.say(f"trial {trial.number} complete{seconds}: {found}")
 
 
@@ -91,23 +91,32 @@ class Screen(Lines):
     def render(self) -> Group:
         """The screen as it is now; called from Live's own thread, so it reads copies."""
         trials = list(self._ledger.trials.values())
-        return Group(self._counts(trials), self._running(trials), self._best(trials))
+        running = [self._running(trials)] if any(trial.state == PENDING for trial in trials) else []
+        return Group(self._counts(trials), *running, self._best(trials))
 
     def _counts(self, trials: list[Trial]) -> Table:
         table = Table(title=f"Study in {self._folder}", title_justify="left")
         counts = {state: sum(t.state == state for t in trials)
                   for state in (COMPLETE, PENDING, FAILED, INFEASIBLE, DUPLICATE)}
-        for heading in ("done", "running", "failed", "infeasible", "seen before", "time left"):
-            table.add_column(heading, justify="right")
+        left = [("time left", self._left(trials))] if self._to_do(trials) else []
         done, running, *others = counts.values()
-        table.add_row(f"{done} of {self._wanted}", str(running), *map(str, others), self._left(trials))
+        cells = (f"{done} of {self._wanted}", str(running), *map(str, others), *(text for _, text in left))
+        headings = ("done", "running", "failed", "infeasible", "seen before", *(heading for heading, _ in left))
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        table.add_row(*cells)
         return table
+
+    def _to_do(self, trials: list[Trial]) -> int:
+        """Candidates still to be trained; a reference counts as done also where it failed or was a repetition."""
+        done = sum(t.state == COMPLETE or (t.origin == "reference" and t.state != PENDING) for t in trials)
+        return max(0, self._wanted - done, sum(t.state == PENDING for t in trials))
 
     def _left(self, trials: list[Trial]) -> str:
         took = [t.seconds for t in trials if t.state == COMPLETE and t.seconds is not None]
         if not took:
             return "unknown yet"
-        to_do = max(0, self._wanted - sum(t.state == COMPLETE for t in trials))
+        to_do = self._to_do(trials)
         return f"about {timedelta(seconds=round(float(np.mean(took)) * to_do / self._slots))}"
 
     def _running(self, trials: list[Trial]) -> Table:

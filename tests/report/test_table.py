@@ -58,5 +58,5 @@ def test_only_answers_that_differ_are_shown():
 
 
 def test_numbers_are_written_as_people_read_them():
-    assert [number(1234567, "params.total"), number(27.128, "bleu"), number(None, "bleu"), number(3.04, "seconds")] == [
-        "1,234,567", "27.13", "", "3.0"]
+    numbers = {"params.total": 1234567, "bleu": 27.128, "chrf": None, "wall_seconds": 3.04}
+    assert [number(value, name) for name, value in numbers.items()] == ["1,234,567", "27.13", "", "3.0"]

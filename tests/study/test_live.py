@@ -16,7 +16,7 @@ def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
     make_driver(tmp_path, make_plan(2), view=Lines(said.append)).run()
     assert len(said) == 4
     assert said[0].endswith("in training") and "trial 0 (" in said[0]
-    assert "complete in 0 s: bleu " in said[1] and "params.total " in said[1]
+    assert "complete after 0 wall seconds: bleu " in said[1] and "params.total " in said[1]
 
 
 def test_lines_say_why_a_worker_is_started_again(tmp_path):
@@ -44,6 +44,10 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
     driver.run()
     assert "0 of 3" in shown[0] and "unknown yet" in shown[0] and "0 on the front" in shown[0]
     assert "25%, loss 3.210, 12,345 tokens/s, 0:01:01 left" in shown[0]
+    console.print(screen.render())
+    over = console.file.getvalue()
+    assert "3 of 3" in over and "time left" not in over and "progress" not in over and "bleu: max" in over
+    assert "time left" in shown[2] and "progress" in shown[2]
     assert "2 of 3" in shown[2] and "about 0:00:0" in shown[2] and "bleu: max" in shown[2]
 
 
