@@ -39,6 +39,7 @@ WORDS = {"bleu": "BLEU", "chrf": "chrF", "loss": "Validation loss (nats per toke
          "memory.activations": "Training activations (bytes, float32)"}
 SECTIONS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ", "encoder": "encoder ",
             "decoder": "decoder ", "output": "output "}
+REACH = 3  # a budget up to so many times the dearest candidate is drawn, with what lies beyond it
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,13 @@ def _axis(axes: Axes, done: pd.DataFrame, subject: Subject, x: str, y: str) -> N
         axes.set_xlim(low, high)
     elif len(costs):
         spread = max(np.ptp(costs), 0.05 * costs.max())
-        right = max(costs.max(), bound if bound and bound < costs.max() + spread else 0)
-        axes.set_xlim(max(0, costs.min() - 0.08 * spread), right + 0.1 * spread)
+        right = max(costs.max(), bound if bound and bound <= REACH * costs.max() else 0)
+        axes.set_xlim(max(0, costs.min() - 0.08 * spread), right + 0.1 * max(spread, right - costs.min()))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     quality = done[y].to_numpy(dtype=float)
     if len(quality):
         spread = max(np.ptp(quality), 0.5)
-        axes.set_ylim(quality.min() - 0.12 * spread, quality.max() + 0.12 * spread)
+        axes.set_ylim(max(0.0, quality.min() - 0.12 * spread), quality.max() + 0.12 * spread)
     axes.grid(True, color="#e6e6e6", linewidth=0.6)
     axes.set_axisbelow(True)
 
