@@ -19,12 +19,13 @@ from scalesearch.study.budget import bounds, limits
 from scalesearch.study.driver import Plan, Reference
 from scalesearch.study.file import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.proposer import Proposer, ProposerSettings
-from scalesearch.study.record import versions
+from scalesearch.study.record import SEARCHERS
 from scalesearch.study.runners.base import Runner
 from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.storage import open_proposer
 from scalesearch.study.store import Store, now
 from scalesearch.study.work import train_job
+from scalesearch.train.result import versions
 
 SAMPLES = 2000  # draws after which a budget that none of them met counts as one that nothing meets
 ASKS = 1000
@@ -152,7 +153,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus) -> dict[str, Any]:
         "limits": [limit.text for limit in plan.bill.limits],
         "bounds": bounds(limits(spec.space, spec.budget)),
         "proposer": {"kind": spec.proposer, "seed": spec.proposer_seed},
-        "versions": versions(),
+        "versions": versions(*SEARCHERS),
     }
 
 

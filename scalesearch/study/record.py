@@ -1,24 +1,12 @@
 """A candidate's record: everything one needs to believe its numbers, and to make them again."""
 
-import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from scalesearch.study.ledger import Trial
+from scalesearch.train.result import versions
 
-PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "optuna", "ray")
-
-
-def versions() -> dict[str, str]:
-    """Package to installed version, and Python's."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
 
 
 def make_record(
@@ -48,7 +36,7 @@ def make_record(
         **facts,
         "attempts": trial.attempts,
         "crashes": trial.crashes,
-        "versions": versions(),
+        "versions": versions(*SEARCHERS),
         **{key: value for key, value in result.items() if key not in ("state", "reason")},
     }
 

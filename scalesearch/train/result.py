@@ -77,10 +77,10 @@ class Result:
         return cls.from_json(json.loads(file.read_text())) if file.exists() else None
 
 
-def versions() -> dict[str, str]:
-    """Python's version and those of the packages that numbers depend on."""
+def versions(*others: str) -> dict[str, str]:
+    """Python's version and those of the packages that numbers depend on, and of ``others`` where installed."""
     found = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in (*PACKAGES, *others):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
