@@ -1,12 +1,11 @@
 """Random and named architectures that tests share."""
 
+from functools import cache
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.embed import POSITIONS
-from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.layers import NORMS
-from scalesearch.blocks.seq2seq import TYINGS
+from scalesearch.library import find_file
+from scalesearch.space import Space, read_space
 from scalesearch.space.architecture import Architecture, Unbuildable, assemble
 
 
@@ -38,56 +37,60 @@ def transformer(width: int, encoder: int, decoder: int, hidden: int | None = Non
     return assemble(answers() | sizes | {path.replace("__", "."): value for path, value in changes.items()})
 
 
+SMALL = {
+    "width": "4..24 step 2",
+    "embedding.factorised.rank": "1..6",
+    "embedding.adaptive.cutoffs": "[3, 7]",
+    "embedding.max_length": "64",
+    "encoder.depth": "1..4",
+    "decoder.depth": "1..3",
+    "share.encoder.ffn": "own | one | cycle(2..3) | sequence(2..3)",
+    "adapt.lora.rank": "1..4",
+    "adapt.lora.on": "[query, out, value]",
+    "adapt.prompt.length": "1..3",
+    "low_rank.attention": "off | 1..5 if tensor_chain.attention == off else off",
+    "low_rank.ffn": "off | 1..5 if tensor_chain.ffn == off else off",
+    **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6" for stack in ("encoder", "decoder")},
+    **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
+    **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
+    **{f"{stack}.ffn.{kind}.hidden": "1..12" for stack in ("encoder", "decoder") for kind in ("relu", "swiglu")},
+}
+
+
+@cache
+def slim() -> Space:
+    """spaces/slim.yaml with sizes at which a thousand models can be run."""
+    return read_space(find_file("slim", "spaces")).set(SMALL)
+
+
 def random_architecture(rng: Random) -> Architecture:
-    """Any architecture of the catalogue, small; answers that cannot be built are drawn again."""
+    """Any architecture of spaces/slim.yaml, small, with any sharing; answers that cannot be built are drawn again."""
     while True:
+        drawn = dict(slim().sample(rng))
+        if rng.random() < 0.5:
+            for slot in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn"):
+                drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
+        if rng.random() < 0.2:
+            _borrow(rng, drawn)
+        if rng.random() < 0.1 and drawn["encoder.depth"] > 2:
+            drawn |= {"encoder.middle_width": rng.randint(2, 12), "share.encoder.attention": "sandwich"}
         try:
-            return assemble(_random_answers(rng))
+            if None not in drawn.values():  # a computed size that came out below 1
+                return assemble(drawn)
         except Unbuildable:
             continue
 
 
-def _random_answers(rng: Random) -> dict[str, Any]:
-    drawn = answers(
-        model="decoder-only" if rng.random() < 0.15 else "encoder-decoder",
-        width=rng.randint(1, 12),
-        norm=rng.choice(NORMS),
-        embedding__tie=rng.choice(TYINGS),
-        embedding__positions=rng.choice(POSITIONS),
-        share__norms=rng.choice(["own", "follow"]),
-        share__biases=rng.choice(["own", "follow"]),
-        decoder__interleaved=rng.random() < 0.4,
-    )
-    for stack in ("encoder", "decoder"):
-        del drawn[f"{stack}.ffn.hidden"]
-        drawn |= _random_stack(rng, stack)
-    for slot in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn"):
-        drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
-    if rng.random() < 0.25:
-        _borrow(rng, drawn)
-    return drawn
-
-
-def _random_stack(rng: Random, stack: str) -> dict[str, Any]:
-    score_heads = rng.randint(1, 3)
-    drawn: dict[str, Any] = {
-        "depth": rng.randint(1, 5),
-        "heads": score_heads * rng.randint(1, 2),
-        "head_dim": rng.randint(1, 5),
-        "score_heads": score_heads,
-        "ffn": rng.choice(list(FFNS)),
-    }
-    drawn |= {} if drawn["ffn"] == "none" else {"ffn.hidden": rng.randint(1, 12)}
-    return {f"{stack}.{key}": value for key, value in drawn.items()}
-
-
 def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
     """Let the decoder's attention be the encoder's, as in EdgeFormer."""
-    for key in ("heads", "score_heads", "head_dim"):
-        drawn[f"decoder.{key}"] = drawn[f"encoder.{key}"]
+    for path in [path for path in drawn if path.startswith("encoder.") and "ffn" not in path]:
+        mine = path.replace("encoder.", "decoder.", 1)
+        drawn[mine] = drawn[path]
+    drawn |= {"decoder.cross_gate": drawn["encoder.gate"], "decoder.pg.on": "both", "decoder.depth": rng.randint(1, 2)}
     drawn["encoder.depth"] = 2 * drawn["decoder.depth"]
+    for slot in ("encoder.ffn", "decoder.ffn"):
+        drawn[f"share.{slot}"] = "own"
     drawn["share.encoder.attention"] = rng.choice(["own", "cycle(2)"])
-    drawn["share.encoder.ffn"] = "own"
     drawn |= {"share.decoder.self": "encoder.attention[2*i]", "share.decoder.cross": "encoder.attention[2*i + 1]"}
 
 

@@ -1,35 +1,37 @@
-"""Multi-head attention with heads × head_dim free of the width (Vaswani et al. 2017, section 3.2)."""
+"""Multi-head attention with heads × head_dim free of the width (Vaswani et al. 2017, section 3.2), and its variants."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from scalesearch.blocks.core import Axis, Block, Size, Use, Work, block
-from scalesearch.blocks.leaves import FusedAttention, Linear
+from scalesearch.blocks.adapt import Adapter, Prompt
+from scalesearch.blocks.core import Axis, Block, Site, Size, Use, block
+from scalesearch.blocks.gates import Gating
+from scalesearch.blocks.leaves import FusedAttention
+from scalesearch.blocks.partial import PartialFFN
+from scalesearch.blocks.scores import Scores
+from scalesearch.blocks.sites import DENSE
+from scalesearch.blocks.store import KeyValueStore
 
-
-@block
-class KeyValueStore(Block):
-    """Keys and values kept while decoding: ``numbers`` of them for each position of ``over``."""
-
-    numbers: Size
-    over: Axis
-
-    def work(self) -> Sequence[Work]:
-        return [Work((self.over, self.numbers), "cache")]
+__all__ = ["Attention", "KeyValueStore"]
 
 
 @block
 class Attention(Block):
     """Queries from ``x``, keys and values from ``y``: (batch, queries, d) and (batch, keys, d) to (batch, queries, d).
 
-    ``heads`` value heads of ``head_dim``; ``score_heads`` sets of scores, each serving ``heads / score_heads``
-    consecutive value heads, so that the value width can grow without more queries and keys. All four projections
-    have biases.
+    ``heads`` value heads of ``head_dim`` and ``score_heads`` sets of scores. Where these differ, a set of scores
+    serves ``heads / score_heads`` consecutive value heads, or ``expand`` makes as many sets as there are value heads
+    (PartialFormer's head scaling). ``kv_heads`` > 0: so many heads of keys and values, each serving consecutive heads
+    (grouped-query attention, Ainslie et al. 2023; 1 is multi-query).
 
     Axes: ``queries`` positions ask; ``projected`` positions are turned into keys and values in this pass; ``keys``
     positions are attended to. The three differ when earlier keys are cached.
+
+    Further: ``clip`` (relative keys), ``residual`` (RealFormer), ``gate`` (Anthe), ``partial`` (PartialFormer),
+    ``adapters`` of ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps; the output map
+    is always a matrix.
     """
 
     d: Size
@@ -40,36 +42,134 @@ class Attention(Block):
     projected: Axis
     keys: Axis
     cached: bool = True  # whether decoding keeps its keys and values (not in an encoder)
+    cross: bool = False  # whether keys and values come from another sequence
+    expand: bool = False
+    kv_heads: Size = 0
+    clip: Size = 0
+    residual: bool = False
+    gate: str = "none"
+    partial: PartialFFN | None = None
+    adapters: tuple[str, ...] = ()
+    rank: Size = 0
+    prompt: Size = 0
+    site: Site = DENSE
+
+    @property
+    def gating(self) -> Gating:
+        """How queries, keys and values come about."""
+        return Gating(self.gate, self.cross)
+
+    @property
+    def widths(self) -> dict[str, Size]:
+        """Features of query, key and value over all heads."""
+        score_width, width = self.score_heads * self.head_dim, self.heads * self.head_dim
+        kv_width = self.kv_heads * self.head_dim
+        return {"Q": score_width, "K": kv_width or score_width, "V": kv_width or width}
+
+    @property
+    def bias_heads(self) -> Size:
+        """How many sets of scores reach the softmax."""
+        return self.heads if self.expand else self.score_heads
+
+    def _maps(self) -> dict[str, Block]:
+        """The maps that queries, keys and values come from, by slot."""
+        gating, width = self.gating, self.widths
+        axis = {"Q": self.queries, "K": self.projected, "V": self.projected}
+        return {
+            slot: self.site(self.d, self._gate_width() if makes == "gate" else width[makes], (axis[reads],))
+            for slot, (reads, makes) in gating.slots().items()
+        }
+
+    def _gate_width(self) -> Size:
+        """Of a gate before a projection the input's; of one across sequences that of the factor it stands at."""
+        if not self.gating.across:
+            return self.d
+        return {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(self.gate, self.widths["K"])
 
     def parts(self) -> Mapping[str, Block | Use]:
-        score_width, width = self.score_heads * self.head_dim, self.heads * self.head_dim
-        group_dim = width // self.score_heads
-        core = FusedAttention(self.score_heads, self.head_dim, group_dim, self.queries, self.keys)
-        return {
-            "query": Linear(self.d, score_width, (self.queries,)),
-            "key": Linear(self.d, score_width, (self.projected,)),
-            "value": Linear(self.d, width, (self.projected,)),
-            "core": core,
-            "out": Linear(width, self.d, (self.queries,)),
-        } | ({"store": KeyValueStore(score_width + width, self.keys)} if self.cached else {})
+        width, kv = self.heads * self.head_dim, self.widths["K"] + self.widths["V"]
+        maps = self._maps()
+        parts: dict[str, Block | Use] = {**maps, "core": self._core()}
+        if self.partial is not None:
+            parts["partial"] = self.partial
+        parts["out"] = DENSE(width, self.d, (self.queries,))
+        for slot in self.adapters:
+            axis = self.queries if slot in ("query", "out") else self.projected
+            out = self.d if slot == "out" else self.widths[slot[0].upper()]
+            parts[f"{slot}_adapter"] = Adapter(width if slot == "out" else self.d, out, self.rank, (axis,))
+        if self.prompt:
+            parts["prompt"] = Prompt(self.prompt, self.d, tuple(maps[slot] for slot in self.gating.on_keys))
+        return parts | ({"store": KeyValueStore(kv, self.keys)} if self.cached else {})
 
-    def forward(self, m: Any, x: Any, y: Any, bias: Any, cache: Any = None) -> Any:
-        """``bias`` is added to the scores: (batch or 1, 1, queries or 1, keys), or None."""
-        query = self._split(m.query(x))
+    def _core(self) -> Block:
+        values = self.heads * self.head_dim // self.bias_heads
+        if self.expand or self.clip or self.residual:
+            name = ("cross" if self.cross else "self") if self.residual else None
+            out = self.heads if self.expand else 0
+            return Scores(
+                self.score_heads, self.head_dim, values, self.queries, self.keys, out, self.clip, name, self.prompt
+            )
+        return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt)
+
+    def forward(self, m: Any, x: Any, y: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
+        """``bias`` is added to the scores: (batch or 1, 1 or heads, queries or 1, keys), or None."""
+        query = self._split(self.gating.query(_Maps(m), x), self.score_heads)
         key, value = self._keys_values(m, x, y, cache)
-        mixed = m.core(query, key, value, bias)
-        return m.out(mixed.transpose(1, 2).flatten(2))
+        if self.prompt:
+            key, value, bias = self._prompted(m, key, value, bias)
+        if self.kv_heads:
+            key, value = self._repeated(key, self.score_heads), self._repeated(value, self.bias_heads)
+        more = (carried,) if isinstance(self._core(), Scores) else ()
+        mixed = m.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
+        mixed = self.gating.mixed(_Maps(m), mixed, x)
+        mixed = mixed if self.partial is None else m.partial(mixed, x)
+        return _Maps(m).project("out", mixed)
 
     def _keys_values(self, m: Any, x: Any, y: Any, cache: Any) -> tuple[Any, Any]:
         """From ``y``, and in decoding from the cache: self-attention appends to it, cross-attention fills it once."""
-        if cache is not None and x is not y and m in cache:
+        if cache is not None and self.cross and m in cache:
             key, value = cache[m]
             return key, value
-        key, value = self._split(m.key(y)), self._split(m.value(y))
+        key, value = self._project(m, y)
         if cache is not None:
             key, value = cache.append(m, key, value)
         return key, value
 
-    def _split(self, x: Any) -> Any:
-        """(batch, positions, score_heads · n) to (batch, score_heads, positions, n)."""
-        return x.unflatten(-1, (self.score_heads, -1)).transpose(1, 2)
+    def _project(self, m: Any, y: Any) -> tuple[Any, Any]:
+        maps, gating = _Maps(m), self.gating
+        key = gating.key_gate(maps, gating.key(maps, y), y)
+        value = gating.value(maps, y)
+        return (
+            self._split(key, self.kv_heads or self.score_heads),
+            self._split(value, self.kv_heads or self.bias_heads),
+        )
+
+    def _prompted(self, m: Any, key: Any, value: Any, bias: Any) -> tuple[Any, Any, Any]:
+        """Keys and values with the prompt's in front, which no mask hides."""
+        import torch
+
+        more = m.constant("prompt", lambda: self._project(m, m.prompt()[None]))
+        key, value = (torch.cat([a.expand(len(b), -1, -1, -1), b], 2) for a, b in zip(more, (key, value)))
+        return key, value, bias if bias is None else torch.nn.functional.pad(bias, (self.prompt, 0))
+
+    def _repeated(self, x: Any, heads: int) -> Any:
+        """Heads of keys or values, each repeated for the consecutive heads that it serves."""
+        times = heads // self.kv_heads
+        return x if times == 1 else x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2)
+
+    def _split(self, x: Any, heads: int) -> Any:
+        """(batch, positions, heads · n) to (batch, heads, positions, n)."""
+        return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+class _Maps:
+    """An attention module's maps, each with the adapter beside it."""
+
+    def __init__(self, m: Any) -> None:
+        self.m = m
+
+    def project(self, slot: str, x: Any) -> Any:
+        """The map in ``slot``, and its adapter if it has one, applied to ``x``."""
+        m = self.m
+        y = getattr(m, slot)(x)
+        return y + getattr(m, f"{slot}_adapter")(x) if slot in m.block.adapters else y

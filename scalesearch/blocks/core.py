@@ -39,6 +39,8 @@ class Work:
     """A loop nest run once a call. ``kind`` says what one innermost step is.
 
     ``mac``: a multiply-add of a matrix product. ``bias``: one bias addition. ``norm``: one element normalised.
+    ``mix``: a multiply-add across heads, of attention scores (a convention may leave it out).
+    ``once``: a multiply-add on weights alone, the same for every batch: folded away before inference.
     ``cache``: one number kept for the next decoding step. ``activation``: one number kept for the backward pass.
     """
 
@@ -66,6 +68,10 @@ def block(cls: type[Any]) -> type[Any]:
 class Block:
     """What a model is made of. Subclasses are frozen values; see the module's description."""
 
+    def at(self, vocab: Size) -> Block:
+        """This block for a vocabulary of ``vocab`` tokens; another only where shapes follow from its size."""
+        return self
+
     def weights(self) -> Mapping[str, Shape]:
         """Weight name to shape (leaves)."""
         return {}
@@ -84,6 +90,15 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Site:
+    """What stands where a matrix would. A block says ``self.site(d_in, d_out, over)`` and never knows which."""
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        """A block from (…, d_in) to (…, d_out), applied at every position of ``over``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
 class Use:
     """A part that is called ``calls`` times a pass, or whose weights are those at ``tied``, a path from the root."""
 
@@ -94,11 +109,15 @@ class Use:
 
 @dataclass(frozen=True)
 class Tie:
-    """Layers share a part: ``schedule`` says which; weights named in ``own`` stay one a layer."""
+    """Layers share a part: ``schedule`` says which; weights and parts named in ``own`` stay one a layer."""
 
     part: str
     schedule: Any  # blocks.share.Schedule or Borrow
     own: tuple[str, ...] = ()
+
+    def spares(self, path: str, name: str) -> bool:
+        """Whether the weight ``name`` of the leaf at ``path`` stays one a layer."""
+        return not set(self.own).isdisjoint((*path.split("."), name))
 
 
 @block
@@ -120,38 +139,42 @@ class Line:
     copies: Mapping[str, Size]
 
 
-def walk(root: Block, path: str = "") -> Iterator[Line]:
-    """Every leaf beneath ``root`` once, repeated layers folded into counts."""
-    yield from _walk(root, path, 1, 1, ())
+def walk(root: Block, path: str = "", vocab: Size | None = None) -> Iterator[Line]:
+    """Every leaf beneath ``root`` once, repeated layers folded into counts; ``vocab``: tokens, where shapes need it."""
+    yield from _walk(root, path, 1, 1, (), vocab)
 
 
-def _walk(node: Block, path: str, calls: Size, copies: Size, ties: tuple[tuple[Size, Tie], ...]) -> Iterator[Line]:
+def _walk(
+    node: Block, path: str, calls: Size, copies: Size, ties: tuple[tuple[Size, Tie], ...], vocab: Size | None
+) -> Iterator[Line]:
     """``ties`` are those whose part ``node`` lies in, each with the number of groups it leaves."""
     if isinstance(node, Repeat):
-        yield from _walk_repeat(node, path, calls, copies)
+        yield from _walk_repeat(node, path, calls, copies, vocab)
         return
+    if vocab is not None:
+        node = node.at(vocab)
     yield from _line(node, path, calls, copies, ties)
     for name, part in node.parts().items():
         use = part if isinstance(part, Use) else Use(part)
         count = copies if use.tied is None else 0
-        yield from _walk(use.block, join(path, name), calls * use.calls, count, ties)
+        yield from _walk(use.block, join(path, name), calls * use.calls, count, ties, vocab)
 
 
-def _walk_repeat(node: Repeat, path: str, calls: Size, copies: Size) -> Iterator[Line]:
+def _walk_repeat(node: Repeat, path: str, calls: Size, copies: Size, vocab: Size | None) -> Iterator[Line]:
     by_part = {tie.part: tie for tie in node.ties}
     for name, part in node.layer.parts().items():
         use = part if isinstance(part, Use) else Use(part)
         tie = by_part.get(name)
         inner = () if tie is None else ((copies * tie.schedule.unique(node.depth), tie),)
         each = copies * node.depth
-        yield from _walk(use.block, join(path, name), calls * node.depth * use.calls, each, inner)
+        yield from _walk(use.block, join(path, name), calls * node.depth * use.calls, each, inner, vocab)
 
 
 def _line(node: Block, path: str, calls: Size, copies: Size, ties: tuple[tuple[Size, Tie], ...]) -> Iterator[Line]:
     weights, work = node.weights(), node.work()
     if not weights and not work:
         return
-    counts = {name: next((groups for groups, tie in ties if name not in tie.own), copies) for name in weights}
+    counts = {name: next((groups for groups, tie in ties if not tie.spares(path, name)), copies) for name in weights}
     yield Line(path, node, calls, counts)
 
 
@@ -172,7 +195,7 @@ def canonical(value: Any, depth: Size | None = None) -> Any:
         assert depth is not None
         groups = value.schedule.canonical(depth)
         return None if groups == list(range(depth)) else [value.part, groups, list(value.own)]
-    if isinstance(value, Block | Use):
+    if isinstance(value, Block | Use | Site):
         return [type(value).__name__, {f.name: canonical(getattr(value, f.name)) for f in fields(value)}]  # type: ignore[arg-type]
     if isinstance(value, tuple | list):
         return [canonical(item) for item in value]

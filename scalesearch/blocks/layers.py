@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from scalesearch.blocks.attention import Attention
-from scalesearch.blocks.core import Block, Repeat, Size, Use, block
+from scalesearch.blocks.core import Block, Size, Use, block
 from scalesearch.blocks.ffn.none import NoFFN
 from scalesearch.blocks.leaves import LayerNorm
 
@@ -38,17 +38,25 @@ def with_norms(sublayers: Mapping[str, Block], d: Size, calls: Mapping[str, int]
 
 @block
 class EncoderLayer(Block):
-    """Self-attention, then feed-forward: (batch, source, d) to the same."""
+    """Self-attention, then feed-forward: (batch, source, d) to the same.
+
+    ``carried`` takes scores from layer to layer, where attention has residual scores.
+    """
 
     attention: Attention
     ffn: Block
     norm: str
 
+    @property
+    def main(self) -> Attention:
+        """The self-attention."""
+        return self.attention
+
     def parts(self) -> Mapping[str, Block | Use]:
         return with_norms({"attention": self.attention, "ffn": self.ffn}, self.attention.d, {})
 
-    def forward(self, m: Any, x: Any, bias: Any) -> Any:
-        x = sublayer(m, self.norm, m.attention_norm, x, lambda y: m.attention(y, y, bias))
+    def forward(self, m: Any, x: Any, bias: Any, carried: Any = None) -> Any:
+        x = sublayer(m, self.norm, m.attention_norm, x, lambda y: m.attention(y, y, bias, None, carried))
         return x if isinstance(self.ffn, NoFFN) else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)
 
 
@@ -65,47 +73,29 @@ class DecoderLayer(Block):
     norm: str
     interleaved: bool = False
 
+    @property
+    def main(self) -> Attention:
+        """The self-attention."""
+        return self.self_attention
+
     def parts(self) -> Mapping[str, Block | Use]:
         cross = {} if self.cross_attention is None else {"cross_attention": self.cross_attention}
         sublayers = {"self_attention": self.self_attention, **cross, "ffn": self.ffn}
         return with_norms(sublayers, self.self_attention.d, {"ffn": 2 if self.interleaved else 1})
 
-    def forward(self, m: Any, x: Any, bias: Any, memory: Any, memory_bias: Any, cache: Any) -> Any:
-        x = sublayer(m, self.norm, m.self_attention_norm, x, lambda y: m.self_attention(y, y, bias, cache))
+    def forward(
+        self, m: Any, x: Any, bias: Any, memory: Any, memory_bias: Any, cache: Any, carried: Any = None
+    ) -> Any:
+        norm = self.norm
+        x = sublayer(m, norm, m.self_attention_norm, x, lambda y: m.self_attention(y, y, bias, cache, carried))
         if self.interleaved:
             x = self._feed_forward(m, x)
         if self.cross_attention is not None:
-            x = sublayer(
-                m,
-                self.norm,
-                m.cross_attention_norm,
-                x,
-                lambda y: m.cross_attention(y, memory, memory_bias, cache),
-            )
+            def attend(y: Any) -> Any:
+                return m.cross_attention(y, memory, memory_bias, cache, carried)
+
+            x = sublayer(m, norm, m.cross_attention_norm, x, attend)
         return self._feed_forward(m, x)
 
     def _feed_forward(self, m: Any, x: Any) -> Any:
         return x if isinstance(self.ffn, NoFFN) else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)
-
-
-@block
-class Stack(Block):
-    """Layers in turn, and a last norm where the layers are pre-norm."""
-
-    layers: Repeat
-
-    @property
-    def layer(self) -> EncoderLayer | DecoderLayer:
-        """What is repeated."""
-        assert isinstance(self.layers.layer, EncoderLayer | DecoderLayer)
-        return self.layers.layer
-
-    def parts(self) -> Mapping[str, Block | Use]:
-        attention = self.layer.attention if isinstance(self.layer, EncoderLayer) else self.layer.self_attention
-        last = {"norm": LayerNorm(attention.d, (attention.queries,))} if self.layer.norm == "pre" else {}
-        return {"layers": self.layers, **last}
-
-    def forward(self, m: Any, x: Any, *context: Any) -> Any:
-        for layer in m.layers:
-            x = layer(x, *context)
-        return m.norm(x) if self.layer.norm == "pre" else x

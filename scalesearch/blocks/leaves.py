@@ -30,16 +30,39 @@ class Linear(Block):
 
         return linear(x, m.weight, m.bias if self.bias else None)
 
+    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """As an output layer: the softmaxes whose losses add up, as (states, matrix, bias, right answers)."""
+        return [(hidden, m.weight, m.bias if self.bias else None, target)]
+
+
+@block
+class Transposed(Block):
+    """y = x W with a weight (d_in, d_out): a linear map by the matrix that another uses the other way round."""
+
+    d_in: Size
+    d_out: Size
+    over: Shape
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": (self.d_in, self.d_out)}
+
+    def work(self) -> Sequence[Work]:
+        return [Work((*self.over, self.d_in, self.d_out)), Work((*self.over, self.d_out), "activation")]
+
+    def forward(self, m: Any, x: Any) -> Any:
+        return x @ m.weight
+
 
 @block
 class Embedding(Block):
-    """A table of ``d`` numbers for each token; looking one up is free."""
+    """A table of ``d`` numbers for each token (or of ``rows`` of them); looking one up is free."""
 
     d: Size
     over: Axes
+    rows: Extent = VOCAB
 
     def weights(self) -> Mapping[str, Shape]:
-        return {"weight": (VOCAB, self.d)}
+        return {"weight": (self.rows, self.d)}
 
     def work(self) -> Sequence[Work]:
         return [Work((*self.over, self.d), "activation")]
@@ -110,6 +133,29 @@ class Contraction(Block):
 
 
 @block
+class MatMul(Block):
+    """x y of activations, (…, rows, n_in) and (…, n_in, n_out); ``over`` are the loops outside, the rows among them.
+
+    ``extra``: so many more keys than the axis says; keys are ``n_out``, or ``n_in`` with ``inner``.
+    """
+
+    over: Shape
+    n_in: Extent
+    n_out: Extent
+    extra: Size = 0
+    inner: bool = False
+
+    def work(self) -> Sequence[Work]:
+        more = (self.extra, self.n_out) if self.inner else (self.n_in, self.extra)
+        pairs = [(self.n_in, self.n_out), *([more] if self.extra else [])]
+        kept = [(self.n_out,)] if self.inner else [(keys,) for _, keys in pairs]
+        return [*(Work((*self.over, *pair)) for pair in pairs), *(Work((*self.over, *n), "activation") for n in kept)]
+
+    def forward(self, m: Any, x: Any, y: Any) -> Any:
+        return x @ y
+
+
+@block
 class FusedAttention(Block):
     """softmax(q kᵀ / √head_dim + bias) v, with the loop nests of its two products.
 
@@ -123,16 +169,13 @@ class FusedAttention(Block):
     value_dim: Size
     queries: Axis
     keys: Axis
+    extra: Size = 0  # keys that are always there, such as a prompt's
 
     def work(self) -> Sequence[Work]:
-        square = (self.heads, self.queries, self.keys)
+        squares = [(self.heads, self.queries, keys) for keys in ((self.keys, self.extra) if self.extra else (self.keys,))]
         kept = Work((self.heads, self.queries, self.value_dim), "activation")
-        return [
-            Work((*square, self.head_dim)),
-            Work((*square, self.value_dim)),
-            Work(square, "activation"),
-            kept,
-        ]
+        products = [Work((*square, dim)) for square in squares for dim in (self.head_dim, self.value_dim)]
+        return [*products, *(Work(square, "activation") for square in squares), kept]
 
     def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
         from torch.nn.functional import dropout, scaled_dot_product_attention
@@ -164,9 +207,14 @@ class Convolution(Block):
         added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
         return [product, *added, Work((*self.over, self.d_out), "activation")]
 
-    def forward(self, m: Any, x: Any) -> Any:
+    @property
+    def past(self) -> int:
+        """How many earlier positions it sees."""
+        return (self.width - 1) * self.dilation
+
+    def forward(self, m: Any, x: Any, cache: Any = None) -> Any:
         from torch.nn.functional import conv1d, pad
 
-        past = (self.width - 1) * self.dilation
-        padded = pad(x.transpose(1, 2), (past, 0))
-        return conv1d(padded, m.weight, m.bias if self.bias else None, dilation=self.dilation).transpose(1, 2)
+        seen = pad(x, (0, 0, self.past, 0)) if cache is None else cache.follow(m, x, self.past)
+        bias = m.bias if self.bias else None
+        return conv1d(seen.transpose(1, 2), m.weight, bias, dilation=self.dilation).transpose(1, 2)

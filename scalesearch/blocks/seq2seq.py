@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scalesearch.blocks.core import PAD, TGT, VOCAB, Block, Use, block
-from scalesearch.blocks.embed import TokenEmbedding
-from scalesearch.blocks.layers import Stack
-from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.core import PAD, Block, Use, block
+from scalesearch.blocks.stacks import Stack, WaistedStack
 
-TYINGS = ("none", "decoder", "all")
+TYINGS = ("none", "decoder", "all")  # nothing; target table and output matrix; the source table too
 
 
 @block
 class Embeddings(Block):
     """The source's and the target's embedding."""
 
-    source: TokenEmbedding
-    target: TokenEmbedding
+    source: Block
+    target: Block
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"source": self.source, "target": self.target}
@@ -29,25 +27,19 @@ class Embeddings(Block):
 
 @block
 class EncoderDecoder(Block):
-    """A sequence-to-sequence Transformer.
-
-    ``tie``: ``none``; ``decoder`` (target table = output matrix); ``all`` (the source's too). Only an untied output
-    has a bias.
-    """
+    """A sequence-to-sequence Transformer. ``output`` makes states scores of the vocabulary's tokens."""
 
     embedding: Embeddings
-    encoder: Stack
+    encoder: Stack | WaistedStack
     decoder: Stack
-    tie: str
+    output: Use
 
     def parts(self) -> Mapping[str, Block | Use]:
-        table = "embedding.source.table" if self.tie == "all" else "embedding.target.table"
-        output = Linear(self.embedding.target.d, VOCAB, (TGT,), bias=self.tie == "none")
         return {
             "embedding": self.embedding,
             "encoder": self.encoder,
             "decoder": self.decoder,
-            "output": Use(output, tied=None if self.tie == "none" else table),
+            "output": self.output,
         }
 
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
@@ -64,7 +56,7 @@ class EncoderDecoder(Block):
 
         past, length = (0 if cache is None else cache.length), target.shape[1]
         steps = torch.arange(past + length, device=target.device)
-        x = m.embedding.target(target, steps[None, past:])
+        x = m.embedding.target(target, steps[None, past:], cache)
         causal = hide(steps[None, :] > steps[past:, None], x.dtype)
         x = m.decoder(x, causal, memory, memory_bias, cache)
         if cache is not None:
@@ -74,23 +66,26 @@ class EncoderDecoder(Block):
 
 @block
 class DecoderOnly(Block):
-    """One causal stack over the source and then the target. ``tie``: ``none``, or ``decoder`` (table = output)."""
+    """One causal stack over the source and then the target."""
 
-    embedding: TokenEmbedding
+    embedding: Block
     decoder: Stack
-    tie: str
+    output: Use
 
     def parts(self) -> Mapping[str, Block | Use]:
-        output = Linear(self.embedding.d, VOCAB, (TGT,), bias=self.tie == "none")
-        return {
-            "embedding": self.embedding,
-            "decoder": self.decoder,
-            "output": Use(output, tied=None if self.tie == "none" else "embedding.table"),
-        }
+        return {"embedding": self.embedding, "decoder": self.decoder, "output": self.output}
 
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
-        """The source waits as it is, for the stack to read it before the target."""
-        return source, source == PAD
+        """The source waits for the stack to read it before the target, its padding in front of it.
+
+        So the target follows the source's last token, as convolutions and relative positions need it.
+        """
+        import torch
+
+        length = source.shape[1]
+        at = torch.arange(length, device=source.device)[None] - (source == PAD).sum(1, keepdim=True)
+        moved = source.gather(1, at.clamp(min=0)).masked_fill(at < 0, PAD)
+        return moved, moved == PAD
 
     def decode(self, m: Any, target: Any, source: Any, padding: Any, cache: Any) -> Any:
         """States (batch, T, d) of the new target tokens; the first call also reads the source."""
@@ -102,7 +97,7 @@ class DecoderOnly(Block):
         absent = torch.nn.functional.pad(padding, (0, total - padding.shape[1]))
         positions = (~absent).cumsum(1) - 1
         start = total - fresh.shape[1]
-        x = m.embedding(fresh, positions[:, start:].clamp(min=0))
+        x = m.embedding(fresh, positions[:, start:].clamp(min=0), cache, ~absent[:, start:])
         steps = torch.arange(total, device=target.device)
         future = steps[None, :] > steps[start:, None]
         x = m.decoder(x, hide(future[None, None] | absent[:, None, None, :], x.dtype), None, None, cache)

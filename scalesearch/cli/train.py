@@ -198,11 +198,12 @@ def _show(console: Console, result: Result) -> None:
         console.print(f"failed: {result.reason}", style="bold red", markup=False, highlight=False)
         return
     metrics, table = result.metrics, Table(box=None, header_style="bold")
-    for heading in (f"BLEU ({metrics['split']})", "chrF", "loss", "perplexity", "valid loss"):
-        table.add_column(heading, justify="right")
-    found = metrics["perplexity"]
-    table.add_row(f"{metrics['bleu']:.2f}", f"{metrics['chrf']:.2f}", f"{metrics['loss']:.3f}",
-                  "-" if found is None else f"{found:.2f}", f"{metrics['valid_loss']:.3f}")
+    for heading in ("", "BLEU", "chrF", "loss", "perplexity"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for split, scored in [(metrics["split"], metrics), *([("test", metrics["test"])] if "test" in metrics else [])]:
+        found = scored["perplexity"]
+        table.add_row(split, f"{scored['bleu']:.2f}", f"{scored['chrf']:.2f}", f"{scored['loss']:.3f}",
+                      "-" if found is None else f"{found:.2f}")
     console.print(table)
     for line in _protocol(result):
         console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)

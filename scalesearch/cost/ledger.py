@@ -10,9 +10,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, Line, Shape, Size, walk
+from scalesearch.cost.load import load_of
 from scalesearch.cost.protocol import Protocol, training_pass
 
 SECTIONS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
@@ -34,33 +36,47 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an architecture costs under a protocol; ``cost["params.total"]`` and the like are exact ints."""
+    """What an architecture costs under a protocol; ``cost["params.total"]`` and the like are exact ints.
+
+    ``cost["load.balance"]`` and its like say how evenly shared weights are used: see :mod:`scalesearch.cost.load`.
+    """
 
     protocol: Protocol
     entries: tuple[Entry, ...]
     values: Mapping[str, int]
+    block: Block
 
-    def __getitem__(self, name: str) -> int:
-        return self.values[name]
+    @cached_property
+    def load(self) -> Mapping[str, float]:
+        """How often weights are used in one pass: ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
+        return load_of(self.block)
+
+    def __getitem__(self, name: str) -> int | float:
+        return self.load[name] if name.startswith("load.") else self.values[name]
 
     def to_json(self) -> dict[str, Any]:
-        """``params``, ``macs``, ``flops`` and ``memory`` (bytes) by section, and the protocol."""
+        """``params``, ``macs``, ``flops``, ``memory`` (bytes) and ``load`` by section, and the protocol."""
         nested: dict[str, Any] = {}
-        for name, value in self.values.items():
+        for name, value in {**self.values, **self.load}.items():
             group, _, section = name.partition(".")
             nested.setdefault(group, {})[section] = value
         return nested | {"protocol": self.protocol.to_json()}
 
 
 def cost(block: Block, protocol: Protocol) -> Cost:
-    """Params, MACs, FLOPs (2 · MACs) and memory of ``block`` under ``protocol``."""
-    lines = list(walk(block))
+    """Params, MACs, FLOPs (2 · MACs) and memory of ``block`` under ``protocol``.
+
+    ``macs.once`` is work on weights alone, such as contracting a tensor chain: done once for a batch in training and
+    once and for all for inference. It stands beside the total, unless the protocol counts it.
+    """
+    lines = list(walk(block, vocab=protocol.vocab))
     entries = tuple(_entry(line, protocol) for line in lines)
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
         values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
     values |= {f"flops.{section}": 2 * values[f"macs.{section}"] for section in SECTIONS}
-    return Cost(protocol, entries, values | _memory(lines, values["params.total"], protocol))
+    once = sum(work_done(line, "once", training_pass(protocol)) for line in lines)
+    return Cost(protocol, entries, values | {"macs.once": once} | _memory(lines, values["params.total"], protocol), block)
 
 
 def _entry(line: Line, protocol: Protocol) -> Entry:

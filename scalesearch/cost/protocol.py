@@ -19,6 +19,9 @@ from scalesearch.errors import UserError
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
 
 
+PRODUCTS = {"mac": 1, "mix": 1}  # what counts as a multiply-accumulate, unless a convention says otherwise
+
+
 @dataclass(frozen=True)
 class Protocol:
     """A named convention at given lengths. ``counts`` weighs the kinds of work that its MACs include."""
@@ -28,7 +31,7 @@ class Protocol:
     target: int
     vocab: int
     passes: tuple[Pass, ...] = field(repr=False)
-    counts: Mapping[str, int] = field(default_factory=lambda: {"mac": 1}, repr=False)
+    counts: Mapping[str, int] = field(default_factory=lambda: dict(PRODUCTS), repr=False)
 
     @cached_property
     def _sums(self) -> dict[tuple[Axis, ...], int]:
@@ -53,7 +56,7 @@ class Protocol:
         }
 
     def __str__(self) -> str:
-        extra = [f"{n} per {_COUNTED[kind]}" for kind, n in self.counts.items() if kind != "mac"]
+        extra = [f"{n} per {_COUNTED[kind]}" for kind, n in self.counts.items() if kind in _COUNTED]
         return f"{self.name} (S={self.source}, T={self.target}, V={self.vocab}{''.join(', +' + e for e in extra)})"
 
 
@@ -103,25 +106,26 @@ PROTOCOLS: dict[str, _Convention] = {
     "forward": _Convention(
         _teacher_forced,
         (30, 30, 32000),
-        {"mac": 1},
+        PRODUCTS,
         "one teacher-forced pass over S source and T target tokens",
     ),
-    "decode": _Convention(_cached, (30, 30, 32000), {"mac": 1}, "greedy decoding of T tokens with a key-value cache"),
+    "decode": _Convention(_cached, (30, 30, 32000), PRODUCTS, "greedy decoding of T tokens with a key-value cache"),
     "decode-uncached": _Convention(
-        lambda s, t: _rerun(s, t, False), (30, 30, 32000), {"mac": 1}, "the decoder re-run on every prefix"
+        lambda s, t: _rerun(s, t, False), (30, 30, 32000), PRODUCTS, "the decoder re-run on every prefix"
     ),
     "edgeformer": _Convention(
         _teacher_forced,
         (30, 30, 32768),
-        {"mac": 1, "norm": 5},
-        'EdgeFormer\'s "FLOPS": MACs of a teacher-forced pass, plus 5 for each LayerNorm element',
+        {**PRODUCTS, "once": 1, "norm": 5},
+        'EdgeFormer\'s "FLOPS": MACs of a teacher-forced pass of one sentence pair, work on weights alone included, '
+        "plus 5 for each LayerNorm element",
     ),
     "delight": _Convention(
         lambda s, t: _rerun(s, t, True),
         (20, 20, 34040),
         {"mac": 1, "bias": 1},
         "DeLighT's and PartialFormer's MACs: the decoder and its cross keys and values re-run on every prefix, "
-        "biases counted",
+        "biases counted, products across heads not",
     ),
 }
 
@@ -155,7 +159,7 @@ def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> P
 def training_pass(protocol: Protocol) -> Protocol:
     """One teacher-forced pass at the protocol's lengths: what memory is stated for."""
     passes = _teacher_forced(protocol.source, protocol.target)
-    return replace(protocol, name="forward", passes=passes, counts={"mac": 1})
+    return replace(protocol, name="forward", passes=passes, counts=PRODUCTS)
 
 
 def describe_protocols() -> Iterable[tuple[str, str]]:

@@ -24,7 +24,7 @@ def build(
 ) -> Model:
     """The model that ``block`` describes, with ``vocab`` tokens, initialised by the scheme ``init`` from ``seed``."""
     rates = dropout or Dropout()
-    model = Model(block, rates)
+    model = Model(block.at(vocab), rates)
     _fill(model, vocab, rates)
     _tie(model, model)
     model.to_empty(device=device).to(dtype)
@@ -35,7 +35,7 @@ def build(
 
 def module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Module:
     """One block as a module of its own, weights drawn from the default scheme: for tests and inspection."""
-    root = Module(block, Dropout())
+    root = Module(block.at(vocab), Dropout())
     _fill(root, vocab, root.rates)
     _tie(root, root)
     root.to_empty(device=device).to(dtype)
@@ -59,7 +59,7 @@ def _fill(node: Module, vocab: int, rates: Dropout) -> None:
 
 
 def _filled(block: Block, vocab: int, rates: Dropout) -> Module:
-    child = Module(block, rates)
+    child = Module(block.at(vocab), rates)
     _fill(child, vocab, rates)
     return child
 
@@ -93,6 +93,7 @@ def _tie_layers(layers: nn.Module, depth: int, tie: Tie, root: Module) -> None:
 def _tie_module(child: Module, owner: Module, own: tuple[str, ...] = ()) -> None:
     """Tie every weight beneath ``child`` to its counterpart beneath ``owner``, but for those named in ``own``."""
     for path, leaf in child.named_modules():
-        for name in list(leaf._parameters):
-            if name not in own:
-                leaf.tie(name, owner.get_submodule(path))
+        if set(own).isdisjoint(path.split(".")):
+            for name in list(leaf._parameters):
+                if name not in own:
+                    leaf.tie(name, owner.get_submodule(path))

@@ -7,8 +7,11 @@ that the model is run on, so late steps are small. Which other sentences share t
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +20,7 @@ from scalesearch.blocks.core import PAD
 
 BOS, EOS = 2, 3
 NEVER = -torch.inf
+P, T = ParamSpec("P"), TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,18 @@ def longest(source: Tensor) -> Tensor:
     return (source != PAD).sum(1) * 3 // 2 + 10
 
 
-@torch.inference_mode()
+def folding(search: Callable[P, T]) -> Callable[P, T]:
+    """Let a search compute once what depends on weights alone."""
+
+    @functools.wraps(search)
+    def folded(*args: P.args, **kwargs: P.kwargs) -> T:
+        with getattr(args[0], "folded", nullcontext)(), torch.inference_mode():
+            return search(*args, **kwargs)
+
+    return folded
+
+
+@folding
 def greedy(model: Any, source: Tensor, max_length: int | None = None, bos: int = BOS, eos: int = EOS) -> Hypotheses:
     """The likeliest token at each step until EOS; n is 1 and scores are log-probabilities a token (EOS counted).
 
@@ -74,7 +89,7 @@ def greedy(model: Any, source: Tensor, max_length: int | None = None, bos: int =
     return Hypotheses(said.masked_fill(said == eos, PAD)[:, None], lengths[:, None], (total / lengths)[:, None])
 
 
-@torch.inference_mode()
+@folding
 def beam_search(
     model: Any,
     source: Tensor,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,27 +31,33 @@ class Cache:
     """Keys and values of the positions decoded so far, by attention module."""
 
     def __init__(self) -> None:
-        self.entries: dict[Module, tuple[Tensor, Tensor]] = {}
+        self.entries: dict[Module, tuple[Tensor, ...]] = {}
         self.length = 0
 
     def __contains__(self, module: Module) -> bool:
         return module in self.entries
 
-    def __getitem__(self, module: Module) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, module: Module) -> tuple[Tensor, ...]:
         return self.entries[module]
 
-    def append(self, module: Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the keys and values of new positions; returns all of them, (batch, heads, positions, n)."""
-        if module in self.entries:
-            past_key, past_value = self.entries[module]
-            key, value = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
-        self.entries[module] = key, value
-        return key, value
+    def append(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
+        """Add the keys, or keys and values, of new positions; returns all of them, (batch, heads, positions, n)."""
+        past = self.entries.get(module)
+        whole = fresh if past is None else tuple(torch.cat(pair, 2) for pair in zip(past, fresh))
+        self.entries[module] = whole
+        return whole
+
+    def follow(self, module: Module, rows: Tensor, past: int) -> Tensor:
+        """New rows (batch, positions, d) behind the ``past`` rows before them, zero before the first."""
+        before = self.entries[module][0] if module in self.entries else rows.new_zeros(len(rows), past, rows.shape[2])
+        whole = torch.cat([before, rows], 1)
+        self.entries[module] = (whole[:, whole.shape[1] - past :],)
+        return whole
 
     def select(self, rows: Tensor) -> None:
         """Keep, repeat and reorder rows of the batch."""
-        for module, (key, value) in self.entries.items():
-            self.entries[module] = key.index_select(0, rows), value.index_select(0, rows)
+        for module, kept in self.entries.items():
+            self.entries[module] = tuple(tensor.index_select(0, rows) for tensor in kept)
 
 
 class Model(Module):
@@ -77,9 +85,26 @@ class Model(Module):
         """Teacher-forced logits (batch, T, V)."""
         return self.logits(self.decode(target, self.encode(source)))
 
-    def output_weight(self) -> tuple[Tensor, Tensor | None]:
-        """Output matrix (V, d) and bias (V,) if there is one: for losses that never hold all logits."""
-        return self.output.weight, (self.output.bias if self.output.block.bias else None)
+    def terms(self, states: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
+        """The softmaxes whose losses add up to that of ``target`` (N,) after ``states`` (N, d).
+
+        Each is (states, matrix, bias or None, right answers): for losses that never hold all logits. There is one
+        but for adaptive softmax.
+        """
+        found: list[tuple[Tensor, Tensor, Tensor | None, Tensor]] = self.output.block.terms(self.output, states, target)
+        return found
+
+    @contextmanager
+    def folded(self) -> Iterator[None]:
+        """Inside, what depends on weights alone is computed once; weights must not change."""
+        nodes = [node for node in self.modules() if isinstance(node, Module)]
+        for node in nodes:
+            node.folds = {}
+        try:
+            yield
+        finally:
+            for node in nodes:
+                node.folds = None
 
     def new_cache(self) -> Cache:
         """An empty cache for stepwise decoding."""

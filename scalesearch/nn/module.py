@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ class Module(nn.Module):
         self.block = block
         self.rates = rates
         self.kernel = "products"  # how fused attention runs
+        self.folds: dict[str, Any] | None = None  # what of weights alone was computed, while they stay as they are
         # A plain dict, so that a tied weight is registered, saved and counted only where it is owned.
         self.tied: dict[str, Module] = {}
 
@@ -46,6 +47,14 @@ class Module(nn.Module):
             owner = owner.tied[name]
         del self._parameters[name]
         self.tied[name] = owner
+
+    def constant(self, name: str, compute: Callable[[], Any]) -> Any:
+        """What ``compute`` makes of weights alone: anew each time, or once while the model is folded."""
+        if self.folds is None:
+            return compute()
+        if name not in self.folds:
+            self.folds[name] = compute()
+        return self.folds[name]
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight that the block names, its own and the tied."""

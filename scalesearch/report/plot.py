@@ -33,7 +33,9 @@ STYLE: Any = {
     "svg.hashsalt": "scalesearch",
     "pdf.fonttype": 42,
 }
-WORDS = {"bleu": "BLEU", "chrf": "chrF", "loss": "Validation loss (nats per token)", "perplexity": "Perplexity",
+WORDS = {"bleu": "BLEU (valid)", "chrf": "chrF (valid)", "loss": "Loss (nats per token, valid)",
+         "perplexity": "Perplexity (valid)", "test.bleu": "BLEU (test)", "test.chrf": "chrF (test)",
+         "test.loss": "Loss (nats per token, test)",
          "params": "parameters", "macs": "multiply-accumulates per sentence pair", "flops": "FLOPs per sentence pair",
          "memory.weights": "Weights (bytes, float32)", "memory.cache": "Key-value cache (bytes, float32)",
          "memory.activations": "Training activations (bytes, float32)"}
@@ -152,7 +154,8 @@ def _points(axes: Axes, table: pd.DataFrame, done: pd.DataFrame, subject: Subjec
         axes.scatter(rest[x], rest[y], s=16, facecolors="white", edgecolors=REST, linewidths=0.9,
                      label="dominated", zorder=3)
     if len(best):
-        _stairs(axes, best, x, y, subject)
+        if y in subject.objectives:  # what was not chosen by has no front of its own
+            _stairs(axes, best, x, y, subject)
         plain = best[best["label"].isna()]
         others = f"front of all {len(subject.objectives)} objectives" if len(subject.objectives) > 2 else "on the front"
         axes.scatter(plain[x], plain[y], s=22, color=FRONT, label=others, zorder=4)

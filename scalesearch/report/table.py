@@ -9,7 +9,8 @@ from rich.table import Table
 
 from scalesearch.report.front import front
 
-METRICS = ("bleu", "chrf", "loss", "perplexity")
+METRICS = ("bleu", "chrf", "loss", "perplexity")  # on the split that a study chooses by
+REPORTED = ("test.bleu", "test.chrf", "test.loss")  # on the one that it never sees
 COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights")
 # Column to the record's key. Training seconds are the updates alone; wall seconds hold validation and decoding too.
 FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds", "cpu_seconds": "cpu_seconds",
@@ -57,7 +58,8 @@ def to_rich(
 ) -> Table:
     """The front as people read it: objectives first, then as many of the ``asked`` answers that differ as fit."""
     table = Table(title=title, title_justify="left")
-    names = [*objectives, "training_seconds"]
+    reported = [name for name in REPORTED[:1] if rows[name].notna().any()]
+    names = [*objectives, *reported, "training_seconds"]
     table.add_column("trial", justify="right", no_wrap=True)
     for name in names:
         table.add_column(_words(name), justify="right", no_wrap=len(name) < 8, min_width=_width(rows, name))
@@ -111,7 +113,7 @@ def _row(record: Mapping[str, Any], objectives: Mapping[str, str]) -> dict[str, 
 
 
 def _names(objectives: Mapping[str, str]) -> list[str]:
-    return list(dict.fromkeys([*objectives, *METRICS, *COSTS]))
+    return list(dict.fromkeys([*objectives, *METRICS, *REPORTED, *COSTS]))
 
 
 def _value(record: Mapping[str, Any], name: str) -> float | None:
@@ -119,7 +121,7 @@ def _value(record: Mapping[str, Any], name: str) -> float | None:
     if name in METRICS:
         value = (record.get("metrics") or {}).get(name)
         return (record.get("values") or {}).get(name) if value is None else value
-    value = record.get("cost")
+    value = record.get("metrics" if name in REPORTED else "cost")
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value

@@ -6,45 +6,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from scalesearch.blocks.attention import Attention
-from scalesearch.blocks.core import (
-    KEYS,
-    MEMORY,
-    SEQ,
-    SEQ_KEYS,
-    SRC,
-    SRC_KEYS,
-    TGT,
-    Axis,
-    Block,
-    Repeat,
-    Tie,
-    Use,
-    canonical,
-    walk,
-)
-from scalesearch.blocks.embed import TokenEmbedding
-from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.layers import DecoderLayer, EncoderLayer, Stack
+from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, canonical
+from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.scores import GlobalScores
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder
-from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
+from scalesearch.blocks.share import One
+from scalesearch.blocks.stacks import Stack, WaistedStack
+from scalesearch.space.parts import Answered, attention, embedding, ffn, off, output
 from scalesearch.space.problems import Unbuildable
-from scalesearch.space.schedules import Call, Reference, parse_schedule
+from scalesearch.space.sharing import adapted, ties
 
-# Where the language's slots are: stack and part of a layer.
-SLOTS = {
-    "encoder.attention": ("encoder", "attention"),
-    "encoder.ffn": ("encoder", "ffn"),
-    "decoder.self": ("decoder", "self_attention"),
-    "decoder.cross": ("decoder", "cross_attention"),
-    "decoder.ffn": ("decoder", "ffn"),
-}
-ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross")
-
-Answered = Mapping[str, Any]
+ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross_gate")
 
 
 @dataclass(frozen=True)
@@ -68,10 +42,11 @@ class Architecture:
 
 
 def assemble(answers: Answered) -> Architecture:
-    """The network that ``answers`` (dotted path to JSON value) describe.
+    """The network that ``answers`` (dotted path to JSON value) describe; of keys that are missing, the plain choice.
 
     Raises:
-        Unbuildable: a schedule that does not fit its depth, heads that do not divide, parts that cannot be shared.
+        Unbuildable: a schedule that does not fit its depth, heads that do not divide, parts that cannot be shared,
+            a gate or a chain where sizes do not allow it.
     """
     block: Block
     if answers["model"] == "decoder-only":
@@ -84,113 +59,74 @@ def assemble(answers: Answered) -> Architecture:
 
 
 def _encoder_decoder(a: Answered) -> EncoderDecoder:
-    encoder_layer = EncoderLayer(
-        _attention(a, "encoder", SRC, SRC, SRC, cached=False), _ffn(a, "encoder", SRC), a["norm"]
-    )
-    decoder_layer = DecoderLayer(
-        _attention(a, "decoder", TGT, TGT, KEYS),
-        _attention(a, "decoder", TGT, MEMORY, SRC_KEYS),
-        _ffn(a, "decoder", TGT),
+    encoder = _encoder(a)
+    layer = DecoderLayer(
+        attention(a, "decoder", (TGT, TGT, KEYS)),
+        attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True),
+        ffn(a, "decoder", TGT),
         a["norm"],
         bool(a["decoder.interleaved"]),
     )
-    encoder = _repeat(a, "encoder", encoder_layer, None)
-    decoder = _repeat(a, "decoder", decoder_layer, encoder)
+    lender = encoder.layers if isinstance(encoder, Stack) else None
+    decoder = _stack(a, "decoder", layer, lender)
     shared = "embedding.source.table" if a["embedding.tie"] == "all" else None
-    embedding = Embeddings(_embedding(a, SRC), _embedding(a, TGT, shared))
-    return EncoderDecoder(embedding, Stack(encoder), Stack(decoder), a["embedding.tie"])
+    path = shared or "embedding.target.table"
+    return EncoderDecoder(
+        Embeddings(embedding(a, SRC), embedding(a, TGT, shared)), encoder, decoder, output(a, path)
+    )
 
 
 def _decoder_only(a: Answered) -> DecoderOnly:
     layer = DecoderLayer(
-        _attention(a, "decoder", SEQ, SEQ, SEQ_KEYS),
-        None,
-        _ffn(a, "decoder", SEQ),
-        a["norm"],
+        attention(a, "decoder", (SEQ, SEQ, SEQ_KEYS)), None, ffn(a, "decoder", SEQ), a["norm"],
         bool(a["decoder.interleaved"]),
     )
-    return DecoderOnly(_embedding(a, SEQ), Stack(_repeat(a, "decoder", layer, None)), a["embedding.tie"])
+    return DecoderOnly(embedding(a, SEQ), _stack(a, "decoder", layer, None), output(a, "embedding.table"))
 
 
-def _repeat(a: Answered, stack: str, layer: Block, encoder: Repeat | None) -> Repeat:
+def _encoder(a: Answered) -> Stack | WaistedStack:
+    layer = _encoder_layer(a, a["width"])
+    if off(a, "encoder.middle_width") is None:
+        return _stack(a, "encoder", layer, None)
+    return _waisted(a, layer)
+
+
+def _encoder_layer(a: Answered, width: int) -> EncoderLayer:
+    mine = {**a, "width": width}
+    return EncoderLayer(attention(mine, "encoder", (SRC, SRC, SRC), cached=False), ffn(mine, "encoder", SRC), a["norm"])
+
+
+def _stack(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer, lender: Repeat | None) -> Stack:
     """The layers of a stack, with what they share among each other or borrow from the encoder."""
     plain = Repeat(layer, a[f"{stack}.depth"])
-    return Repeat(layer, plain.depth, _ties(a, stack, plain, encoder))
+    layers = Repeat(layer, plain.depth, ties(a, stack, plain, lender))
+    solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
+    steps = bool(a.get(f"{stack}.step_embedding", False))
+    return Stack(layers, _global_scores(a, stack, layer), steps, solver, bool(a.get("last_norm", True)))
 
 
-def _embedding(a: Answered, axis: Axis, tied: str | None = None) -> TokenEmbedding:
-    length = a["embedding.max_length"] if a["embedding.positions"] == "learned" else 0
-    return TokenEmbedding(a["width"], (axis,), a["embedding.positions"], length, tied)
+def _global_scores(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer) -> GlobalScores | None:
+    """PartialFormer's A^G, as wide as the scores that it is added to."""
+    kind, main = a.get(f"{stack}.residual_scores", "none"), layer.main
+    if kind not in ("global", "relative"):
+        return None
+    clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
+    return GlobalScores(main.d, main.bias_heads, main.head_dim, main.queries, main.keys, clip, main.cached)
 
 
-def _attention(a: Answered, stack: str, queries: Axis, projected: Axis, keys: Axis, cached: bool = True) -> Attention:
-    heads, score_heads = a[f"{stack}.heads"], a[f"{stack}.score_heads"]
-    if heads % score_heads:
-        raise Unbuildable(f"{stack}.score_heads", f"{score_heads} score heads do not divide {heads} value heads")
-    return Attention(a["width"], heads, a[f"{stack}.head_dim"], score_heads, queries, projected, keys, cached)
-
-
-def _ffn(a: Answered, stack: str, axis: Axis) -> Block:
-    prefix = f"{stack}.ffn."
-    given = {path.removeprefix(prefix): value for path, value in a.items() if path.startswith(prefix)}
-    return FFNS[a[f"{stack}.ffn"]](a["width"], (axis,), **given)  # type: ignore[call-arg]
-
-
-def _ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
-    """The sharing of one stack's parts; norms follow if they are to, biases stay own if they are to."""
-    ties: list[Tie] = []
-    present = own.layer.parts()
-    for slot, (where, part) in SLOTS.items():
-        text = a.get(f"share.{slot}", "own")
-        if where != stack or part not in present:
-            continue
-        plan = _plan(f"share.{slot}", text, own, part, encoder)
-        if isinstance(plan, Own):
-            continue
-        ties.append(Tie(part, plan, ("bias",) if a["share.biases"] == "own" else ()))
-        if a["share.norms"] == "follow":
-            norm = plan if isinstance(plan, Schedule) else Borrow(plan.path, f"{plan.part}_norm", plan.layers)
-            ties.append(Tie(f"{part}_norm", norm))
-    return tuple(ties)
-
-
-_said = lru_cache(maxsize=4096)(parse_schedule)  # a search reads the same few texts again and again
-
-
-def _plan(path: str, text: Any, own: Repeat, part: str, encoder: Repeat | None) -> Schedule | Borrow:
-    """The schedule or the loan that ``text`` says, checked against the depth and the shapes."""
-    said = _said(text) if isinstance(text, str) else tuple(text)
-    if isinstance(said, Reference):
-        return _borrow(path, said, own, part, encoder)
-    if isinstance(said, Call) and said.name not in SCHEDULES:
-        raise Unbuildable(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
-    plan = schedule(said.name, said.arguments) if isinstance(said, Call) else Explicit(said)
-    reason = plan.misfit(own.depth)
-    if reason:
-        raise Unbuildable(path, f"{text} {reason}")
-    return plan
-
-
-def _borrow(path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat | None) -> Borrow:
-    """``encoder.attention[2*i + 1]``: layer i here uses that layer's weights there."""
-    where, lender = SLOTS.get(loan.path, ("", ""))
-    if encoder is None or where != "encoder":
-        raise Unbuildable(path, f"{loan}: only the decoder can borrow, and only encoder.attention or encoder.ffn")
-    layers = [loan.at(i) for i in range(own.depth)]
-    wrong = [layer for layer in layers if layer is None or not 0 <= layer < encoder.depth]
-    if wrong:
-        raise Unbuildable(path, f"{loan} asks for encoder layer {wrong[0]}; there are 0 to {encoder.depth - 1}")
-    if _shapes(own.layer, part) != _shapes(encoder.layer, lender):
-        raise Unbuildable(path, f"{loan}: the two differ in shape (heads, head_dim or hidden), so they cannot be one")
-    ties = {tie.part: tie.schedule for tie in encoder.ties}
-    owners = ties[lender].owners(encoder.depth) if lender in ties else list(range(encoder.depth))
-    return Borrow("encoder.layers", lender, tuple(owners[layer] for layer in layers if layer is not None))
-
-
-def _shapes(layer: Block, part: str) -> dict[str, Any]:
-    """Weight shapes beneath one part of a layer, by path."""
-    use = layer.parts().get(part)
-    block = use.block if isinstance(use, Use) else use
-    return (
-        {} if block is None else {line.path: dict(line.leaf.weights()) for line in walk(block) if line.leaf.weights()}
-    )
+def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
+    """Subformer's encoder: the layers between the first and the last are one, and of another width."""
+    depth, where = a["encoder.depth"], "encoder.middle_width"
+    if depth < 3:
+        raise Unbuildable(where, f"a middle needs at least 3 layers, and encoder.depth is {depth}")
+    if _global_scores(a, "encoder", layer) is not None or a.get("encoder.solver", "euler") != "euler":
+        raise Unbuildable(where, "does not go with encoder.residual_scores: global or with a solver")
+    slots = [a.get(f"share.{slot}", "own") for slot in ("encoder.attention", "encoder.ffn")]
+    if not set(slots) <= {"own", "sandwich"}:
+        raise Unbuildable(where, "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own")
+    middle = _encoder_layer(a, a[where])
+    inner = [name for name in middle.parts() if not name.endswith("_norm")]
+    said = dict(zip(("attention", "ffn"), slots))
+    shared = tuple(Tie(part, One(), adapted(a)) for part in inner if said[part] == "sandwich")
+    steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
+    return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)

@@ -4,6 +4,7 @@ PARTS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
 COST_NAMES = (
     *(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS),
     *("memory.weights", "memory.cache", "memory.activations"),
+    *("load.mean", "load.balance", "load.min", "load.max"),
 )
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")

@@ -206,7 +206,7 @@ class _Reader:
         return self.top.trying("data", lambda: DataSpec.from_mapping(given))
 
     def _recipe(self) -> Recipe | None:
-        return self.top.trying("recipe", lambda: Recipe.from_mapping(self.top.value("recipe", {}) or {}))
+        return self.top.trying("recipe", lambda: _unseen(Recipe.from_mapping(self.top.value("recipe", {}) or {})))
 
     def _objectives(self) -> tuple[Objective, ...]:
         node = self.top.node("objectives")
@@ -279,3 +279,10 @@ def _written(value: Any) -> str:
         return "yes" if value else "no"
     return str(value)
 
+
+def _unseen(recipe: Recipe) -> Recipe:
+    """``recipe``, unless it would let the search see the split on which its results are reported."""
+    if recipe.score_on == "test":
+        raise UserError("recipe: a study chooses by its scores, so score_on is `both` (choose on valid, report test) "
+                        "or `valid`, not `test`")
+    return recipe

@@ -68,13 +68,14 @@ class Results:
     def notes(self) -> list[str]:
         """What must be known to read the numbers: protocol, corpus, signature, seed."""
         meta, protocol = self.store.meta, self.store.meta["protocol"]
-        extra = {kind: n for kind, n in protocol.get("counts", {}).items() if kind != "mac"}
+        extra = {kind: n for kind, n in protocol.get("counts", {}).items() if kind in ("norm", "bias")}
         counted = "".join(f", plus {n} per {kind} element" for kind, n in extra.items())
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
         lines = [
             f"Costs: protocol {protocol['name']}, {protocol['source']} source and {protocol['target']} target tokens, "
             f"vocabulary {protocol['vocab']:,}{counted}; FLOPs = 2 · MACs.",
             f"Data: {meta['data']['name']}, hash {meta['data']['hash']}{synthetic if meta['synthetic'] else ''}.",
+            "Chosen by scores on valid; what is called test was not looked at in choosing.",
             f"Training seed {meta['seed']}, one seed a candidate: differences within the noise of a seed are no order.",
         ]
         return [*lines, *([f"BLEU: {self.signature}"] if self.signature else [])]
@@ -116,8 +117,11 @@ def plots(results: Results, folder: Path) -> list[Path]:
         if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
             costs.append(usual)
     files = []
-    for x in costs:
-        files += save(tradeoff(results.table, results.subject, x, y), folder / f"{y}-vs-{_short(x)}")
+    reported = f"test.{y}"
+    for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
+        for x in costs:
+            stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
+            files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
     return files
 
 

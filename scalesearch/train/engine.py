@@ -55,8 +55,8 @@ class Engine:
             states = self.states(tensor(batch.source), tensor(batch.target_in))
             hidden = states.flatten(0, 1).index_select(0, tensor(real))
             right = tensor(batch.target_out.ravel()[real])
-            weight, bias = self.model.output_weight()
-            return cross_entropy(hidden, weight, bias, right, smoothing)
+            losses = [cross_entropy(*term, smoothing) for term in self.model.terms(hidden, right)]
+            return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))

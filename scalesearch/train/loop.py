@@ -198,14 +198,20 @@ class Run:
         return {**self._scores(), "weights": weights, "synthetic": self.corpus.synthetic}
 
     def _scores(self) -> dict[str, Any]:
-        split, search = getattr(self.corpus, self.recipe.score_on), Search(self.recipe.beam, self.recipe.length_penalty)
-        valid_loss = loss_a_token(self.engine, self.corpus.valid, self.stop.check)
-        loss = valid_loss if split is self.corpus.valid else loss_a_token(self.engine, split, self.stop.check)
+        """Scores on the split that one chooses by, and under ``test`` those that one reports."""
+        chosen = "valid" if self.recipe.score_on == "both" else self.recipe.score_on
+        found = self._scores_on(chosen)
+        valid_loss = found["loss"] if chosen == "valid" else loss_a_token(self.engine, self.corpus.valid, self.stop.check)
+        found |= {"split": chosen, "valid_loss": valid_loss, "valid_perplexity": perplexity(valid_loss)}
+        return found | ({"test": self._scores_on("test")} if self.recipe.score_on == "both" else {})
+
+    def _scores_on(self, name: str) -> dict[str, Any]:
+        split, search = getattr(self.corpus, name), Search(self.recipe.beam, self.recipe.length_penalty)
+        loss = loss_a_token(self.engine, split, self.stop.check)
         said, _ = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, search,
                             self.stop.check, lambda done, of: self.report({"kind": "decode", "done": done, "of": of}))
-        return {**scores(said, split.target_text), "split": self.recipe.score_on, "decode": search.protocol,
-                "loss": loss, "perplexity": perplexity(loss), "valid_loss": valid_loss,
-                "valid_perplexity": perplexity(valid_loss)}
+        return {**scores(said, split.target_text), "decode": search.protocol, "loss": loss,
+                "perplexity": perplexity(loss)}
 
     # -- stopping and going on
 

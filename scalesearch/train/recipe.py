@@ -13,8 +13,8 @@ CHOICES = {
     "schedule": ("cosine", "linear", "inverse_sqrt", "constant"),
     "watch": ("loss", "bleu"),
     "average": ("last", "best", "none"),
-    "score_on": ("test", "valid"),
-    "init": ("xavier", "released", "torch"),
+    "score_on": ("both", "valid", "test"),
+    "init": ("xavier", "released", "partialformer", "edgeformer", "anthe", "torch"),
     "precision": ("auto", "fp32", "bf16"),
     "compile": ("auto", "yes", "no"),
     "device": ("auto", "cpu", "cuda"),
@@ -60,7 +60,8 @@ class Recipe:
     - ``average``: mean of the weights of the ``last`` ``average_count`` moments, ``average_every`` (*) apart, the
       end being one; or of the ``best`` validations by ``watch``; or ``none``, the last weights as they are.
 
-    Scoring: ``beam`` (1: greedy) and ``length_penalty`` on the split ``score_on``.
+    Scoring: ``beam`` (1: greedy) and ``length_penalty`` on the split ``score_on``; ``both`` scores on valid, which is
+    what one chooses by, and reports test beside it.
 
     Machine: ``precision`` (``auto``: bf16 where the hardware is fast at it), ``compile`` (``auto``: long runs on a
     GPU), ``device``, ``threads`` (None: as the process has it), ``checkpoint_minutes`` between saves for resuming.
@@ -101,7 +102,7 @@ class Recipe:
 
     beam: int = 5
     length_penalty: float = 1.0
-    score_on: str = "test"
+    score_on: str = "both"
 
     precision: str = "auto"
     compile: str = "auto"

@@ -22,7 +22,8 @@ class Result:
         metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU, detokenised text)
             with ``bleu_signature``, ``chrf_signature`` and ``decode`` (how it was translated), ``loss`` (nats a
             token, EOS included, no smoothing) and ``perplexity``. ``valid_loss``, ``valid_perplexity``.
-            ``weights``: which weights these are. ``synthetic``: the corpus was generated.
+            ``test``: the same scores on test, where
+            both were asked for. ``weights``: which weights these are. ``synthetic``: the corpus was generated.
         curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss, valid_loss, bleu
             (of the validation split, greedy; None unless asked for).
         steps, tokens: updates, and real target tokens trained on.

@@ -1,5 +1,16 @@
 """From tokens to vectors: embedding tables and positions."""
 
+from scalesearch.blocks.embed.adaptive import AdaptiveOutput, AdaptiveTable
+from scalesearch.blocks.embed.factorised import FactorisedOutput, FactorisedTable
+from scalesearch.blocks.embed.softpos import SoftPOS
 from scalesearch.blocks.embed.tokens import POSITIONS, TokenEmbedding
 
-__all__ = ["POSITIONS", "TokenEmbedding"]
+__all__ = [
+    "POSITIONS",
+    "AdaptiveOutput",
+    "AdaptiveTable",
+    "FactorisedOutput",
+    "FactorisedTable",
+    "SoftPOS",
+    "TokenEmbedding",
+]

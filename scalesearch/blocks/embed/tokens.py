@@ -6,35 +6,37 @@ from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.blocks.core import Axes, Block, Size, Use, block
-from scalesearch.blocks.leaves import Embedding, PositionTable
+from scalesearch.blocks.leaves import PositionTable
 
-POSITIONS = ("sinusoidal", "learned")
+POSITIONS = ("sinusoidal", "learned", "none")
 
 
 @block
 class TokenEmbedding(Block):
-    """Token ids and their positions, both (batch, length), to (batch, length, d)."""
+    """Token ids and their positions, both (batch, length), to (batch, length, d). ``table`` looks tokens up."""
 
     d: Size
     over: Axes
+    table: Block
     positions: str = "sinusoidal"
     max_length: Size = 1024
     tied: str | None = None  # path of the table that this one is
 
     def parts(self) -> Mapping[str, Block | Use]:
-        table: dict[str, Block | Use] = {"table": Use(Embedding(self.d, self.over), tied=self.tied)}
+        parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied)}
         if self.positions == "learned":
-            table["position"] = PositionTable(self.d, self.max_length)
-        return table
+            parts["position"] = PositionTable(self.d, self.max_length)
+        return parts
 
-    def forward(self, m: Any, tokens: Any, positions: Any) -> Any:
+    def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
         from torch.nn.functional import dropout
 
+        x = m.table(tokens) * self.d**0.5
         if self.positions == "learned":
-            where = m.position(positions)
-        else:
-            where = sinusoid(positions, self.d, m.table.weight.dtype)
-        return dropout(m.table(tokens) * self.d**0.5 + where, m.rates.residual, m.training)
+            x = x + m.position(positions)
+        elif self.positions == "sinusoidal":
+            x = x + sinusoid(positions, self.d, x.dtype)
+        return dropout(x, m.rates.residual, m.training)
 
 
 def sinusoid(positions: Any, d: int, dtype: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scalesearch.blocks.core import Axes, Block, Size, Use, block, option
+from scalesearch.blocks.core import Block, Shape, Site, Size, Use, block, option
 from scalesearch.blocks.ffn.registry import ffn
-from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.sites import DENSE
 
 
 @block
@@ -15,11 +15,12 @@ class TwoLayer(Block):
     """W₂ act(W₁ x + b₁) + b₂; (batch, positions, d) to the same."""
 
     d: Size
-    over: Axes
+    over: Shape
+    site: Site = DENSE
     hidden: Size = option("= 4 * width", low=1, doc="hidden units")
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {"up": Linear(self.d, self.hidden, self.over), "down": Linear(self.hidden, self.d, self.over)}
+        return {"up": self.site(self.d, self.hidden, self.over), "down": self.site(self.hidden, self.d, self.over)}
 
     def activation(self, x: Any) -> Any:
         """What stands between the two matrices."""

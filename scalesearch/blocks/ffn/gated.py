@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scalesearch.blocks.core import Axes, Block, Size, Use, block, option
+from scalesearch.blocks.core import Block, Shape, Site, Size, Use, block, option
 from scalesearch.blocks.ffn.registry import ffn
-from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.sites import DENSE
 
 
 @block
@@ -15,12 +15,13 @@ class Gated(Block):
     """W₂ (act(W_g x) ⊙ W₁ x), all with biases. The default hidden size keeps a plain FFN's parameters (8/3 · width)."""
 
     d: Size
-    over: Axes
+    over: Shape
+    site: Site = DENSE
     hidden: Size = option("= 8 * width // 3", low=1, doc="hidden units of each half")
 
     def parts(self) -> Mapping[str, Block | Use]:
-        up = Linear(self.d, self.hidden, self.over)
-        return {"gate": up, "up": up, "down": Linear(self.hidden, self.d, self.over)}
+        up = self.site(self.d, self.hidden, self.over)
+        return {"gate": up, "up": up, "down": self.site(self.hidden, self.d, self.over)}
 
     def activation(self, x: Any) -> Any:
         """What the gate's pre-activation goes through."""

@@ -1,0 +1,274 @@
+"""Tensor chains: a matrix as a chain of small cores (Anthe, section 3 and appendix; matrix product operators).
+
+W[(i₁ … iₙ), (o₁ … oₙ)], both indices row-major, is the product over i of core i, of shape (aᵢ, b, b, cᵢ) with the
+outer bonds missing at the two ends. aᵢ are factors of the input's size, cᵢ of the output's; b is the bond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from scalesearch.blocks.core import VOCAB, Block, Extent, Shape, Size, Work, block
+
+LENGTHS = (2, 3, 4)
+APPLY = ("auto", "cores", "matrix")
+BONDS = ("solved", "published")
+
+
+@lru_cache(maxsize=4096)
+def split(n: int, length: int) -> tuple[int, ...]:
+    """``n`` as ``length`` factors, as Anthe's released code has them (which has no rule for primes: theirs are n, 1 …).
+
+    >>> split(512, 2), split(1365, 3), split(32000, 4)
+    ((32, 16), (3, 35, 13), (20, 20, 20, 4))
+    """
+    primes = factorise(n)
+    if length == 3:
+        return _thirds(n, primes)
+    if len(primes) <= 1:
+        return (n, *[1] * (length - 1))
+    if len(primes) <= 3:
+        few = {(2, 2): (0, 1), (3, 2): (0, 0, 1), (2, 4): (0, 3), (3, 4): (0, 2, 3)}
+        return _deal(primes, few[len(primes), length], length)
+    order = [*range(length), *reversed(range(length))]
+    return _deal(primes, [order[i % (2 * length)] for i in range(len(primes))], length)
+
+
+def factorise(n: int) -> list[int]:
+    """The prime factors of ``n``, from the smallest, with multiplicity."""
+    found, p = [], 2
+    while p * p <= n:
+        while n % p == 0:
+            found.append(p)
+            n //= p
+        p += 1
+    return [*found, n] if n > 1 else found
+
+
+def _deal(primes: Sequence[int], slots: Sequence[int], length: int) -> tuple[int, ...]:
+    dealt = [1] * length
+    for prime, slot in zip(primes, slots):
+        dealt[slot] *= prime
+    return tuple(dealt)
+
+
+def _thirds(n: int, primes: list[int]) -> tuple[int, ...]:
+    twos = primes.count(2)
+    odd = n >> twos
+    if twos == 0:
+        return (1, n, 1) if len(primes) <= 1 else (primes[0], math.prod(primes[1:-1]), primes[-1])
+    if odd == 1:
+        first = 1 << (twos - 1) // 2
+        return first, 2, n // (2 * first)
+    if twos == 1:
+        rest = primes[1:]
+        return (2, odd, 1) if len(rest) == 1 else (math.prod(rest[:-1]), 2, rest[-1])
+    return 1 << twos // 2, odd, 1 << twos - twos // 2
+
+
+@block
+class Cores(Block):
+    """The shapes of a chain for an (A, C) matrix, and what its contractions cost: no operation of its own."""
+
+    a: tuple[int, ...]
+    c: tuple[int, ...]
+    bond: int
+
+    @staticmethod
+    def of(rows: int, columns: int, ratio: float, length: int, bond: str) -> Cores:
+        """The chain whose weights come nearest to ``ratio`` of the matrix's from below (at least a bond of 2)."""
+        return _cores(rows, columns, ratio, length, bond)
+
+    @cached_property
+    def bonds(self) -> tuple[int, ...]:
+        """b₀ … bₙ."""
+        return (1, *[self.bond] * (len(self.a) - 1), 1)
+
+    def shapes(self) -> dict[str, Shape]:
+        """Core i has the shape (bᵢ₋₁, aᵢ, cᵢ, bᵢ)."""
+        bonds = self.bonds
+        return {f"core{i}": (bonds[i], self.a[i], self.c[i], bonds[i + 1]) for i in range(len(self.a))}
+
+    @cached_property
+    def steps(self) -> tuple[int, bool]:
+        """Multiply-adds of applying core after core to one vector, the cheaper way round, and whether from the end."""
+        forwards, backwards = self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1])
+        return min(forwards, backwards), backwards < forwards
+
+    def _applied(self, a: tuple[int, ...], c: tuple[int, ...]) -> int:
+        b = self.bonds
+        return sum(b[i] * b[i + 1] * math.prod(c[: i + 1]) * math.prod(a[i:]) for i in range(len(a)))
+
+    @cached_property
+    def building(self) -> int:
+        """Multiply-adds of contracting all cores to the matrix, in the cheapest order."""
+        return self.merge(0, len(self.a))[0]
+
+    def merge(self, start: int, end: int) -> tuple[int, int]:
+        """Cheapest way to contract cores ``start`` to ``end``: multiply-adds, and where the last two halves meet."""
+        if end - start == 1:
+            return 0, start
+        size = math.prod(self.a[start:end]) * math.prod(self.c[start:end]) * self.bonds[start] * self.bonds[end]
+        return min(
+            (self.merge(start, k)[0] + self.merge(k, end)[0] + size * self.bonds[k], k) for k in range(start + 1, end)
+        )
+
+    @cached_property
+    def lookup(self) -> int:
+        """Multiply-adds of one row of the matrix: cores are sliced at its digits and multiplied from the left."""
+        b = self.bonds
+        return sum(math.prod(self.c[: i + 1]) * b[i] * b[i + 1] for i in range(1, len(self.a)))
+
+    # The operations. ``cores`` are the weights, (bᵢ₋₁, aᵢ, cᵢ, bᵢ) each.
+
+    def matrix(self, cores: Sequence[Any], start: int = 0, end: int | None = None) -> Any:
+        """(bond, A, C, bond) of the cores ``start`` to ``end``; all of them: the matrix between two bonds of 1."""
+        end = len(cores) if end is None else end
+        if end - start == 1:
+            return cores[start]
+        middle = self.merge(start, end)[1]
+        left, right = self.matrix(cores, start, middle), self.matrix(cores, middle, end)
+        both = left.flatten(0, 2) @ right.flatten(1, 3)
+        both = both.reshape(*left.shape[:3], *right.shape[1:])
+        return both.transpose(2, 3).flatten(1, 2).flatten(2, 3)
+
+    def apply(self, cores: Sequence[Any], x: Any) -> Any:
+        """x W for vectors (N, A), core after core: (N, C)."""
+        from_the_end = self.steps[1]
+        order = range(len(cores) - 1, -1, -1) if from_the_end else range(len(cores))
+        state = x[:, None, None]  # (N, done, bond, left): what is done and what is left lie outermost first
+        for i in order:
+            core, a = cores[i], self.a[i]
+            if from_the_end:  # the last factor of what is left is contracted, and stands before all that is done
+                state = state.unflatten(3, (-1, a)).permute(0, 3, 1, 4, 2)  # (N, left, done, a, bond)
+                flat = core.permute(1, 3, 0, 2).flatten(2, 3).flatten(0, 1)  # (a · b', b · c)
+                y = state.flatten(3, 4) @ flat  # (N, left, done, b · c)
+                y = y.unflatten(3, (core.shape[0], core.shape[2])).permute(0, 4, 2, 3, 1)  # (N, c, done, b, left)
+                state = y.flatten(1, 2)
+            else:
+                state = state.unflatten(3, (a, -1)).permute(0, 1, 4, 2, 3)  # (N, done, left, bond, a)
+                flat = core.flatten(2, 3).flatten(0, 1)  # (b · a, c · b')
+                y = state.flatten(3, 4) @ flat
+                y = y.unflatten(3, (core.shape[2], core.shape[3])).permute(0, 1, 3, 4, 2)  # (N, done, c, b', left)
+                state = y.flatten(1, 2)
+        return state.flatten(1, 3)
+
+    def rows(self, cores: Sequence[Any], index: Any) -> Any:
+        """Rows ``index`` (N,) of the matrix: (N, C)."""
+        digits, rest = [], index
+        for a in reversed(self.a):
+            digits.append(rest % a)
+            rest = rest // a
+        digits.reverse()
+        found = cores[0].index_select(1, digits[0]).movedim(1, 0).flatten(1, 2)  # (N, c, bond): b₀ is 1
+        for core, digit in zip(cores[1:], digits[1:]):
+            chosen = core.index_select(1, digit).movedim(1, 0).flatten(2, 3)  # (N, bond, c · bond')
+            found = (found @ chosen).unflatten(2, (core.shape[2], core.shape[3])).flatten(1, 2)
+        return found.flatten(1, 2)
+
+
+@lru_cache(maxsize=4096)
+def _cores(rows: int, columns: int, ratio: float, length: int, bond: str) -> Cores:
+    a, c = split(rows, length), split(columns, length)
+    ends = a[0] * c[0] + a[-1] * c[-1]
+    middle = sum(x * y for x, y in zip(a[1:-1], c[1:-1]))
+    target = ratio * rows * columns
+    exact = target / ends if length == 2 else (math.sqrt(ends**2 + 4 * middle * target) - ends) / (2 * middle)
+    # The paper's runs of length 4 had a bracket wrong in this formula, which made every bond 2.
+    solved = 2 if bond == "published" and length == 4 else max(2, int(exact))
+    return Cores(a, c, solved)
+
+
+@block
+class ChainLinear(Block):
+    """y = x W + b with W a chain of cores; (…, d_in) to (…, d_out).
+
+    ``apply``: ``cores`` one after the other, or the ``matrix`` that they make, which is built once for all positions
+    (for inference once and for all); ``auto`` is what takes fewer multiply-adds a position. All give the same numbers.
+    """
+
+    d_in: Size
+    d_out: Extent
+    over: Shape
+    bias: bool
+    ratio: float
+    length: int
+    apply: str = "auto"
+    bond: str = "solved"
+
+    def at(self, vocab: Size) -> Block:
+        return replace(self, d_out=vocab) if self.d_out == VOCAB else self  # type: ignore[type-var]
+
+    @property
+    def cores(self) -> Cores:
+        """Shapes and costs."""
+        assert isinstance(self.d_out, int), "bind the vocabulary first"
+        return Cores.of(self.d_in, self.d_out, self.ratio, self.length, self.bond)
+
+    @property
+    def by_cores(self) -> bool:
+        """Whether cores are applied one after the other."""
+        assert isinstance(self.d_out, int)
+        return self.apply == "cores" or (self.apply == "auto" and self.cores.steps[0] < self.d_in * self.d_out)
+
+    def weights(self) -> Mapping[str, Shape]:
+        return self.cores.shapes() | ({"bias": (self.d_out,)} if self.bias else {})
+
+    def work(self) -> Sequence[Work]:
+        added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
+        kept = Work((*self.over, self.d_out), "activation")
+        if self.by_cores:
+            return [Work((*self.over, self.cores.steps[0])), *added, kept]
+        return [Work((*self.over, self.d_in, self.d_out)), Work((self.cores.building,), "once"), *added, kept]
+
+    def matrix(self, m: Any) -> Any:
+        """W, (d_in, d_out)."""
+        cores = [getattr(m, f"core{i}") for i in range(self.length)]
+        return m.constant("matrix", lambda: self.cores.matrix(cores)[0, :, :, 0])
+
+    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """As an output layer: see :meth:`Linear.terms`."""
+        return [(hidden, self.matrix(m).t(), m.bias if self.bias else None, target)]
+
+    def forward(self, m: Any, x: Any) -> Any:
+        if self.by_cores:
+            cores = [getattr(m, f"core{i}") for i in range(self.length)]
+            y = self.cores.apply(cores, x.reshape(-1, self.d_in)).view(*x.shape[:-1], self.d_out)
+        else:
+            y = x @ self.matrix(m)
+        return y + m.bias if self.bias else y
+
+
+@block
+class ChainEmbedding(Block):
+    """An embedding table as a chain: a token's row is a product of slices, and the table is never built."""
+
+    d: Size
+    over: Shape
+    ratio: float
+    length: int
+    bond: str = "solved"
+    vocab: Extent = VOCAB
+
+    def at(self, vocab: Size) -> Block:
+        return replace(self, vocab=vocab)  # type: ignore[type-var]
+
+    @property
+    def cores(self) -> Cores:
+        """Shapes and costs."""
+        assert isinstance(self.vocab, int), "bind the vocabulary first"
+        return Cores.of(self.vocab, self.d, self.ratio, self.length, self.bond)
+
+    def weights(self) -> Mapping[str, Shape]:
+        return self.cores.shapes()
+
+    def work(self) -> Sequence[Work]:
+        return [Work((*self.over, self.cores.lookup)), Work((*self.over, self.d), "activation")]
+
+    def forward(self, m: Any, tokens: Any) -> Any:
+        cores = [getattr(m, f"core{i}") for i in range(self.length)]
+        return self.cores.rows(cores, tokens.reshape(-1)).view(*tokens.shape, self.d)

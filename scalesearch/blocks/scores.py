@@ -1,0 +1,157 @@
+"""Attention scores that are more than one product: expanded over heads, relative, residual.
+
+Scores are (batch, heads, queries, keys), scaled by 1/√head_dim and not yet masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
+from scalesearch.blocks.leaves import LayerNorm, Linear, MatMul
+from scalesearch.blocks.store import KeyValueStore
+
+RESIDUAL_SCORES = ("none", "global", "relative", "previous")
+
+
+@block
+class HeadMixer(Block):
+    """An affine map across heads at every (query, key): (batch, heads_in, …) to (batch, heads_out, …)."""
+
+    heads_in: Size
+    heads_out: Size
+    queries: Axis
+    keys: Axis
+    extra: Size = 0  # keys that are always there
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": (self.heads_out, self.heads_in), "bias": (self.heads_out,)}
+
+    def work(self) -> Sequence[Work]:
+        square = [(self.queries, self.keys)] + ([(self.queries, self.extra)] if self.extra else [])
+        products = [Work((*over, self.heads_in, self.heads_out), "mix") for over in square]
+        return [*products, *(Work((*over, self.heads_out), "activation") for over in square)]
+
+    def forward(self, m: Any, scores: Any) -> Any:
+        flat = m.weight @ scores.flatten(2) + m.bias[:, None]
+        return flat.unflatten(2, scores.shape[2:])
+
+
+@block
+class RelativeKeys(Block):
+    """q · r for the clipped distance from query to key (Shaw et al. 2018, keys only): one table for all heads."""
+
+    heads: Size
+    head_dim: Size
+    clip: Size
+    queries: Axis
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": (2 * self.clip + 1, self.head_dim)}
+
+    def work(self) -> Sequence[Work]:
+        return [Work((self.queries, self.heads, self.head_dim, 2 * self.clip + 1))]
+
+    def forward(self, m: Any, query: Any, keys: int) -> Any:
+        """(batch, heads, queries, head_dim), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
+        import torch
+
+        by_distance = query @ m.weight.t()
+        at = torch.arange(keys, device=query.device)
+        distance = (at[None, :] - at[keys - query.shape[2] :, None]).clamp(-self.clip, self.clip) + self.clip
+        return by_distance.gather(3, distance.expand(*query.shape[:3], -1))
+
+
+@block
+class Scores(Block):
+    """softmax(scores) v where scores need more than a product; inputs as :class:`FusedAttention`'s.
+
+    ``heads_out`` > 0: ``heads`` sets of scores are expanded to so many by W₂ relu(W₁ · + b₁) + b₂ across heads before
+    the softmax (PartialFormer, section 3.3: head scaling). ``clip`` > 0: relative keys. ``residual``: the scores of
+    the layer before are added (He et al. 2021, RealFormer), which ``carried`` holds by name.
+    """
+
+    heads: Size
+    head_dim: Size
+    value_dim: Size
+    queries: Axis
+    keys: Axis
+    heads_out: Size = 0
+    clip: Size = 0
+    residual: str | None = None
+    extra: Size = 0
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        out = self.heads_out or self.heads
+        parts: dict[str, Block | Use] = {
+            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, self.extra)
+        }
+        if self.clip:
+            parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
+        if self.heads_out:
+            parts["widen"] = HeadMixer(self.heads, out, self.queries, self.keys, self.extra)
+            parts["deepen"] = HeadMixer(out, out, self.queries, self.keys, self.extra)
+        return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra, inner=True)}
+
+    def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None) -> Any:
+        from torch.nn.functional import dropout
+
+        q = q * self.head_dim**-0.5
+        scores = m.product(q, k.transpose(2, 3))
+        if self.clip:
+            relative = m.relative(q, k.shape[2] - self.extra)
+            scores = scores + (_behind(relative, self.extra) if self.extra else relative)
+        if self.heads_out:
+            scores = m.deepen(m.widen(scores).relu())
+        if self.residual:
+            scores = scores + carried[self.residual] if self.residual in carried else scores
+            carried[self.residual] = scores
+        scores = scores if bias is None else scores + bias
+        return m.mix(dropout(scores.softmax(-1), m.rates.attention, m.training), v)
+
+
+def _behind(scores: Any, extra: int) -> Any:
+    """Scores with ``extra`` keys of score 0 in front."""
+    from torch.nn.functional import pad
+
+    return pad(scores, (extra, 0))
+
+
+@block
+class GlobalScores(Block):
+    """A^G: scores made once from a stack's input and added in all its layers (PartialFormer, section 3.4, eq. 6).
+
+    With a norm and full-width queries and keys of its own; ``clip`` > 0 adds relative keys (Table 17). Decoding keeps
+    its keys.
+    """
+
+    d: Size
+    heads: Size
+    head_dim: Size
+    queries: Axis
+    keys: Axis
+    clip: Size = 0
+    cached: bool = True
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        width = self.heads * self.head_dim
+        parts: dict[str, Block | Use] = {
+            "norm": LayerNorm(self.d, (self.queries,)),
+            "query": Linear(self.d, width, (self.queries,)),
+            "key": Linear(self.d, width, (self.queries,)),
+            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys),
+        }
+        if self.clip:
+            parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
+        return parts | ({"store": KeyValueStore(width, self.keys)} if self.cached else {})
+
+    def forward(self, m: Any, x: Any, cache: Any = None) -> Any:
+        """(batch, queries, d) to (batch, heads, queries, keys)."""
+        x = m.norm(x)
+        q, k = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (m.query, m.key))
+        q = q * self.head_dim**-0.5
+        if cache is not None:
+            (k,) = cache.append(m, k)
+        scores = m.product(q, k.transpose(2, 3))
+        return scores + m.relative(q, k.shape[2]) if self.clip else scores

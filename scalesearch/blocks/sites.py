@@ -1,0 +1,118 @@
+"""Sites: what stands where a weight matrix would. Each is a value that makes the block for given sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalesearch.blocks.chains import ChainLinear
+from scalesearch.blocks.core import Block, Extent, Shape, Site, Size, Use, Work, block
+from scalesearch.blocks.leaves import Linear
+
+
+@dataclass(frozen=True)
+class Dense(Site):
+    """An ordinary matrix."""
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return Linear(d_in, d_out, over, bias)
+
+
+@dataclass(frozen=True)
+class Identity(Site):
+    """No matrix at all: the input as it is (Anthe's "no patt", Table 5). Sizes must be equal."""
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return Nothing(d_in)
+
+
+@dataclass(frozen=True)
+class LowRank(Site):
+    """Two matrices with ``rank`` features between them and no bias there."""
+
+    rank: Size
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return Factors(d_in, d_out, self.rank, over, bias)
+
+
+@dataclass(frozen=True)
+class Chain(Site):
+    """A tensor chain of ``length`` cores with about ``ratio`` of the matrix's weights (Anthe, section 3)."""
+
+    ratio: float
+    length: int = 2
+    apply: str = "auto"
+    bond: str = "solved"
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return ChainLinear(d_in, d_out, over, bias, self.ratio, self.length, self.apply, self.bond)
+
+
+@dataclass(frozen=True)
+class PerHead(Site):
+    """A matrix for each head; the last extent of ``over`` is the heads."""
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return HeadLinear(d_in, d_out, over, bias)
+
+
+DENSE, IDENTITY, PER_HEAD = Dense(), Identity(), PerHead()
+
+
+@block
+class Nothing(Block):
+    """Passes its input on."""
+
+    d: Size
+
+    def forward(self, m: Any, x: Any) -> Any:
+        return x
+
+
+@block
+class Factors(Block):
+    """(…, d_in) to (…, rank) to (…, d_out); one bias, at the end."""
+
+    d_in: Size
+    d_out: Extent
+    rank: Size
+    over: Shape
+    bias: bool = True
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        down = Linear(self.d_in, self.rank, self.over, bias=False)
+        return {"down": down, "up": Linear(self.rank, self.d_out, self.over, self.bias)}
+
+    def forward(self, m: Any, x: Any) -> Any:
+        return m.up(m.down(x))
+
+
+@block
+class HeadLinear(Block):
+    """y_h = x_h W_hᵀ + b_h: (batch, positions, heads, d_in) to (batch, positions, heads, d_out)."""
+
+    d_in: Size
+    d_out: Extent
+    over: Shape
+    bias: bool = True
+
+    @property
+    def heads(self) -> Extent:
+        """How many matrices there are."""
+        return self.over[-1]
+
+    def weights(self) -> Mapping[str, Shape]:
+        bias = {"bias": (self.heads, self.d_out)} if self.bias else {}
+        return {"weight": (self.heads, self.d_out, self.d_in)} | bias
+
+    def work(self) -> Sequence[Work]:
+        added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
+        return [Work((*self.over, self.d_in, self.d_out)), *added, Work((*self.over, self.d_out), "activation")]
+
+    def forward(self, m: Any, x: Any) -> Any:
+        by_head = x.flatten(0, 1).transpose(0, 1)  # (heads, batch · positions, d_in)
+        y = by_head @ m.weight.transpose(1, 2)
+        y = y + m.bias[:, None] if self.bias else y
+        return y.transpose(0, 1).unflatten(0, x.shape[:2])

@@ -1,0 +1,116 @@
+"""Stacks: layers in turn, and what a whole stack has of its own: A^G, step signals, solvers, a waist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scalesearch.blocks.core import Block, Repeat, Size, Use, block
+from scalesearch.blocks.embed.tokens import sinusoid
+from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.leaves import LayerNorm, Linear
+from scalesearch.blocks.scores import GlobalScores
+from scalesearch.blocks.solvers import SOLVERS
+
+
+@block
+class Stack(Block):
+    """Layers in turn, and a last norm where the layers are pre-norm and ``last_norm``.
+
+    ``scores``: A^G, added to the scores of every self-attention (PartialFormer). ``steps``: a sinusoid of the layer's
+    number is added before each layer (Universal Transformer). ``solver``: how a layer's change is applied (ODE
+    Transformer): ``euler`` as ever.
+    """
+
+    layers: Repeat
+    scores: GlobalScores | None = None
+    steps: bool = False
+    solver: str = "euler"
+    last_norm: bool = True
+
+    @property
+    def layer(self) -> EncoderLayer | DecoderLayer:
+        """What is repeated."""
+        assert isinstance(self.layers.layer, EncoderLayer | DecoderLayer)
+        return self.layers.layer
+
+    @property
+    def normed(self) -> bool:
+        """Whether a norm comes last."""
+        return self.layer.norm == "pre" and self.last_norm
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        main, solver = self.layer.main, SOLVERS[self.solver]
+        parts: dict[str, Block | Use] = {"layers": Use(self.layers, solver.evaluations)}
+        if self.scores is not None:
+            parts["scores"] = self.scores
+        if solver.gated:
+            parts["gate"] = Use(Linear(2 * main.d, 1, (main.queries,)), self.layers.depth)
+        return parts | ({"norm": LayerNorm(main.d, (main.queries,))} if self.normed else {})
+
+    def forward(self, m: Any, x: Any, bias: Any, *context: Any) -> Any:
+        """``context``: of a decoder (memory, its bias, cache)."""
+        if self.scores is not None:
+            bias = bias + m.scores(x, *context[2:])
+        x = run(m, m.layers, x, (bias, *context, {}), self.steps, self.solver)
+        return m.norm(x) if self.normed else x
+
+
+def run(m: Any, layers: Any, x: Any, context: tuple[Any, ...], steps: bool, solver: str, first: int = 0) -> Any:
+    """``x`` through ``layers``, of which the first is number ``first`` of its stack."""
+    advance: Callable[..., Any] = SOLVERS[solver].advance
+    for index, layer in enumerate(layers, first):
+        x = x + step_signal(index, x) if steps else x
+        x = advance(m, lambda y, layer=layer: layer(y, *context), x)
+    return x
+
+
+def step_signal(index: int, x: Any) -> Any:
+    """The sinusoid of layer ``index`` (Dehghani et al. 2019, eq. 6), (d,)."""
+    import torch
+
+    return sinusoid(torch.tensor(index, device=x.device), x.shape[-1], x.dtype)
+
+
+@block
+class WaistedStack(Block):
+    """First and last layer at one width, those between at another and one set of weights (Subformer, Reid et al. 2021).
+
+    Matrices lead into the middle and out of it. ``middle`` is a repeated layer of the middle's width.
+    """
+
+    first: Repeat
+    middle: Repeat
+    last: Repeat
+    steps: bool = False
+    last_norm: bool = True
+
+    @property
+    def layer(self) -> EncoderLayer:
+        """The first layer, which says what the stack is."""
+        assert isinstance(self.first.layer, EncoderLayer)
+        return self.first.layer
+
+    @property
+    def normed(self) -> bool:
+        """Whether a norm comes last."""
+        return self.layer.norm == "pre" and self.last_norm
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        outer, over = self.layer.main.d, (self.layer.main.queries,)
+        inner: Size = self.middle.layer.main.d  # type: ignore[attr-defined]
+        last = {"norm": LayerNorm(outer, over)} if self.normed else {}
+        return {
+            "first": self.first,
+            "enter": Linear(outer, inner, over),
+            "middle": self.middle,
+            "leave": Linear(inner, outer, over),
+            "last": self.last,
+            **last,
+        }
+
+    def forward(self, m: Any, x: Any, bias: Any) -> Any:
+        x = run(m, m.first, x, (bias, {}), self.steps, "euler")
+        x = run(m, m.middle, m.enter(x), (bias, {}), self.steps, "euler", 1)
+        x = run(m, m.last, m.leave(x), (bias, {}), self.steps, "euler", 1 + self.middle.depth)
+        return m.norm(x) if self.normed else x

@@ -1,0 +1,80 @@
+"""Load and balance of parameter groups (EdgeFormer, section 3.2): how often weights that layers share are used.
+
+A group is the matrices of one part (an attention, a feed-forward network) of the layers that share them; biases and
+norms are left out. Its load l is how many times a pass uses it, its size p how many weights it has. The mean is
+R = Σ p l / Σ p, and the balance is Jain's index (Σ p l)² / (Σ p · Σ p l²): 1 where all loads are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scalesearch.blocks.core import Block, Repeat, Tie, Use, join, walk
+from scalesearch.blocks.leaves import LayerNorm
+from scalesearch.blocks.share import Borrow
+
+LOADS = ("load.mean", "load.balance", "load.min", "load.max")
+
+
+def load_of(root: Block) -> Mapping[str, float]:
+    """``load.mean``, ``load.balance``, ``load.min`` and ``load.max`` of a model's layers; all 1 where it has none."""
+    groups: dict[Any, list[int]] = {}
+    for key, size, times in _uses(root, "", 1):
+        groups.setdefault(key, [size, 0])[1] += times
+    pairs = [(size, load) for size, load in groups.values() if size]
+    if not pairs:
+        return dict.fromkeys(LOADS, 1.0)
+    total, used = sum(p for p, _ in pairs), sum(p * n for p, n in pairs)
+    balance = used**2 / (total * sum(p * n**2 for p, n in pairs))
+    loads = [n for _, n in pairs]
+    return dict(zip(LOADS, (used / total, balance, float(min(loads)), float(max(loads)))))
+
+
+def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
+    """(group, its size, uses) of every part of every layer beneath ``node``."""
+    for name, part in node.parts().items() if not isinstance(node, Repeat) else ():
+        use = part if isinstance(part, Use) else Use(part)
+        where = join(path, name)
+        if isinstance(use.block, Repeat):
+            yield from _layers(use.block, where, calls * use.calls)
+        elif _holds_layers(use.block):
+            yield from _uses(use.block, where, calls * use.calls)
+
+
+def _holds_layers(node: Block) -> bool:
+    from scalesearch.blocks.stacks import Stack, WaistedStack
+
+    return isinstance(node, Stack | WaistedStack)
+
+
+def _layers(node: Repeat, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
+    ties = {tie.part: tie for tie in node.ties}
+    for name, part in node.layer.parts().items():
+        use = part if isinstance(part, Use) else Use(part)
+        tie = ties.get(name)
+        shared, own = _sizes(use.block, tie)
+        for layer, group in enumerate(_groups(tie, path, name, node.depth)):
+            yield group, shared, calls * use.calls
+            yield (path, layer, name, "own"), own, calls * use.calls
+
+
+def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
+    """What identifies the weights that each layer uses."""
+    if tie is None:
+        return [(path, layer, part) for layer in range(depth)]
+    if isinstance(tie.schedule, Borrow):
+        return [(tie.schedule.path, layer, tie.schedule.part) for layer in tie.schedule.layers]
+    return [(path, owner, part) for owner in tie.schedule.owners(depth)]
+
+
+def _sizes(part: Block, tie: Tie | None) -> tuple[int, int]:
+    """Weights in the matrices of a part: those that are shared, and those that stay each layer's own."""
+    sizes = [0, 0]
+    for line in walk(part):
+        if not isinstance(line.leaf, LayerNorm):
+            for name, shape in line.leaf.weights().items():
+                if name != "bias":
+                    sizes[tie is not None and tie.spares(line.path, name)] += math.prod(shape)  # type: ignore[arg-type]
+    return sizes[0], sizes[1]
