@@ -33,7 +33,7 @@ def test_axes_name_unit_protocol_and_synthetic_data():
     axes = tradeoff(made(), SUBJECT, "macs.total").axes[0]
     assert axes.get_xlabel() == ("Multiply-accumulates per sentence pair\n"
                                  "(forward: 20 source, 18 target tokens, vocabulary 1,000)")
-    assert axes.get_ylabel() == "BLEU on grammar (synthetic)"
+    assert axes.get_ylabel() == "BLEU (valid) on grammar (synthetic)"
     assert describe("params.non_embedding", PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
 
 

@@ -60,3 +60,13 @@ def test_only_answers_that_differ_are_shown():
 def test_numbers_are_written_as_people_read_them():
     numbers = {"params.total": 1234567, "bleu": 27.128, "chrf": None, "wall_seconds": 3.04}
     assert [number(value, name) for name, value in numbers.items()] == ["1,234,567", "27.13", "", "3.0"]
+
+
+def test_what_test_says_stands_beside_what_was_chosen_by():
+    made = [record(1, 20.0, 100, 1000), record(2, 30.0, 200, 2000)]
+    for one, bleu in zip(made, (29.0, 21.0)):
+        one["metrics"]["test"] = {"bleu": bleu}
+    table = frame(made, OBJECTIVES)
+    assert list(table["test.bleu"]) == [29.0, 21.0] and list(table["bleu"]) == [20.0, 30.0]
+    assert list(table["front"]) == [True, True], "the front is that of valid: test would leave out the second"
+    assert "test bleu" in [column.header for column in to_rich(table, OBJECTIVES, "t").columns]

@@ -196,3 +196,10 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypa
     assert found["space"]["size"] == 4 and found["sampled"] == 2000 and 0 < found["feasible"] < 2000
     assert all(p["feasible"] == (p["cost"]["params"]["total"] <= 50_000) for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_study_may_not_choose_by_the_test_split(tmp_path):
+    said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: test"))
+    assert "score_on is `both`" in said and "s.yaml" in said
+    chosen = read_study(write(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: valid")))
+    assert (chosen.recipe.score_on, read_study(write(tmp_path, SPACE + REST)).recipe.score_on) == ("valid", "both")

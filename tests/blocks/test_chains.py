@@ -1,0 +1,121 @@
+"""Tensor chains: shapes as published, equal however they are applied, and billed as they run."""
+
+from math import prod
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, Cores, factorise, split
+from scalesearch.nn.build import build, module
+from scalesearch.space.architecture import Unbuildable, assemble
+from tests.architectures import answers
+
+
+def chain(a: int, c: int, ratio: float, length: int, apply: str = "auto", bond: str = "solved") -> ChainLinear:
+    return ChainLinear(a, c, ("src",), False, ratio, length, apply, bond)
+
+
+@pytest.mark.parametrize(
+    ("n", "two", "three", "four"),
+    [
+        (512, (32, 16), (16, 2, 16), (8, 4, 4, 4)),
+        (1365, (39, 35), (3, 35, 13), (3, 5, 7, 13)),
+        (32000, (80, 400), (16, 125, 16), (20, 20, 20, 4)),
+    ],
+)
+def test_sizes_split_as_published(n: int, two: tuple[int, ...], three: tuple[int, ...], four: tuple[int, ...]) -> None:
+    assert (split(n, 2), split(n, 3), split(n, 4)) == (two, three, four)
+
+
+@given(st.integers(1, 5000), st.integers(2, 4))
+def test_every_size_splits_into_its_factors(n: int, length: int) -> None:
+    assert prod(split(n, length)) == n == prod(factorise(n)) and len(split(n, length)) == length
+
+
+@pytest.mark.parametrize(
+    ("a", "c", "length", "ratio", "bond", "params"),
+    [
+        (512, 512, 2, 0.07, 14, 17_920),
+        (512, 512, 2, 0.2, 40, 51_200),
+        (512, 512, 2, 0.8, 163, 208_640),
+        (512, 1365, 2, 0.005, 2, 3_616),
+        (512, 1365, 2, 0.1, 38, 68_704),
+        (512, 512, 3, 0.1, 39, 26_052),
+        (512, 32000, 2, 0.2, 365, 3_270_400),
+        (512, 32000, 2, 0.8, 1462, 13_099_520),
+        (512, 32000, 3, 0.8, 227, 12_998_474),
+        (512, 512, 4, 0.1, 27, 25_488),
+    ],
+)
+def test_bonds_and_params_are_those_of_the_paper(
+    a: int, c: int, length: int, ratio: float, bond: int, params: int
+) -> None:
+    block = chain(a, c, ratio, length)
+    assert block.cores.bond == bond and sum(prod(shape) for shape in block.weights().values()) == params
+
+
+def test_the_published_bond_of_length_four_is_two() -> None:
+    block = chain(512, 512, 0.1, 4, bond="published")
+    assert sum(prod(shape) for shape in block.weights().values()) == 288
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.floats(0.05, 0.95), st.integers(2, 4), st.integers(0, 99))
+def test_core_by_core_equals_the_matrix(a: int, c: int, ratio: float, length: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    one, other = (module(chain(a, c, ratio, length, apply), dtype=torch.float64) for apply in ("cores", "matrix"))
+    other.load_state_dict(one.state_dict())
+    x = torch.randn(2, 3, a, dtype=torch.float64)
+    with torch.no_grad():
+        assert torch.allclose(one(x), other(x), rtol=0, atol=1e-9 * float(other(x).abs().max() + 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(4, 60), st.integers(1, 30), st.floats(0.05, 0.95), st.integers(2, 4))
+def test_a_row_that_is_looked_up_is_that_of_the_matrix(vocab: int, d: int, ratio: float, length: int) -> None:
+    table = module(ChainEmbedding(d, ("src",), ratio, length), vocab=vocab, dtype=torch.float64)
+    cores = [getattr(table, f"core{i}") for i in range(length)]
+    matrix = Cores.of(vocab, d, ratio, length, "solved").matrix(cores)[0, :, :, 0].detach()
+    ids = torch.randint(0, vocab, (2, 5))
+    assert torch.allclose(table(ids).detach(), matrix[ids], rtol=0, atol=1e-9 * float(matrix.abs().max() + 1))
+
+
+def test_the_cheaper_way_is_taken() -> None:
+    assert chain(512, 1365, 0.005, 2).by_cores and not chain(512, 1365, 0.1, 2).by_cores
+    for ratio in (0.005, 0.05, 0.3):
+        block = chain(512, 512, ratio, 2)
+        steps = {apply: chain(512, 512, ratio, 2, apply).work()[0].loops for apply in ("auto", "cores", "matrix")}
+        assert prod(n for n in steps["auto"] if isinstance(n, int)) == min(
+            prod(n for n in steps[apply] if isinstance(n, int)) for apply in ("cores", "matrix")
+        ), block
+
+
+def test_a_chain_starts_with_the_variance_of_a_matrix() -> None:
+    made = build(assemble(answers(width=64, tensor_chain__attention=0.5, tensor_chain__length=2,
+                                  tensor_chain__apply="matrix", tensor_chain__bond="solved",
+                                  encoder__head_dim=32, decoder__head_dim=32)).block, vocab=9)
+    query = made.encoder.layers[0].attention.query
+    assert float(query.block.matrix(query).detach().std()) == pytest.approx((2 / 128) ** 0.5, rel=0.35)
+
+
+def test_what_is_multiplied_by_cannot_be_a_chain_that_is_looked_up() -> None:
+    for site in ("embedding", "output"):
+        drawn = answers(tensor_chain__length=2, tensor_chain__bond="solved", tensor_chain__apply="auto")
+        with pytest.raises(Unbuildable, match="embedding.tie: none"):
+            assemble(drawn | {f"tensor_chain.{site}": 0.3})
+        assemble(drawn | {f"tensor_chain.{site}": 0.3, "embedding.tie": "none"})
+
+
+def test_the_order_of_contraction_is_the_cheapest() -> None:
+    rng = Random(3)
+    for _ in range(50):
+        cores = Cores.of(rng.randint(2, 400), rng.randint(2, 400), rng.uniform(0.05, 0.9), rng.randint(2, 4), "solved")
+        b, whole = cores.bond, prod(cores.a) * prod(cores.c)
+        if len(cores.a) == 2:
+            assert cores.building == b * whole
+        if len(cores.a) == 3:
+            first, last = (prod(x) for x in ((*cores.a[:2], *cores.c[:2]), (*cores.a[1:], *cores.c[1:])))
+            assert cores.building == min(first, last) * b * b + b * whole

@@ -1,0 +1,110 @@
+"""Anthe's gates: what each computes, and that none sees what it must not."""
+
+import copy
+
+import pytest
+import torch
+
+from scalesearch.blocks.gates import GATES, Gating
+from scalesearch.nn import build
+from scalesearch.nn.causality import CausalityError, causality
+from scalesearch.space.architecture import Unbuildable, assemble
+from tests.architectures import answers
+
+V = 17
+NAMED = [gate for gate in GATES if gate != "none"]
+
+
+def model(own: str = "none", cross: str = "none"):
+    drawn = answers(encoder__gate=own, decoder__gate=own, decoder__cross_gate=cross)
+    return build(assemble(drawn).block, vocab=V, dtype=torch.float64).eval()
+
+
+@pytest.mark.parametrize("gate", NAMED)
+def test_gates_cost_no_parameters_and_see_nothing_ahead(gate: str) -> None:
+    plain, gated = model(), model(gate, gate)
+    assert sum(w.numel() for w in plain.parameters()) == sum(w.numel() for w in gated.parameters())
+    causality(gated, V)
+
+
+def test_every_gate_does_something() -> None:
+    source, target = torch.randint(4, V, (2, 5)), torch.randint(4, V, (2, 5))
+    said = {}
+    for own, cross in [("none", "none"), *((g, "none") for g in NAMED), *(("none", g) for g in NAMED)]:
+        made = model(own, cross)
+        made.load_state_dict(model().state_dict())
+        said[own, cross] = made(source, target)
+    keys = list(said)
+    same = [(a, b) for i, a in enumerate(keys) for b in keys[i + 1 :] if torch.allclose(said[a], said[b])]
+    assert not same
+
+
+def by_hand(gate: str, cross: bool, m, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Attention with heads of 4, pair by pair of positions, straight from the definition."""
+    role = {"Q": x, "K": y, "V": y}
+    gating, gated = gate[0], gate[-1]
+    other = next(r for r in "QKV" if r not in (gating, gated))
+    aligned = not (cross and "Q" in (gating, gated))
+    queries, keys = x.shape[0], y.shape[0]
+    made = {}
+    for t in range(queries):
+        for j in range(keys):
+            at = {"Q": t, "K": j, "V": j}
+            where = at if aligned is False else {**at, gating: at[gated]}
+            raw = role[gating][where[gating]]
+            opened = torch.sigmoid(m.query(raw))
+            part = role[gated][at[gated]]
+            found = {gating: role[gating][at[gating]], other: m.key(role[other][at[other]])}
+            found[gated] = m.value(part * opened) if aligned else m.value(part) * opened
+            made[t, j] = found
+    out = []
+    for t in range(queries):
+        heads = []
+        for h in range(0, 8, 4):
+            s = slice(h, h + 4)
+            scores = torch.stack([(made[t, j]["Q"][s] * made[t, j]["K"][s]).sum() / 2 for j in range(keys)])
+            heads.append(sum(p * made[t, j]["V"][s] for j, p in enumerate(scores.softmax(0))))
+        out.append(m.out(torch.cat(heads)))
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("gate", NAMED)
+@pytest.mark.parametrize("cross", [False, True])
+def test_a_gate_is_its_definition(gate: str, cross: bool) -> None:
+    made = model(gate, gate)
+    attention = made.decoder.layers[0].cross_attention if cross else made.encoder.layers[0].attention
+    x, y = torch.randn(3, 8, dtype=torch.float64), torch.randn(5, 8, dtype=torch.float64)
+    y = y if cross else x
+    found = attention(x[None], y[None], None)[0]
+    assert torch.allclose(found, by_hand(gate, cross, attention, x, y), rtol=0, atol=1e-12)
+
+
+class ByIndex(Gating):
+    """QgV across sequences as the published code has it: key j is gated by the decoder's position j."""
+
+    def value(self, m, y):
+        return m.project("value", y * m.project("query", self.x).sigmoid()) if y.shape == self.x.shape else y
+
+    def query(self, m, x):
+        object.__setattr__(self, "x", x)
+        return x
+
+    def mixed(self, m, mixed, x):
+        return mixed
+
+
+def test_the_published_gate_leaks_and_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scalesearch.blocks.attention import Attention
+
+    honest, leaking = Attention.gating, ByIndex("QgV", True)
+    choose = property(lambda self: leaking if self.cross else honest.fget(self))
+    monkeypatch.setattr(Attention, "gating", choose)
+    with pytest.raises(CausalityError, match="later target token"):
+        causality(copy.deepcopy(model("none", "QgV")), V)
+
+
+def test_raw_features_must_be_as_many_as_the_width() -> None:
+    with pytest.raises(Unbuildable, match="width 8, not 10"):
+        assemble(answers(encoder__gate="QgV", encoder__head_dim=5))
+    with pytest.raises(Unbuildable, match="decoder.projections"):
+        assemble(answers(decoder__projections="identity", decoder__heads=4, decoder__score_heads=4))
