@@ -12,6 +12,7 @@ from scalesearch.blocks.leaves import FusedAttention
 from scalesearch.blocks.partial import PartialFFN
 from scalesearch.blocks.scores import Scores
 from scalesearch.blocks.sites import DENSE
+from scalesearch.blocks.sizes import given
 from scalesearch.blocks.store import KeyValueStore
 
 __all__ = ["Attention", "KeyValueStore"]
@@ -63,8 +64,9 @@ class Attention(Block):
     def widths(self) -> dict[str, Size]:
         """Features of query, key and value over all heads."""
         score_width, width = self.score_heads * self.head_dim, self.heads * self.head_dim
-        kv_width = self.kv_heads * self.head_dim
-        return {"Q": score_width, "K": kv_width or score_width, "V": kv_width or width}
+        if given(self.kv_heads):
+            return {"Q": score_width, "K": self.kv_heads * self.head_dim, "V": self.kv_heads * self.head_dim}
+        return {"Q": score_width, "K": score_width, "V": width}
 
     @property
     def bias_heads(self) -> Size:
@@ -97,13 +99,13 @@ class Attention(Block):
             axis = self.queries if slot in ("query", "out") else self.projected
             out = self.d if slot == "out" else self.widths[slot[0].upper()]
             parts[f"{slot}_adapter"] = Adapter(width if slot == "out" else self.d, out, self.rank, (axis,))
-        if self.prompt:
+        if given(self.prompt):
             parts["prompt"] = Prompt(self.prompt, self.d, tuple(maps[slot] for slot in self.gating.on_keys))
         return parts | ({"store": KeyValueStore(kv, self.keys)} if self.cached else {})
 
     def _core(self) -> Block:
         values = self.heads * self.head_dim // self.bias_heads
-        if self.expand or self.clip or self.residual:
+        if self.expand or given(self.clip) or self.residual:
             name = ("cross" if self.cross else "self") if self.residual else None
             out = self.heads if self.expand else 0
             return Scores(

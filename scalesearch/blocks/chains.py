@@ -6,6 +6,7 @@ outer bonds missing at the two ends. aᵢ are factors of the input's size, cᵢ 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from scalesearch.blocks.core import VOCAB, Block, Extent, Shape, Size, Work, block
+from scalesearch.blocks.sizes import by_value, either, key_of, least, many, most, remembered, root
 
 LENGTHS = (2, 3, 4)
 APPLY = ("auto", "cores", "matrix")
@@ -74,17 +76,22 @@ def _thirds(n: int, primes: list[int]) -> tuple[int, ...]:
 class Cores(Block):
     """The shapes of a chain for an (A, C) matrix, and what its contractions cost: no operation of its own."""
 
-    a: tuple[int, ...]
-    c: tuple[int, ...]
-    bond: int
+    a: tuple[Size, ...]
+    c: tuple[Size, ...]
+    bond: Size
 
     @staticmethod
-    def of(rows: int, columns: int, ratio: float, length: int, bond: str) -> Cores:
+    def of(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> Cores:
         """The chain whose weights come nearest to ``ratio`` of the matrix's from below (at least a bond of 2)."""
-        return _cores(rows, columns, ratio, length, bond)
+        if many(rows) or many(columns) or many(ratio):
+            # The three maps of an attention have one shape, and so have a gate and what it gates.
+            what = ("cores", key_of(columns), id(ratio), length, bond)
+            found: Cores = remembered(rows, what, lambda: _cores(rows, columns, ratio, length, bond))
+            return found
+        return _one(rows, columns, ratio, length, bond)
 
     @cached_property
-    def bonds(self) -> tuple[int, ...]:
+    def bonds(self) -> tuple[Size, ...]:
         """b₀ … bₙ."""
         return (1, *[self.bond] * (len(self.a) - 1), 1)
 
@@ -94,31 +101,38 @@ class Cores(Block):
         return {f"core{i}": (bonds[i], self.a[i], self.c[i], bonds[i + 1]) for i in range(len(self.a))}
 
     @cached_property
-    def steps(self) -> tuple[int, bool]:
-        """Multiply-adds of applying core after core to one vector, the cheaper way round, and whether from the end."""
-        forwards, backwards = self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1])
-        return min(forwards, backwards), backwards < forwards
+    def backwards(self) -> bool:
+        """Whether applying the cores from the last is cheaper."""
+        return bool(self._applied(self.a[::-1], self.c[::-1]) < self._applied(self.a, self.c))
 
-    def _applied(self, a: tuple[int, ...], c: tuple[int, ...]) -> int:
+    @cached_property
+    def steps(self) -> Size:
+        """Multiply-adds of applying core after core to one vector, the cheaper way round."""
+        return least(self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1]))
+
+    def _applied(self, a: tuple[Size, ...], c: tuple[Size, ...]) -> Size:
         b = self.bonds
         return sum(b[i] * b[i + 1] * math.prod(c[: i + 1]) * math.prod(a[i:]) for i in range(len(a)))
 
     @cached_property
-    def building(self) -> int:
+    def building(self) -> Size:
         """Multiply-adds of contracting all cores to the matrix, in the cheapest order."""
-        return self.merge(0, len(self.a))[0]
+        return self._merged(0, len(self.a))
 
-    def merge(self, start: int, end: int) -> tuple[int, int]:
-        """Cheapest way to contract cores ``start`` to ``end``: multiply-adds, and where the last two halves meet."""
+    def _merged(self, start: int, end: int) -> Size:
+        """Multiply-adds of contracting cores ``start`` to ``end`` in the cheapest order."""
         if end - start == 1:
-            return 0, start
+            return 0
+        ways = (self._meeting(start, k, end) for k in range(start + 1, end))
+        return functools.reduce(least, ways)
+
+    def _meeting(self, start: int, k: int, end: int) -> Size:
+        """The same where the last two pieces meet at ``k``."""
         size = math.prod(self.a[start:end]) * math.prod(self.c[start:end]) * self.bonds[start] * self.bonds[end]
-        return min(
-            (self.merge(start, k)[0] + self.merge(k, end)[0] + size * self.bonds[k], k) for k in range(start + 1, end)
-        )
+        return self._merged(start, k) + self._merged(k, end) + size * self.bonds[k]
 
     @cached_property
-    def lookup(self) -> int:
+    def lookup(self) -> Size:
         """Multiply-adds of one row of the matrix: cores are sliced at its digits and multiplied from the left."""
         b = self.bonds
         return sum(math.prod(self.c[: i + 1]) * b[i] * b[i + 1] for i in range(1, len(self.a)))
@@ -130,7 +144,7 @@ class Cores(Block):
         end = len(cores) if end is None else end
         if end - start == 1:
             return cores[start]
-        middle = self.merge(start, end)[1]
+        middle = min(range(start + 1, end), key=lambda k: self._meeting(start, k, end))
         left, right = self.matrix(cores, start, middle), self.matrix(cores, middle, end)
         both = left.flatten(0, 2) @ right.flatten(1, 3)
         both = both.reshape(*left.shape[:3], *right.shape[1:])
@@ -138,7 +152,7 @@ class Cores(Block):
 
     def apply(self, cores: Sequence[Any], x: Any) -> Any:
         """x W for vectors (N, A), core after core: (N, C)."""
-        from_the_end = self.steps[1]
+        from_the_end = self.backwards
         order = range(len(cores) - 1, -1, -1) if from_the_end else range(len(cores))
         state = x[:, None, None]  # (N, done, bond, left): what is done and what is left lie outermost first
         for i in order:
@@ -171,16 +185,27 @@ class Cores(Block):
         return found.flatten(1, 2)
 
 
-@lru_cache(maxsize=4096)
-def _cores(rows: int, columns: int, ratio: float, length: int, bond: str) -> Cores:
-    a, c = split(rows, length), split(columns, length)
+def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> Cores:
+    a, c = (_factors(size, length) for size in (rows, columns))
     ends = a[0] * c[0] + a[-1] * c[-1]
     middle = sum(x * y for x, y in zip(a[1:-1], c[1:-1]))
     target = ratio * rows * columns
-    exact = target / ends if length == 2 else (math.sqrt(ends**2 + 4 * middle * target) - ends) / (2 * middle)
-    # The paper's runs of length 4 had a bracket wrong in this formula, which made every bond 2.
-    solved = 2 if bond == "published" and length == 4 else max(2, int(exact))
-    return Cores(a, c, solved)
+    if bond == "published" and length == 4:
+        # The paper's runs of length 4 had a bracket wrong in this formula, which made every bond 2.
+        return Cores(a, c, 2)
+    exact = target / ends if length == 2 else (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
+    return Cores(a, c, most(2, exact.astype("int64") if many(exact) else int(exact)))
+
+
+def _factors(size: Size, length: int) -> tuple[Size, ...]:
+    """:func:`split` of one size or of a population's, which it remembers."""
+    if not many(size):
+        return split(size, length)
+    found: tuple[Size, ...] = remembered(size, ("split", length), lambda: by_value(size, lambda n: split(n, length)))
+    return found
+
+
+_one = lru_cache(maxsize=4096)(_cores)
 
 
 @block
@@ -201,19 +226,20 @@ class ChainLinear(Block):
     bond: str = "solved"
 
     def at(self, vocab: Size) -> Block:
-        return replace(self, d_out=vocab) if self.d_out == VOCAB else self  # type: ignore[type-var]
+        return replace(self, d_out=vocab) if isinstance(self.d_out, str) else self  # type: ignore[type-var]
 
-    @property
+    @cached_property
     def cores(self) -> Cores:
         """Shapes and costs."""
-        assert isinstance(self.d_out, int), "bind the vocabulary first"
+        assert not isinstance(self.d_out, str), "bind the vocabulary first"
         return Cores.of(self.d_in, self.d_out, self.ratio, self.length, self.bond)
 
-    @property
-    def by_cores(self) -> bool:
-        """Whether cores are applied one after the other."""
-        assert isinstance(self.d_out, int)
-        return self.apply == "cores" or (self.apply == "auto" and self.cores.steps[0] < self.d_in * self.d_out)
+    @cached_property
+    def by_cores(self) -> Any:
+        """Whether cores are applied one after the other (of a population: of each candidate)."""
+        if self.apply != "auto":
+            return self.apply == "cores"
+        return self.cores.steps < self.d_in * self.d_out  # type: ignore[operator]
 
     def weights(self) -> Mapping[str, Shape]:
         return self.cores.shapes() | ({"bias": (self.d_out,)} if self.bias else {})
@@ -221,9 +247,9 @@ class ChainLinear(Block):
     def work(self) -> Sequence[Work]:
         added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
         kept = Work((*self.over, self.d_out), "activation")
-        if self.by_cores:
-            return [Work((*self.over, self.cores.steps[0])), *added, kept]
-        return [Work((*self.over, self.d_in, self.d_out)), Work((self.cores.building,), "once"), *added, kept]
+        each = either(self.by_cores, self.cores.steps, self.d_in * self.d_out)
+        built = either(self.by_cores, 0, self.cores.building)
+        return [Work((*self.over, each)), Work((built,), "once"), *added, kept]
 
     def matrix(self, m: Any) -> Any:
         """W, (d_in, d_out)."""
@@ -257,10 +283,10 @@ class ChainEmbedding(Block):
     def at(self, vocab: Size) -> Block:
         return replace(self, vocab=vocab)  # type: ignore[type-var]
 
-    @property
+    @cached_property
     def cores(self) -> Cores:
         """Shapes and costs."""
-        assert isinstance(self.vocab, int), "bind the vocabulary first"
+        assert not isinstance(self.vocab, str), "bind the vocabulary first"
         return Cores.of(self.vocab, self.d, self.ratio, self.length, self.bond)
 
     def weights(self) -> Mapping[str, Shape]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scalesearch.blocks.core import VOCAB, Axes, Axis, Block, Extent, Shape, Size, Work, block
+from scalesearch.blocks.sizes import given
 
 
 @block
@@ -147,7 +148,7 @@ class MatMul(Block):
 
     def work(self) -> Sequence[Work]:
         more = (self.extra, self.n_out) if self.inner else (self.n_in, self.extra)
-        pairs = [(self.n_in, self.n_out), *([more] if self.extra else [])]
+        pairs = [(self.n_in, self.n_out), *([more] if given(self.extra) else [])]
         kept = [(self.n_out,)] if self.inner else [(keys,) for _, keys in pairs]
         return [*(Work((*self.over, *pair)) for pair in pairs), *(Work((*self.over, *n), "activation") for n in kept)]
 
@@ -172,7 +173,7 @@ class FusedAttention(Block):
     extra: Size = 0  # keys that are always there, such as a prompt's
 
     def work(self) -> Sequence[Work]:
-        squares = [(self.heads, self.queries, keys) for keys in ((self.keys, self.extra) if self.extra else (self.keys,))]
+        squares = [(self.heads, self.queries, keys) for keys in ((self.keys, self.extra) if given(self.extra) else (self.keys,))]
         kept = Work((self.heads, self.queries, self.value_dim), "activation")
         products = [Work((*square, dim)) for square in squares for dim in (self.head_dim, self.value_dim)]
         return [*products, *(Work(square, "activation") for square in squares), kept]

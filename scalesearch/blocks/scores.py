@@ -10,6 +10,7 @@ from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
 from scalesearch.blocks.leaves import LayerNorm, Linear, MatMul
+from scalesearch.blocks.sizes import given
 from scalesearch.blocks.store import KeyValueStore
 
 RESIDUAL_SCORES = ("none", "global", "relative", "previous")
@@ -29,7 +30,7 @@ class HeadMixer(Block):
         return {"weight": (self.heads_out, self.heads_in), "bias": (self.heads_out,)}
 
     def work(self) -> Sequence[Work]:
-        square = [(self.queries, self.keys)] + ([(self.queries, self.extra)] if self.extra else [])
+        square = [(self.queries, self.keys)] + ([(self.queries, self.extra)] if given(self.extra) else [])
         products = [Work((*over, self.heads_in, self.heads_out), "mix") for over in square]
         return [*products, *(Work((*over, self.heads_out), "activation") for over in square)]
 
@@ -83,13 +84,14 @@ class Scores(Block):
     extra: Size = 0
 
     def parts(self) -> Mapping[str, Block | Use]:
-        out = self.heads_out or self.heads
+        expands = given(self.heads_out)
+        out = self.heads_out if expands else self.heads
         parts: dict[str, Block | Use] = {
             "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, self.extra)
         }
-        if self.clip:
+        if given(self.clip):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
-        if self.heads_out:
+        if expands:
             parts["widen"] = HeadMixer(self.heads, out, self.queries, self.keys, self.extra)
             parts["deepen"] = HeadMixer(out, out, self.queries, self.keys, self.extra)
         return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra, inner=True)}
@@ -142,7 +144,7 @@ class GlobalScores(Block):
             "key": Linear(self.d, width, (self.queries,)),
             "product": MatMul((self.heads, self.queries), self.head_dim, self.keys),
         }
-        if self.clip:
+        if given(self.clip):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
         return parts | ({"store": KeyValueStore(width, self.keys)} if self.cached else {})
 

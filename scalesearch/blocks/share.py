@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scalesearch.blocks.core import Size
+from scalesearch.blocks.sizes import by_value
 
 
 class Schedule:
@@ -22,7 +23,7 @@ class Schedule:
 
     def unique(self, depth: Size) -> Size:
         """How many groups ``depth`` layers use."""
-        return len(set(self.groups(depth)))
+        return by_value(depth, lambda layers: len(set(self.groups(layers))))
 
     def misfit(self, depth: int) -> str | None:
         """Why the schedule does not fit ``depth`` layers, or None if it does."""

@@ -96,7 +96,7 @@ def work_done(line: Line, kind: str, protocol: Protocol) -> Size:
     for work in line.leaf.work():
         if work.kind == kind:
             axes, coefficient = split(work.loops)
-            total += coefficient * protocol.extent(axes)
+            total = total + coefficient * protocol.extent(axes)
     return total * line.calls
 
 
@@ -109,7 +109,8 @@ def split(loops: Shape) -> tuple[tuple[Axis, ...], Size]:
 def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, int]:
     sums: dict[str, int] = defaultdict(int)
     for path, value in items:
-        sums[path.split(".", 1)[0]] += value
+        section = path.split(".", 1)[0]
+        sums[section] = sums[section] + value  # not in place: a population's sizes are arrays that others hold, too
     total = sum(sums.values())
     by_name = {"total": total, "non_embedding": total - sums["embedding"]} | sums
     return {f"{quantity}.{section}": by_name.get(section, 0) for section in SECTIONS}

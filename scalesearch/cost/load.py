@@ -14,6 +14,7 @@ from typing import Any
 from scalesearch.blocks.core import Block, Repeat, Tie, Use, join, walk
 from scalesearch.blocks.leaves import LayerNorm
 from scalesearch.blocks.share import Borrow
+from scalesearch.blocks.sizes import fixed, given
 
 LOADS = ("load.mean", "load.balance", "load.min", "load.max")
 
@@ -23,13 +24,14 @@ def load_of(root: Block) -> Mapping[str, float]:
     groups: dict[Any, list[int]] = {}
     for key, size, times in _uses(root, "", 1):
         groups.setdefault(key, [size, 0])[1] += times
-    pairs = [(size, load) for size, load in groups.values() if size]
+    pairs = [(size, load) for size, load in groups.values() if given(size)]
     if not pairs:
         return dict.fromkeys(LOADS, 1.0)
     total, used = sum(p for p, _ in pairs), sum(p * n for p, n in pairs)
-    balance = used**2 / (total * sum(p * n**2 for p, n in pairs))
+    mean = used / total
     loads = [n for _, n in pairs]
-    return dict(zip(LOADS, (used / total, balance, float(min(loads)), float(max(loads)))))
+    balance = mean * mean / (sum(p * n**2 for p, n in pairs) / total)
+    return dict(zip(LOADS, (mean, balance, float(min(loads)), float(max(loads)))))
 
 
 def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
@@ -55,7 +57,7 @@ def _layers(node: Repeat, path: str, calls: int) -> Iterator[tuple[Any, int, int
         use = part if isinstance(part, Use) else Use(part)
         tie = ties.get(name)
         shared, own = _sizes(use.block, tie)
-        for layer, group in enumerate(_groups(tie, path, name, node.depth)):
+        for layer, group in enumerate(_groups(tie, path, name, fixed(node.depth))):
             yield group, shared, calls * use.calls
             yield (path, layer, name, "own"), own, calls * use.calls
 
@@ -76,5 +78,6 @@ def _sizes(part: Block, tie: Tie | None) -> tuple[int, int]:
         if not isinstance(line.leaf, LayerNorm):
             for name, shape in line.leaf.weights().items():
                 if name != "bias":
-                    sizes[tie is not None and tie.spares(line.path, name)] += math.prod(shape)  # type: ignore[arg-type]
+                    own = tie is not None and tie.spares(line.path, name)
+                    sizes[own] = sizes[own] + math.prod(shape)  # type: ignore[arg-type]
     return sizes[0], sizes[1]

@@ -13,6 +13,7 @@ from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.scores import GlobalScores
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder
 from scalesearch.blocks.share import One
+from scalesearch.blocks.sizes import truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
 from scalesearch.space.parts import Answered, attention, embedding, ffn, off, output
 from scalesearch.space.problems import Unbuildable
@@ -48,14 +49,21 @@ def assemble(answers: Answered) -> Architecture:
         Unbuildable: a schedule that does not fit its depth, heads that do not divide, parts that cannot be shared,
             a gate or a chain where sizes do not allow it.
     """
-    block: Block
-    if answers["model"] == "decoder-only":
-        kept = {path: value for path, value in answers.items() if not path.startswith(ENCODER_ONLY)}
-        block = _decoder_only(kept)
-    else:
-        kept, block = dict(answers), _encoder_decoder(answers)
+    kept, block = network(answers)
     digest = hashlib.sha256(json.dumps(canonical(block), sort_keys=True).encode()).hexdigest()
     return Architecture(kept, block, digest[:12])
+
+
+def network(answers: Answered) -> tuple[Answered, Block]:
+    """The answers that count, and the blocks; sizes may be arrays (see :mod:`scalesearch.blocks.sizes`).
+
+    Raises:
+        Unbuildable: see :func:`assemble`. Split: candidates of a population differ in what decides about blocks.
+    """
+    if answers["model"] == "decoder-only":
+        kept = {path: value for path, value in answers.items() if not path.startswith(ENCODER_ONLY)}
+        return kept, _decoder_only(kept)
+    return dict(answers), _encoder_decoder(answers)
 
 
 def _encoder_decoder(a: Answered) -> EncoderDecoder:
@@ -117,7 +125,7 @@ def _global_scores(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer) 
 def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
     """Subformer's encoder: the layers between the first and the last are one, and of another width."""
     depth, where = a["encoder.depth"], "encoder.middle_width"
-    if depth < 3:
+    if truth(depth < 3):
         raise Unbuildable(where, f"a middle needs at least 3 layers, and encoder.depth is {depth}")
     if _global_scores(a, "encoder", layer) is not None or a.get("encoder.solver", "euler") != "euler":
         raise Unbuildable(where, "does not go with encoder.residual_scores: global or with a solver")

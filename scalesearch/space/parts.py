@@ -7,7 +7,7 @@ from typing import Any
 
 from scalesearch.blocks.attention import Attention
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Use
+from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Size, Use
 from scalesearch.blocks.embed import (
     AdaptiveOutput,
     AdaptiveTable,
@@ -20,6 +20,7 @@ from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.leaves import Embedding, Linear
 from scalesearch.blocks.partial import PartialFFN
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
+from scalesearch.blocks.sizes import fixed, least, truth
 from scalesearch.space.problems import Unbuildable
 
 Answered = Mapping[str, Any]
@@ -28,12 +29,12 @@ Answered = Mapping[str, Any]
 def off(a: Answered, path: str) -> Any:
     """The answer at ``path``; None where it is off or not there."""
     value = a.get(path, "off")
-    return None if value == "off" else value
+    return None if isinstance(value, str) else value
 
 
 def chain(a: Answered, ratio: float) -> Chain:
     """A chain with this ratio, and everything else as the answers have it."""
-    return Chain(float(ratio), *(a[f"tensor_chain.{name}"] for name in ("length", "apply", "bond")))
+    return Chain(ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.apply"], a["tensor_chain.bond"])
 
 
 def site(a: Answered, where: str) -> Site:
@@ -42,7 +43,7 @@ def site(a: Answered, where: str) -> Site:
     if ratio is not None and rank is not None:
         raise Unbuildable(f"low_rank.{where}", f"tensor_chain.{where} is on, too: a matrix is one or the other")
     if ratio is not None:
-        if not 0 < ratio < 1:
+        if not truth((ratio > 0) & (ratio < 1)):
             raise Unbuildable(f"tensor_chain.{where}", f"the ratio {ratio} is not between 0 and 1")
         return chain(a, ratio)
     return DENSE if rank is None else LowRank(rank)
@@ -57,7 +58,7 @@ def attention(
     """Self- or cross-attention of a stack; ``axes`` are those of queries, of what is projected, and of keys."""
     heads, score_heads, head_dim = (a[f"{stack}.{name}"] for name in ("heads", "score_heads", "head_dim"))
     expand = a.get(f"{stack}.head_scaling", "none") == "mlp"
-    if not expand and heads % score_heads:
+    if not expand and truth(heads % score_heads != 0):
         raise Unbuildable(f"{stack}.score_heads", f"{score_heads} score heads do not divide {heads} value heads; with "
                           f"{stack}.head_scaling: mlp they need not")
     relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
@@ -76,16 +77,16 @@ def attention(
     return found
 
 
-def _kv_heads(a: Answered, stack: str, expand: bool) -> int:
+def _kv_heads(a: Answered, stack: str, expand: bool) -> Size:
     where = f"{stack}.key_value_heads"
     heads, score_heads, shared = a[f"{stack}.heads"], a[f"{stack}.score_heads"], off(a, where)
     if shared is None:
         return 0
-    if heads % shared or score_heads % shared:
+    if truth(heads % shared != 0) or truth(score_heads % shared != 0):
         raise Unbuildable(where, f"{shared} do not divide {heads} heads and {score_heads} score heads")
-    if heads != score_heads and not expand:
+    if not expand and truth(heads != score_heads):
         raise Unbuildable(where, f"goes with as many score_heads as heads, not with {score_heads} and {heads}")
-    return int(shared)
+    return shared
 
 
 def _adaptation(a: Answered) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def _check_widths(block: Attention, stack: str, identity: bool) -> None:
     """Where there is no matrix, features must be as many as the model's width."""
     gating, width = block.gating, block.widths
     raw = set("QKV") if identity else set() if gating.gate == "none" else {gating.gating}
-    wrong = [role for role in sorted(raw) if width[role] != block.d]
+    wrong = [role for role in sorted(raw) if truth(width[role] != block.d)]
     if wrong:
         names = {"Q": "queries", "K": "keys", "V": "values"}
         key = "projections" if identity else "cross_gate" if block.cross else "gate"
@@ -140,7 +141,7 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
     if kind == "h-softpos":
         _only_untied(a, "embedding", "h-softpos has a narrower table")
         return _soft_positions(a, axis, positions)
-    table: Block = AdaptiveTable(width, tuple(a["embedding.cutoffs"]), a["embedding.factor"], over=over) if (
+    table: Block = AdaptiveTable(width, tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"]), over=over) if (
         kind == "adaptive") else _table(a, a["embedding.rank"] if kind == "factorised" else width, over)
     if kind == "factorised":
         table = FactorisedTable(width, a["embedding.rank"], over, table)
@@ -148,13 +149,14 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
 
 
 def _soft_positions(a: Answered, axis: Axis, positions: tuple[str, int]) -> SoftPOS:
-    levels, level_width, roles = (a[f"embedding.{name}"] for name in ("levels", "level_width", "roles"))
+    levels = fixed(a["embedding.levels"])
+    level_width, roles = a["embedding.level_width"], a["embedding.roles"]
     left = SoftPOS.table_width(a["width"], levels, level_width)
-    if left < 1:
+    if truth(left < 1):
         raise Unbuildable("embedding.level_width", f"{2 * levels - 1} x {level_width} features leave none of "
                           f"{a['width']} for the table")
-    if roles > min(left, level_width if levels > 1 else left):
-        raise Unbuildable("embedding.roles", f"{roles} roles are read from {min(left, level_width)} features")
+    if truth(roles > least(left, level_width if levels > 1 else left)):
+        raise Unbuildable("embedding.roles", f"{roles} roles are read from {least(left, level_width)} features")
     return SoftPOS(a["width"], (axis,), _table(a, left, (axis,)), levels, level_width, roles, *positions)
 
 
@@ -163,7 +165,7 @@ def _table(a: Answered, d: int, over: tuple[Axis, ...]) -> Block:
     if ratio is None:
         return Embedding(d, over)
     _only_untied(a, "tensor_chain.embedding", "a chain is looked up, but not multiplied by")
-    return ChainEmbedding(d, over, float(ratio), a["tensor_chain.length"], a["tensor_chain.bond"])
+    return ChainEmbedding(d, over, ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.bond"])
 
 
 def output(a: Answered, path: str) -> Use:
@@ -176,7 +178,7 @@ def output(a: Answered, path: str) -> Use:
         bias = bool(a.get("embedding.output_bias", True))
         return Use(ChainLinear(width, VOCAB, (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
     if kind == "adaptive":
-        cutoffs, factor = tuple(a["embedding.cutoffs"]), a["embedding.factor"]
+        cutoffs, factor = tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"])
         return Use(AdaptiveOutput(width, cutoffs, factor, path=path if tied else None))
     if kind == "factorised" and tied:
         return Use(FactorisedOutput(width, a["embedding.rank"], path))

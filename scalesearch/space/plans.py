@@ -124,7 +124,9 @@ class Fork(Plan):
         return sum(plan.count(sheet) for plan in self.plans)
 
     def retrace(self, value: Any) -> dict[str, Any] | None:
-        for option, plan in zip(self.question.options, self.plans, strict=True):
+        # A computed alternative might be any value, so it is the answer only where no other alternative is.
+        pairs = list(zip(self.question.options, self.plans, strict=True))
+        for option, plan in sorted(pairs, key=lambda pair: isinstance(pair[1], Compute)):
             if (inner := plan.retrace(value)) is not None:
                 return {self.name: option, **inner}
         return None

@@ -1,6 +1,7 @@
 """Schedules as values: a call, a list, or a layer of another schedule."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scalesearch.space.evaluate import evaluate
 from scalesearch.space.expressions import Binary, Expr, Function, Minus, Name, Ref, write
@@ -30,7 +31,7 @@ class Reference:
     def at(self, i: int) -> int | None:
         """The index for layer ``i``, or ``None`` where the expression has no whole value there."""
         try:
-            value = evaluate(_bind(parse_expression(self.index)), lambda key: i)
+            value = evaluate(_index(self.index), lambda key: i)
         except ArithmeticError:
             return None
         return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -40,6 +41,12 @@ class Reference:
 
 
 Schedule = Call | Reference | tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def _index(text: str) -> Expr:
+    """The expression ``text``, read once: a check asks for every layer at every depth."""
+    return _bind(parse_expression(text))
 
 
 def _bind(expr: Expr) -> Expr:

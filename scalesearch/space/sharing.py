@@ -7,6 +7,7 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat, Tie, Use, walk
 from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
+from scalesearch.blocks.sizes import by_value, fixed, truth
 from scalesearch.space.parts import Answered
 from scalesearch.space.problems import Unbuildable
 from scalesearch.space.schedules import Call, Reference, parse_schedule
@@ -60,9 +61,10 @@ def _plan(path: str, text: Any, own: Repeat, part: str, encoder: Repeat | None) 
     if isinstance(said, Call) and said.name not in SCHEDULES:
         raise Unbuildable(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
     plan = schedule(said.name, said.arguments) if isinstance(said, Call) else Explicit(said)
-    reason = plan.misfit(own.depth)
-    if reason:
-        raise Unbuildable(path, f"{text} {reason}")
+    if isinstance(plan, Own):
+        return plan
+    if truth(by_value(own.depth, lambda depth: plan.misfit(depth) is not None)):
+        raise Unbuildable(path, f"{text} {plan.misfit(fixed(own.depth))}")
     return plan
 
 
@@ -71,15 +73,24 @@ def _borrow(path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat 
     where, lender = SLOTS.get(loan.path, ("", ""))
     if encoder is None or where != "encoder":
         raise Unbuildable(path, f"{loan}: only the decoder can borrow, and only encoder.attention or encoder.ffn")
-    layers = [loan.at(i) for i in range(own.depth)]
-    wrong = [layer for layer in layers if layer is None or not 0 <= layer < encoder.depth]
+    depth = fixed(encoder.depth)
+    layers = [loan.at(i) for i in range(fixed(own.depth))]
+    wrong = [layer for layer in layers if layer is None or not 0 <= layer < depth]
     if wrong:
-        raise Unbuildable(path, f"{loan} asks for encoder layer {wrong[0]}; there are 0 to {encoder.depth - 1}")
-    if _shapes(own.layer, part) != _shapes(encoder.layer, lender):
+        raise Unbuildable(path, f"{loan} asks for encoder layer {wrong[0]}; there are 0 to {depth - 1}")
+    if _differ(_shapes(own.layer, part), _shapes(encoder.layer, lender)):
         raise Unbuildable(path, f"{loan}: the two differ in shape (heads, head_dim or hidden), so they cannot be one")
     ties = {tie.part: tie.schedule for tie in encoder.ties}
-    owners = ties[lender].owners(encoder.depth) if lender in ties else list(range(encoder.depth))
+    owners = ties[lender].owners(depth) if lender in ties else list(range(depth))
     return Borrow("encoder.layers", lender, tuple(owners[layer] for layer in layers if layer is not None))
+
+
+def _differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two sets of weight shapes do."""
+    if one.keys() != other.keys() or any(one[path].keys() != other[path].keys() for path in one):
+        return True
+    pairs = [pair for path in one for name in one[path] for pair in zip(one[path][name], other[path][name])]
+    return any(truth(a != b) for a, b in pairs)
 
 
 def _shapes(layer: Block, part: str) -> dict[str, Any]:

@@ -122,6 +122,15 @@ class Space:
 
         return ask
 
+    def holds(self, answers: Answers) -> bool:
+        """Whether some answer sheet of this space describes the network of ``answers``, a sheet of another space."""
+        wanted = self.architecture(answers).id
+        try:
+            mine = self.answer(self.replay(answers))
+            return self.architecture(mine).id == wanted and not self.problems_of(mine)
+        except UserError:
+            return False
+
     def problems_of(self, answers: Mapping[str, Any]) -> list[Constraint]:
         """The constraints over answers alone that ``answers`` violate."""
         mine = [constraint for constraint in self.where if not constraint.costs]

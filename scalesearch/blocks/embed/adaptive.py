@@ -13,6 +13,7 @@ from typing import Any
 
 from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, Size, Use, block
 from scalesearch.blocks.leaves import Embedding, Linear, Transposed
+from scalesearch.blocks.sizes import most
 
 
 @block
@@ -31,7 +32,7 @@ class Bands(Block):
         """(first token, one past the last, width) of every band that the vocabulary reaches."""
         assert isinstance(self.vocab, int), "bind the vocabulary first"
         edges = [0, *(cut for cut in self.cutoffs if cut < self.vocab), self.vocab]
-        return [(a, b, max(1, self.d // self.factor**i)) for i, (a, b) in enumerate(pairwise(edges))]
+        return [(a, b, most(1, self.d // self.factor**i)) for i, (a, b) in enumerate(pairwise(edges))]
 
 
 @block

@@ -1,0 +1,109 @@
+"""Is a family as fast as its multiply-adds say? A training step of each against a plain Transformer of equal MACs.
+
+    python benchmarks/family_speed.py [--data FILE] [--rounds 5] [--updates 6] [FAMILY ...]
+
+A FAMILY is an architecture file or a shipped name (small/partialformer, small/anthe and small/edgeformer unless
+given). The plain one beside it has its width, depths and tying; the hidden size of its feed-forward networks makes the
+MACs equal. Both take turns in one process, one thread; the ratio is of median target tokens a CPU-second.
+"""
+
+import argparse
+import statistics
+import time
+from typing import Any
+
+import torch
+from plain_loop import corpus_of
+from rich.console import Console
+from rich.table import Table
+
+from scalesearch.cli.options import load_architecture
+from scalesearch.cost import cost, find_protocol
+from scalesearch.data import Corpus
+from scalesearch.nn import Dropout, build
+from scalesearch.train import Recipe
+from scalesearch.train.engine import Engine
+from scalesearch.train.feed import Feed
+from scalesearch.train.hardware import Hardware
+
+FAMILIES = ["small/partialformer", "small/anthe", "small/edgeformer"]
+
+
+class Contestant:
+    """One architecture in our engine, an update at a time."""
+
+    def __init__(self, architecture: Any, corpus: Corpus, given: argparse.Namespace) -> None:
+        recipe = Recipe(steps=10**6, max_tokens=given.max_tokens, device="cpu", precision=given.precision)
+        hardware = Hardware.of(recipe)
+        model = build(architecture.block, vocab=corpus.tokenizer.vocab_size, dropout=Dropout(given.dropout))
+        model.set_attention(hardware.attention)
+        self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, given.max_tokens, 1)
+        self.speeds: list[float] = []
+
+    def round(self, updates: int) -> None:
+        tokens, start = 0, time.process_time()
+        for _ in range(updates):
+            batches = self.feed.take(1)
+            self.engine.update(batches, 1e-4)
+            tokens += batches[0].tokens
+        self.speeds.append(tokens / (time.process_time() - start))
+
+    @property
+    def speed(self) -> float:
+        return statistics.median(self.speeds[1:])  # the first round warms up
+
+
+def plain_like(architecture: Any, vocab: int, length: int) -> Any:
+    """A plain Transformer with the width, depths, norm and tying of ``architecture``, and as many MACs as nearly as may be."""
+    a = architecture.answers
+    same = ["width", "norm", "embedding.tie", "encoder.depth", "decoder.depth"]
+    settings = [f"{name}={a[name]}" for name in same]
+    heads = next(n for n in (8, 4, 2, 1) if a["width"] % n == 0)
+    settings += [f"{stack}.heads={heads}" for stack in ("encoder", "decoder")]
+    protocol = find_protocol("forward", length, length, vocab)
+
+    def make(hidden: int) -> Any:
+        sizes = [f"{stack}.ffn.relu.hidden={hidden}" for stack in ("encoder", "decoder")]
+        return load_architecture("transformer", (*settings, *sizes))[1]
+
+    one, two = (cost(make(hidden).block, protocol)["macs.total"] for hidden in (1, 2))
+    wanted = cost(architecture.block, protocol)["macs.total"]
+    return make(max(1, round(1 + (wanted - one) / (two - one))))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", default=FAMILIES, metavar="FAMILY")
+    parser.add_argument("--data", default="builtin", help="a data file, or builtin")
+    for name, value in (("rounds", 5), ("updates", 6), ("max-tokens", 1024), ("length", 15)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16"])
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    corpus = corpus_of(given)
+    table = Table(title=f"{given.max_tokens} tokens a batch, dropout {given.dropout:g}, one thread", box=None)
+    headings = ("family", "MMACs", "plain MMACs", "tokens / CPU s", "plain", "plain / family")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "family" else "right")
+    for name in given.families:
+        table.add_row(name, *compare(load_architecture(name, ())[1], corpus, given))
+    Console().print(table)
+
+
+def compare(family: Any, corpus: Corpus, given: argparse.Namespace) -> list[str]:
+    """The row of one family, after its name."""
+    vocab = corpus.tokenizer.vocab_size
+    pair = [family, plain_like(family, vocab, given.length)]
+    protocol = find_protocol("forward", given.length, given.length, vocab)
+    macs = [f"{cost(architecture.block, protocol)['macs.total'] / 1e6:.2f}" for architecture in pair]
+    contestants = [Contestant(architecture, corpus, given) for architecture in pair]
+    for _ in range(given.rounds + 1):
+        for contestant in contestants:
+            contestant.round(given.updates)
+    ours, plain = (contestant.speed for contestant in contestants)
+    return [*macs, f"{ours:,.0f}", f"{plain:,.0f}", f"{plain / ours:.2f}"]
+
+
+if __name__ == "__main__":
+    main()

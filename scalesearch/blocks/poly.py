@@ -1,0 +1,244 @@
+"""Polynomials over columns: sizes of a whole population at once, added and multiplied as the int of one candidate is.
+
+A block's arithmetic on sizes is sums and products, so its cost comes out as a polynomial in the population's columns:
+a handful of monomials, whatever the number of layers, that NumPy evaluates chunk by chunk. What is not a polynomial
+(a minimum, the bond of a chain) becomes a column of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Key = tuple[int, ...]  # the columns of a monomial, sorted, each as often as its power
+CHUNK = 8192  # rows whose products stay in a cache
+LARGEST = 2**63 - 1
+
+
+class Overflow(ArithmeticError):
+    """A cost that 64 bits may not hold."""
+
+
+class Columns:
+    """The columns of a population of ``rows`` candidates, and their names."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.arrays: list[NDArray[np.int64]] = []
+        self.names: list[str] = []
+        self.known: dict[Any, Any] = {}  # what sizes.remembered keeps
+        self._index: dict[int, int] = {}
+        self._largest: dict[int, int] = {}
+
+    def symbol(self, array: NDArray[np.int64], name: str = "") -> Poly:
+        """The column as a polynomial; the same array is always the same column."""
+        if id(array) not in self._index:
+            self._index[id(array)] = len(self.arrays)
+            self.arrays.append(array)
+            self.names.append(name or f"x{len(self.names)}")
+        return Poly(self, {(self._index[id(array)],): 1})
+
+    def evaluate(self, polys: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Every polynomial (or number, or array) as an array, exactly.
+
+        Raises:
+            Overflow: a sum of absolute terms could exceed 64 bits.
+        """
+        found = {name: np.empty(self.rows, np.int64) for name, p in polys.items() if isinstance(p, Poly)}
+        for name in found:
+            self._check(name, polys[name])
+        for start in range(0, self.rows, CHUNK):
+            part = slice(start, start + CHUNK)
+            products: dict[Key, NDArray[np.int64]] = {}
+            for name, array in found.items():
+                array[part] = self._sum(polys[name], part, products)
+        return {name: found[name] if name in found else np.broadcast_to(p, self.rows) for name, p in polys.items()}
+
+    def _sum(self, poly: Poly, part: slice, products: dict[Key, NDArray[np.int64]]) -> Any:
+        total: Any = poly.terms.get((), 0)
+        for key, factor in poly.terms.items():
+            if key:
+                total = total + factor * self._product(key, part, products)
+        return total
+
+    def _product(self, key: Key, part: slice, products: dict[Key, NDArray[np.int64]]) -> NDArray[np.int64]:
+        if key not in products:
+            last = self.arrays[key[-1]][part]
+            products[key] = last if len(key) == 1 else self._product(key[:-1], part, products) * last
+        return products[key]
+
+    def _check(self, name: str, poly: Poly) -> None:
+        """The largest that the sum of absolute terms could be, in whole numbers of any size."""
+        most = 0
+        for key, factor in poly.terms.items():
+            product = abs(factor)
+            for column in key:
+                product *= self.largest(column)
+            most += product
+        if most > LARGEST:
+            raise Overflow(f"{name} may reach {most:.3g}, which 64 bits do not hold: cost such candidates one by one")
+
+    def largest(self, column: int) -> int:
+        """The largest absolute value in a column."""
+        if column not in self._largest:
+            array = self.arrays[column]
+            self._largest[column] = max(abs(int(array.max())), abs(int(array.min()))) if len(array) else 0
+        return self._largest[column]
+
+
+class Poly:
+    """A polynomial with whole coefficients over the columns of one population."""
+
+    __slots__ = ("columns", "terms")
+    __array_ufunc__ = None  # an array beside a polynomial leaves the arithmetic to the polynomial
+    dtype = np.dtype(np.int64)
+
+    def __init__(self, columns: Columns, terms: dict[Key, int]) -> None:
+        self.columns, self.terms = columns, terms
+
+    def values(self) -> NDArray[np.int64]:
+        """One number for each candidate."""
+        return self.columns.evaluate({"a size": self})["a size"]
+
+    def _other(self, x: Any) -> Poly | None:
+        """``x`` as a polynomial over the same columns; None if it is none."""
+        if isinstance(x, Poly):
+            return x
+        if isinstance(x, int | np.integer):
+            return Poly(self.columns, {(): int(x)} if x else {})
+        if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.integer):
+            return self.columns.symbol(x)
+        return None
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            return Poly(self.columns, {**self.terms, (): self.terms.get((), 0) + other}) if other else self
+        right = self._other(other)
+        if right is None:
+            return self.values() + other
+        terms = dict(self.terms)
+        for key, factor in right.terms.items():
+            terms[key] = terms.get(key, 0) + factor
+        return Poly(self.columns, terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Poly:
+        return Poly(self.columns, {key: -factor for key, factor in self.terms.items()})
+
+    def __sub__(self, other: Any) -> Any:
+        return self + (-other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            return Poly(self.columns, {key: factor * other for key, factor in self.terms.items()} if other else {})
+        right = self._other(other)
+        if right is None:
+            return self.values() * other
+        terms: dict[Key, int] = {}
+        for one, a in self.terms.items():
+            for two, b in right.terms.items():
+                key = tuple(sorted(one + two))
+                terms[key] = terms.get(key, 0) + a * b
+        return Poly(self.columns, terms)
+
+    __rmul__ = __mul__
+
+    def __pow__(self, power: int) -> Any:
+        result: Any = 1
+        for _ in range(power):
+            result = self * result
+        return result
+
+    def __floordiv__(self, other: Any) -> Any:
+        right = self._other(other)
+        if right is None:
+            return self.values() // other
+        exact = _divided(self, right)
+        return exact if exact is not None else self.columns.symbol(self.values() // right.values())
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self.columns.symbol(other // self.values())
+
+    def __mod__(self, other: Any) -> Any:
+        right = self._other(other)
+        assert right is not None
+        return np.zeros(self.columns.rows, np.int64) if _divided(self, right) is not None else self.values() % right.values()
+
+    def __rmod__(self, other: Any) -> Any:
+        return other % self.values()
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.values() / number(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.values()
+
+    def _compared(self, other: Any, how: Callable[[Any, Any], Any]) -> Any:
+        return how(self.values(), number(other))
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(other, np.less)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(other, np.less_equal)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(other, np.greater)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(other, np.greater_equal)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(other, np.equal)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(other, np.not_equal)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("a size of a population is neither true nor false; see sizes.truth")
+
+    def __str__(self) -> str:
+        terms = [_term(self.columns.names, key, factor) for key, factor in sorted(self.terms.items(), key=_order) if factor]
+        return " + ".join(terms).replace("+ -", "- ") or "0"
+
+
+def number(x: Any) -> Any:
+    """A polynomial as its array; anything else as it is."""
+    return x.values() if isinstance(x, Poly) else x
+
+
+def _divided(left: Poly, right: Poly) -> Poly | None:
+    """``left`` divided by ``right`` where that is a single term and divides every other one."""
+    if len(right.terms) != 1:
+        return None
+    ((divisor, factor),) = right.terms.items()
+    terms = {}
+    for key, coefficient in left.terms.items():
+        rest = list(key)
+        for column in divisor:
+            if column not in rest:
+                return None
+            rest.remove(column)
+        if coefficient % factor:
+            return None
+        terms[tuple(rest)] = coefficient // factor
+    return Poly(left.columns, terms)
+
+
+def _order(item: tuple[Key, int]) -> tuple[int, Key]:
+    return -len(item[0]), item[0]
+
+
+def _term(names: list[str], key: Key, factor: int) -> str:
+    powers: Iterable[tuple[str, int]] = {names[column]: key.count(column) for column in key}.items()
+    factors = [name if power == 1 else f"{name}^{power}" for name, power in powers]
+    return " * ".join(([] if factor == 1 and factors else [f"{factor:,}"]) + factors)

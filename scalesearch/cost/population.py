@@ -1,0 +1,107 @@
+"""What whole populations cost: the ledger of one candidate, run once for all that have one structure.
+
+Candidates are answers of which some are arrays, one number for each candidate (ints as int64, ratios as float64); the
+other answers they share. Their sizes go through the very blocks and the very ledger that cost one candidate, as
+polynomials over the population's columns (see :mod:`scalesearch.blocks.poly`), and come out as arrays of exact ints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.blocks.poly import Columns
+from scalesearch.blocks.sizes import Split
+from scalesearch.cost.ledger import cost
+from scalesearch.cost.protocol import Protocol
+from scalesearch.space.architecture import network
+from scalesearch.space.problems import Unbuildable
+
+USUAL = ("params.total", "params.non_embedding", "macs.total")
+ROWS = 1 << 18  # candidates in memory at once, beyond their answers and costs
+NEVER = -1  # stands where a candidate cannot be built
+
+Values = dict[str, NDArray[Any]]
+
+
+def price(
+    answers: Mapping[str, Any], rows: int, protocol: Protocol, names: Iterable[str] = USUAL
+) -> tuple[Values, NDArray[np.bool_]]:
+    """Costs of ``rows`` candidates, and which of them can be built; costs of the others are ``NEVER``.
+
+    Args:
+        answers: of every key: one value for all, or an array of ``rows`` numbers.
+        names: selectors such as ``params.non_embedding`` or ``load.balance``.
+
+    Raises:
+        Overflow: a cost may not fit 64 bits.
+    """
+    wanted = tuple(names)
+    found = {name: np.full(rows, NEVER, float if name.startswith("load.") else np.int64) for name in wanted}
+    built = np.zeros(rows, bool)
+    job = _Job(protocol, wanted, found, built)
+    parts = [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
+    if len(parts) == 1:
+        job.run(dict(_taken(answers, parts[0])), np.arange(rows))
+        return found, built
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter in long operations
+        runs = [pool.submit(job.run, dict(_taken(answers, part)), np.arange(part.start, part.stop)) for part in parts]
+        for run in runs:
+            run.result()
+    return found, built
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Where prices go."""
+
+    protocol: Protocol
+    names: tuple[str, ...]
+    found: Values
+    built: NDArray[np.bool_]
+
+    def run(self, answers: Mapping[str, Any], index: NDArray[np.int64]) -> None:
+        """Cost the candidates ``answers``, which are those at ``index``, in parts where they differ in structure."""
+        columns = Columns(len(index))
+        try:
+            _, block = network({key: _size(value, key, columns) for key, value in answers.items()})
+            bill = cost(block, self.protocol)
+            values = columns.evaluate({name: bill[name] for name in self.names})
+        except Unbuildable:
+            return
+        except Split as split:
+            for label in np.unique(split.labels):
+                chosen = split.labels == label
+                self.run(dict(_taken(answers, chosen)), index[chosen])
+            return
+        for name in self.names:
+            self.found[name][index] = values[name]
+        self.built[index] = True
+
+
+def _taken(answers: Mapping[str, Any], part: Any) -> Iterator[tuple[str, Any]]:
+    """Some candidates' answers. An array that answers two keys still does: it is one column to the ledger."""
+    taken: dict[int, Any] = {}
+    for key, value in answers.items():
+        if isinstance(value, np.ndarray) and id(value) not in taken:
+            taken[id(value)] = value[part]
+        yield key, taken.get(id(value), value)
+
+
+def _size(value: Any, key: str, columns: Columns) -> Any:
+    """An answer as blocks take it: a column of ints as a polynomial, one number where all are the same."""
+    if not isinstance(value, np.ndarray) or not len(value):
+        return value
+    if (value == value[0]).all():
+        return value[0].item()
+    if not np.issubdtype(value.dtype, np.integer):
+        return value
+    if value.dtype != np.int64:
+        value = value.astype(np.int64)
+    return columns.symbol(value, key)

@@ -1,0 +1,84 @@
+"""Populations cost what their members cost one by one, to the unit."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.blocks.poly import Columns, Overflow
+from scalesearch.cost import PROTOCOLS, cost, find_protocol
+from scalesearch.cost.population import NEVER, price
+from scalesearch.space.architecture import Unbuildable, assemble
+from scalesearch.space.names import COST_NAMES
+from tests.architectures import answers, random_architecture
+
+ROWS = 12
+# Sizes that any structure can have other values of, and how far from what was drawn.
+VARIED = ("width", "heads", "score_heads", "head_dim", "hidden", "ratio", "rank", "length", "depth", "middle_width",
+          "key_value_heads", "relative_clip", "level_width", "roles", "attention", "ffn", "output", "embedding")
+
+
+def population(rng: Random) -> dict[str, object]:
+    """Answers of a random architecture with some sizes made columns; loans keep their depths."""
+    drawn = dict(random_architecture(rng).answers)
+    varied: dict[str, object] = dict(drawn)
+    for key, value in drawn.items():
+        if key.rsplit(".", 1)[-1] in VARIED and key != "tensor_chain.length" and rng.random() < 0.6:
+            if isinstance(value, float):
+                varied[key] = np.array([rng.uniform(0.05, 0.9) for _ in range(ROWS)])
+            elif isinstance(value, int) and not isinstance(value, bool):
+                varied[key] = np.array([max(1, value + rng.randint(-2, 3)) for _ in range(ROWS)])
+    return varied
+
+
+def member(drawn: dict[str, object], i: int) -> dict[str, object]:
+    return {key: value[i].item() if isinstance(value, np.ndarray) else value for key, value in drawn.items()}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str) -> None:
+    rng, compared = Random(f"population {name}"), 0
+    for _ in range(60):
+        drawn, protocol = population(rng), find_protocol(name, rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
+        found, built = price(drawn, ROWS, protocol, COST_NAMES)
+        for i in range(ROWS):
+            try:
+                block = assemble(member(drawn, i)).block
+            except Unbuildable:
+                assert not built[i] and all(found[selector][i] == NEVER for selector in COST_NAMES)
+                continue
+            bill = cost(block, protocol)
+            assert built[i], member(drawn, i)
+            assert {selector: found[selector][i] for selector in COST_NAMES} == {n: bill[n] for n in COST_NAMES}
+            compared += 1
+    assert compared > 200
+
+
+def test_what_64_bits_do_not_hold_is_refused() -> None:
+    drawn = answers() | {"width": np.array([10**9, 2 * 10**9]), "encoder.ffn.hidden": np.array([10**9, 10**9 + 1])}
+    with pytest.raises(Overflow, match="one by one"):
+        price(drawn, 2, find_protocol(), ("macs.total",))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(-50, 50)] * 3), min_size=1, max_size=6), st.data())
+def test_polynomials_do_what_ints_do(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    columns = Columns(len(rows))
+    x, y, z = (columns.symbol(np.array(column, dtype=np.int64), name) for column, name in zip(zip(*rows), "xyz"))
+    a, b = (data.draw(st.integers(-5, 5)) for _ in range(2))
+    made = (a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2
+    assert list(made.values()) == [(a * x + y * z - b) * (x - 2) + 3 * (y + x) ** 2 for x, y, z in rows]
+    assert list(((x * y * 6) // (2 * x * 1)).values()) == [6 * x * y // (2 * x) for x, y, z in rows] if all(
+        x for x, _, _ in rows) else True
+
+
+def test_a_cost_has_a_closed_form() -> None:
+    columns = Columns(2)
+    width, hidden = (columns.symbol(np.array([8, 16]), name) for name in ("width", "hidden"))
+    from scalesearch.space.architecture import network
+
+    _, block = network(answers() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})
+    bill = cost(block, find_protocol("forward", 3, 3, 10))
+    assert str(bill["params.encoder"]) == "4 * width * hidden + 78 * width + 2 * hidden + 48"
