@@ -1,5 +1,7 @@
 """Finds the spaces and studies that travel with scalesearch, by name."""
 
+import difflib
+from collections import Counter
 from importlib.resources import files
 from pathlib import Path
 
@@ -27,4 +29,12 @@ def find_file(name: str, kind: str) -> Path:
         if candidate.is_file():
             return candidate
     shipped = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml"))
-    raise UserError(f"{name}: no such file. The {kind} that come with scalesearch: {', '.join(shipped) or 'none'}")
+    near = difflib.get_close_matches(name, shipped, 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise UserError(f"{name}: no such file.{hint} The {kind} that come with scalesearch: {_listed(shipped) or 'none'}")
+
+
+def _listed(names: list[str]) -> str:
+    """Names, those in a folder (``reference/…``) as one with their number."""
+    folders = Counter(name.partition("/")[0] for name in names if "/" in name)
+    return ", ".join([*(name for name in names if "/" not in name), *(f"{f}/… ({n})" for f, n in folders.items())])

@@ -106,6 +106,17 @@ class DecoderOnly(Block):
         return x[:, x.shape[1] - target.shape[1] :]
 
 
+@block
+class Section(Block):
+    """One part of a model alone, to cost it; ``inner`` is None where a model has no such part."""
+
+    name: str
+    inner: Block | Use | None
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {} if self.inner is None else {self.name: self.inner}
+
+
 def hide(hidden: Any, dtype: Any) -> Any:
     """A bias for attention scores: very low where ``hidden``, zero elsewhere.
 

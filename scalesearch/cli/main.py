@@ -13,6 +13,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 VERBS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
     "cost": ("cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
+    "reference": ("reference", "What three papers print of their models, recomputed, and on one ruler."),
     "train": ("train", "Train one architecture on a parallel corpus."),
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
     "study": ("study", "Search a space for its Pareto front; show, plot and export it."),

@@ -8,7 +8,7 @@ polynomials over the population's columns (see :mod:`scalesearch.blocks.poly`), 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.blocks.core import Block
 from scalesearch.blocks.poly import Columns
 from scalesearch.blocks.sizes import Split
 from scalesearch.cost.ledger import cost
@@ -28,16 +29,25 @@ ROWS = 1 << 18  # candidates in memory at once, beyond their answers and costs
 NEVER = -1  # stands where a candidate cannot be built
 
 Values = dict[str, NDArray[Any]]
+Build = Callable[[Mapping[str, Any]], Block]
+Look = Callable[[Block, NDArray[np.int64]], None]
 
 
 def price(
-    answers: Mapping[str, Any], rows: int, protocol: Protocol, names: Iterable[str] = USUAL
+    answers: Mapping[str, Any],
+    rows: int,
+    protocol: Protocol,
+    names: Iterable[str] = USUAL,
+    build: Build = lambda answers: network(answers)[1],
+    look: Look | None = None,
 ) -> tuple[Values, NDArray[np.bool_]]:
     """Costs of ``rows`` candidates, and which of them can be built; costs of the others are ``NEVER``.
 
     Args:
         answers: of every key: one value for all, or an array of ``rows`` numbers.
         names: selectors such as ``params.non_embedding`` or ``load.balance``.
+        build: what is costed, by default the whole network.
+        look: called with the block of every structure, and its candidates' places; it may raise Split.
 
     Raises:
         Overflow: a cost may not fit 64 bits.
@@ -45,7 +55,7 @@ def price(
     wanted = tuple(names)
     found = {name: np.full(rows, NEVER, float if name.startswith("load.") else np.int64) for name in wanted}
     built = np.zeros(rows, bool)
-    job = _Job(protocol, wanted, found, built)
+    job = _Job(protocol, wanted, found, built, build, look)
     parts = [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
     if len(parts) == 1:
         job.run(dict(_taken(answers, parts[0])), np.arange(rows))
@@ -65,14 +75,18 @@ class _Job:
     names: tuple[str, ...]
     found: Values
     built: NDArray[np.bool_]
+    build: Build
+    look: Look | None
 
     def run(self, answers: Mapping[str, Any], index: NDArray[np.int64]) -> None:
         """Cost the candidates ``answers``, which are those at ``index``, in parts where they differ in structure."""
         columns = Columns(len(index))
         try:
-            _, block = network({key: _size(value, key, columns) for key, value in answers.items()})
+            block = self.build({key: _size(value, key, columns) for key, value in answers.items()})
             bill = cost(block, self.protocol)
             values = columns.evaluate({name: bill[name] for name in self.names})
+            if self.look is not None:
+                self.look(block, index)
         except Unbuildable:
             return
         except Split as split:

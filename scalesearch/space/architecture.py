@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, canonical
+from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, Use, canonical
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.scores import GlobalScores
-from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder
+from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
 from scalesearch.blocks.share import One
 from scalesearch.blocks.sizes import truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
@@ -66,30 +66,54 @@ def network(answers: Answered) -> tuple[Answered, Block]:
     return dict(answers), _encoder_decoder(answers)
 
 
-def _encoder_decoder(a: Answered) -> EncoderDecoder:
+SECTIONS = ("embedding", "encoder", "decoder", "output")
+
+
+def section(a: Answered, name: str) -> Section:
+    """One of ``SECTIONS`` alone: its costs, with those of the others, add up to the network's."""
+    only = a["model"] == "decoder-only"
+    made: Block | Use | None
+    if name == "embedding":
+        made = embedding(a, SEQ) if only else Embeddings(embedding(a, SRC), embedding(a, TGT, _shared_table(a)))
+    elif name == "output":
+        made = output(a, "embedding.table" if only else _shared_table(a) or "embedding.target.table")
+    elif name == "encoder":
+        made = None if only else _encoder(a)
+    else:
+        made = _decoder(a, None) if only else _decoder(a, _lender(a))
+    return Section(name, made)
+
+
+def _lender(a: Answered) -> Repeat | None:
+    """The encoder's layers, if the decoder may borrow from them."""
+    borrows = any("[" in str(a.get(f"share.decoder.{slot}", "own"))[1:] for slot in ("self", "cross", "ffn"))
+    if not borrows:
+        return None
     encoder = _encoder(a)
-    layer = DecoderLayer(
-        attention(a, "decoder", (TGT, TGT, KEYS)),
-        attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True),
-        ffn(a, "decoder", TGT),
-        a["norm"],
-        bool(a["decoder.interleaved"]),
-    )
-    lender = encoder.layers if isinstance(encoder, Stack) else None
-    decoder = _stack(a, "decoder", layer, lender)
-    shared = "embedding.source.table" if a["embedding.tie"] == "all" else None
-    path = shared or "embedding.target.table"
-    return EncoderDecoder(
-        Embeddings(embedding(a, SRC), embedding(a, TGT, shared)), encoder, decoder, output(a, path)
-    )
+    return encoder.layers if isinstance(encoder, Stack) else None
+
+
+def _shared_table(a: Answered) -> str | None:
+    return "embedding.source.table" if a["embedding.tie"] == "all" else None
+
+
+def _encoder_decoder(a: Answered) -> EncoderDecoder:
+    encoder, shared = _encoder(a), _shared_table(a)
+    decoder = _decoder(a, encoder.layers if isinstance(encoder, Stack) else None)
+    tables = Embeddings(embedding(a, SRC), embedding(a, TGT, shared))
+    return EncoderDecoder(tables, encoder, decoder, output(a, shared or "embedding.target.table"))
 
 
 def _decoder_only(a: Answered) -> DecoderOnly:
-    layer = DecoderLayer(
-        attention(a, "decoder", (SEQ, SEQ, SEQ_KEYS)), None, ffn(a, "decoder", SEQ), a["norm"],
-        bool(a["decoder.interleaved"]),
-    )
-    return DecoderOnly(embedding(a, SEQ), _stack(a, "decoder", layer, None), output(a, "embedding.table"))
+    return DecoderOnly(embedding(a, SEQ), _decoder(a, None), output(a, "embedding.table"))
+
+
+def _decoder(a: Answered, lender: Repeat | None) -> Stack:
+    only, norm, interleaved = a["model"] == "decoder-only", a["norm"], bool(a["decoder.interleaved"])
+    own = attention(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
+    cross = None if only else attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True)
+    layer = DecoderLayer(own, cross, ffn(a, "decoder", SEQ if only else TGT), norm, interleaved)
+    return _stack(a, "decoder", layer, lender)
 
 
 def _encoder(a: Answered) -> Stack | WaistedStack:

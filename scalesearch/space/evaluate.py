@@ -4,14 +4,19 @@ A key that does not exist in a candidate (its variant was not chosen) has the va
 ABSENT; so is a comparison, or an order between a word and a number (``off <= 0.1``): neither true nor false. ``and``,
 ``or`` and ``not`` follow Kleene, as in SQL. A condition that comes out ABSENT does not hold; a constraint that comes
 out ABSENT does not apply, so it is met.
+
+Numbers may be arrays, one for each candidate of a population; where a comparison holds for some of them only, the
+population has to be split (:class:`scalesearch.blocks.sizes.Split`).
 """
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
+from scalesearch.blocks.sizes import many, truth
 from scalesearch.space.expressions import Binary, Compare, Expr, Function, IfElse, Logic, Minus, Not, Ref, Value
 
 
@@ -24,6 +29,7 @@ class Missing(Enum):
 ABSENT = Missing.ABSENT
 Lookup = Callable[[str], Any]
 LARGEST = 1000  # bits of a whole number, so that every number fits a float
+MOST_OF_MANY = 2.0**62  # what a population's numbers stay below
 
 
 class EvaluationError(ArithmeticError):
@@ -82,7 +88,7 @@ def opposite(truth: Any) -> Any:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return many(value) or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -95,8 +101,14 @@ def compare(op: str, left: Any, right: Any) -> Any:
     if left is ABSENT or right is ABSENT:
         return ABSENT
     if op in ("==", "!="):
-        return (left == right and isinstance(left, bool) == isinstance(right, bool)) == (op == "==")
-    return ORDER[op](left, right) if _number(left) and _number(right) else ABSENT
+        same = isinstance(left, bool) == isinstance(right, bool) and _comparable(left, right) and truth(left == right)
+        return same == (op == "==")
+    return truth(ORDER[op](left, right)) if _number(left) and _number(right) else ABSENT
+
+
+def _comparable(left: Any, right: Any) -> bool:
+    """Whether ``==`` compares number with number, where one of the two is an array."""
+    return not (many(left) or many(right)) or (_number(left) and _number(right))
 
 
 ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -109,6 +121,8 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
     """``left op right``, or ABSENT; a quotient that is whole is an int (``width / 4`` is a size)."""
     if not (_number(left) and _number(right)):
         return ABSENT
+    if many(left) or many(right):
+        return _arithmetic_of_many(op, left, right)
     if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > LARGEST:
         raise EvaluationError(f"{left} ** {right} is too large")
     try:
@@ -120,6 +134,17 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
     except OverflowError:
         raise EvaluationError(f"{left} {op} {right} is too large") from None
     return _real(value, f"{left:.6g} {op} {right:.6g}")
+
+
+def _arithmetic_of_many(op: str, left: Any, right: Any) -> Any:
+    """The same for a population, whose numbers 64 bits must hold."""
+    if op in ("/", "//", "%") and truth(right == 0):
+        raise EvaluationError(f"a number {op} 0 divides by zero")
+    if op == "/" and truth(left % right == 0):
+        op = "//"
+    if op in ("*", "**") and truth(abs(ARITHMETIC[op](left * 1.0, right * 1.0)) >= MOST_OF_MANY):
+        raise EvaluationError(f"a number {op} another is too large for a population")
+    return ARITHMETIC[op](left, right)
 
 
 def _real(value: Any, text: str) -> Any:
@@ -142,6 +167,8 @@ def call(name: str, arguments: list[Any]) -> Any:
     """The function ``name`` of its arguments, or ABSENT."""
     if not all(map(_number, arguments)):
         return ABSENT
+    if any(map(many, arguments)):
+        return _call_of_many(name, arguments)
     text = f"{name}({', '.join(map(str, arguments))})"
     try:
         return _real(
@@ -149,3 +176,17 @@ def call(name: str, arguments: list[Any]) -> Any:
         )
     except (ValueError, OverflowError):
         raise EvaluationError(f"{text} is not a number") from None
+
+
+def _call_of_many(name: str, arguments: list[Any]) -> Any:
+    """The same for a population."""
+    import numpy as np
+
+    if name in ("min", "max"):
+        return functools.reduce(np.minimum if name == "min" else np.maximum, arguments)
+    (x,) = arguments
+    if name in ("log", "sqrt") and truth(x <= 0 if name == "log" else x < 0):
+        raise EvaluationError(f"{name} of a number below zero is not a number")
+    if name in ("log", "sqrt"):
+        return np.log(x) if name == "log" else np.sqrt(x)
+    return {"floor": np.floor, "ceil": np.ceil, "round": np.round}[name](x).astype(np.int64)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from scalesearch.blocks.sizes import many, truth
 from scalesearch.errors import UserError
 from scalesearch.space.evaluate import ABSENT, EvaluationError, evaluate
 from scalesearch.space.expressions import Expr, write
@@ -64,7 +65,8 @@ class Pick(Plan):
     values: tuple[Any, ...]
 
     def decide(self, sheet: Asker) -> Any:
-        return self.values[self.question.options.index(sheet.ask(self.name, self.question))]
+        given = sheet.ask(self.name, self.question)
+        return given if many(given) else self.values[self.question.options.index(given)]
 
     def dimensions(self) -> Iterator[tuple[str, Question]]:
         yield self.name, self.question
@@ -201,6 +203,8 @@ class Compute(Plan):
     def _number(self, value: Any, text: str) -> int | float:
         if isinstance(value, str | bool):
             raise Fault(f"{text} is {say(value)}, where {describe(self.field)} is due")
+        if many(value):
+            return self._numbers(value, text)
         if self.field.kind == "size" and value != int(value):
             raise Fault(f"{text} is {say(value)}, which is not a whole number")
         number: int | float = int(value) if self.field.kind == "size" else float(value)
@@ -208,6 +212,18 @@ class Compute(Plan):
         if reason:
             raise Fault(f"{text}: {reason}")
         return number
+
+
+    def _numbers(self, value: Any, text: str) -> Any:
+        """The same for a population, of which all have a fault or none."""
+        whole = self.field.kind == "size"
+        if whole and truth(value != value.astype("int64")):
+            raise Fault(f"{text} is not a whole number")
+        low, high = self.field.low, self.field.high
+        low = 1 if low is None and whole else low
+        if (low is not None and truth(value < low)) or (high is not None and truth(value > high)):
+            raise Fault(f"{text}: out of bounds")
+        return value.astype("int64" if whole else "float64")
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,10 @@ class Space:
         return ask
 
     def holds(self, answers: Answers) -> bool:
-        """Whether some answer sheet of this space describes the network of ``answers``, a sheet of another space."""
+        """Whether a sheet of this space describes the network of ``answers``, a sheet of another space.
+
+        Yes is certain; a value that only the second of two computed alternatives would give is not found.
+        """
         wanted = self.architecture(answers).id
         try:
             mine = self.answer(self.replay(answers))

@@ -1,0 +1,122 @@
+"""``scalesearch reference``: what three papers print, what our ledger gives, and all of them on one ruler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from scalesearch.cli.options import json_option, print_json
+from scalesearch.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from scalesearch.reference import Entry
+
+WIDE = 150  # columns where the output is not a terminal: a number is never cut short
+STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
+
+
+@click.command(name="reference")
+@click.option("--paper", metavar="NAME", help="partialformer, anthe or edgeformer; all three where none is named.")
+@json_option
+def command(paper: str | None, as_json: bool) -> None:
+    """Rows of the papers' tables: printed, recomputed under the paper's own protocol, and under a common one."""
+    from scalesearch.reference import COMMON, PAPERS, left_out, load_rows, recompute
+
+    chosen = PAPERS if paper is None else (_known(paper, PAPERS),)
+    found = {name: [recompute(row) for row in load_rows(name)] for name in chosen}
+    if as_json:
+        entries = [entry for listed in found.values() for entry in listed]
+        rest = {name: [dict(item) for item in left_out(name)] for name in chosen}
+        counts = {name: _counts(listed) for name, listed in found.items()}
+        print_json(
+            {"common": COMMON.to_json(), "verdicts": counts, "rows": [e.to_json() for e in entries], "left_out": rest}
+        )
+    else:
+        _show(found)
+
+
+def _known(paper: str, papers: tuple[str, ...]) -> str:
+    """``paper`` as it is called here. Raises UserError with a suggestion."""
+    import difflib
+
+    name = paper.lower()
+    if name in papers:
+        return name
+    near = difflib.get_close_matches(name, papers, 1, 0.4)
+    raise UserError(f"--paper {paper}: there are {', '.join(papers)}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _counts(entries: list[Entry]) -> dict[str, int]:
+    from scalesearch.reference import VERDICTS
+
+    counted = Counter(entry.verdict.name for entry in entries)
+    return {name: counted[name] for name in VERDICTS}
+
+
+def _show(found: dict[str, list[Entry]]) -> None:
+    from rich.console import Console
+
+    from scalesearch.reference import COMMON
+
+    console = Console()
+    console = console if console.is_terminal else Console(width=WIDE)
+    for entries in found.values():
+        console.print(_table(entries), "")
+        _remarks(entries, console)
+    every = [entry for entries in found.values() for entry in entries]
+    shown = ", ".join(f"{count} {name}" for name, count in _counts(every).items())
+    protocols = dict.fromkeys(f"{e.row.paper}: {e.row.protocol.name}" for e in every)
+    console.print(f"{len(every)} printed numbers: {shown}", highlight=False)
+    console.print(
+        f"equal: to the nearest at the printed digits; rounding: cut or rounded up, where the paper does so "
+        f"elsewhere\nrecomputed under the papers' own protocols ({', '.join(protocols)}; lengths and "
+        f"vocabularies with --json)\ncommon columns: protocol {COMMON}, flops = 2 · macs; "
+        f"a decoder alone reads S + T tokens",
+        highlight=False,
+    )
+
+
+def _table(entries: list[Entry]) -> Table:
+    """The rows of one paper."""
+    from rich.table import Table
+
+    table = Table("paper", "table", "row", "quantity", box=None, header_style="bold")
+    for heading in ("printed", "recomputed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for heading in ("non-embedding", "params", "GFLOPs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for entry in entries:
+        table.add_row(*_cells(entry))
+    return table
+
+
+def _cells(entry: Entry) -> list[str]:
+    row, common, name = entry.row, entry.common, entry.verdict.name
+    sizes = [f"{common[key]:,}" for key in ("params.non_embedding", "params.total")]
+    verdict = f"[{STYLES[name]}]{entry.verdict}[/]"
+    return [
+        row.paper, row.table, row.label, row.quantity, row.printed, f"{entry.exact:,}", verdict,
+        *sizes, f"{common['flops.total'] / 1e9:.3f}",
+    ]  # fmt: skip
+
+
+def _remarks(entries: list[Entry], console: Console) -> None:
+    """Why some entries fit nothing, and what else is to be known of others; each remark once."""
+    said: dict[str, list[str]] = {}
+    for entry in entries:
+        for text in filter(None, (f"no fit: {entry.why}" if entry.why else "", entry.row.note)):
+            said.setdefault(text, []).append(f"{_place(entry.row.table)}, {entry.row.label}")
+    for text, where in said.items():
+        console.print(f"{'; '.join(dict.fromkeys(where))}: {text}", highlight=False, markup=False, soft_wrap=True)
+    if said:
+        console.print()
+
+
+def _place(table: str) -> str:
+    return f"table {table}" if table.isdigit() else table

@@ -1,0 +1,173 @@
+"""The papers' tables: every recomputed number is the independent one's, to the last digit that it gives."""
+
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from scalesearch.cost import cost, find_protocol
+from scalesearch.errors import UserError
+from scalesearch.library import find_file, library_folder
+from scalesearch.reference import COMMON, PAPERS, Row, left_out, load_rows, recompute
+from scalesearch.reference.recompute import architecture_of, space_of
+from scalesearch.reference.rows import _sheet
+from scalesearch.reference.verdict import judge, rounded
+from scalesearch.space import Space, read_space
+from scalesearch.space.answers import Answers
+from scalesearch.space.architecture import Architecture
+
+ROWS = [row for paper in PAPERS for row in load_rows(paper)]
+NAMES = [f"{row.paper}-{row.table}-{row.label}-{row.quantity}" for row in ROWS]
+FILES = sorted({(row.file, tuple(row.settings.items()), row.space) for row in ROWS})
+KEYS = {"table", "row", "file", "vocab", "set", "layer", "why", "note"}
+
+
+@cache
+def shipped(name: str) -> Space:
+    return read_space(find_file(name, "spaces"))
+
+
+def sheet(file: str, settings: tuple) -> Answers:
+    space = space_of(file, settings)
+    assert space.dimensions() == [], "a reference file leaves nothing to choose"
+    return space.answer(space.replay({}))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=NAMES)
+def test_every_number_is_the_independent_one(row: Row) -> None:
+    entry = recompute(row)
+    assert rounded(entry.exact, row.expected) == row.expected
+    assert bool(row.why) == (entry.verdict.name == "no fit"), "what fits nothing says what is known, nothing else does"
+
+
+def counts(paper: str, quantity: str) -> Counter:
+    return Counter(str(recompute(row).verdict) for row in load_rows(paper) if row.quantity == quantity)
+
+
+def test_verdicts_on_partialformer() -> None:
+    """Of distinct models 9 are cut, 3 rounded up; Tables 6 and 20 fit nothing, Table 18 contradicts Table 1."""
+    assert counts("partialformer", "params.total") == {
+        "equal": 42, "rounding (floor)": 11, "rounding (ceil)": 3, "no fit": 7
+    }  # fmt: skip
+    rows = [row for row in load_rows("partialformer") if row.quantity == "params.total"]
+    found = {(row.file, row.protocol.vocab, row.printed): str(recompute(row).verdict) for row in rows}
+    assert Counter(found.values())["rounding (floor)"] == 9
+    assert Counter(found.values())["rounding (ceil)"] == 3
+    unfit = [(row.table, row.printed) for row in rows if recompute(row).verdict.name == "no fit"]
+    quoted = [("1", "151M"), ("3", "192M")]
+    assert sorted(set(unfit) - set(quoted)) == [("18", "67M"), ("20", "143M"), ("6", "37M")]
+    assert counts("partialformer", "macs.total") == {
+        "equal": 1, "rounding (floor)": 2, "rounding (ceil)": 3, "no fit": 1
+    }  # fmt: skip
+
+
+def test_verdicts_on_anthe() -> None:
+    """Every row of its own translation models is cut to millions; the two that fit nothing are quoted."""
+    own = [row for row in load_rows("anthe") if row.table != "7" and not row.why]
+    assert len(own) == 27
+    assert all(rounded(recompute(row).exact, row.printed, "floor") == row.printed for row in own)
+    assert counts("anthe", "params.total") == {"equal": 15, "rounding (floor)": 15, "no fit": 2}
+
+
+@pytest.mark.parametrize(
+    ("file", "matrix", "cores", "cheaper"),
+    [
+        ("anthe-b", "1.952G", "1.952G", "1.952G"),
+        ("anthe", "1.957G", "1.390G", "1.249G"),
+        ("anthe-ff-chain", "1.957G", "2.983G", "1.957G"),
+    ],
+)
+def test_macs_of_anthes_chains(file: str, matrix: str, cores: str, cheaper: str) -> None:
+    """One pair of 32 and 32 tokens: each chain built into its matrix, applied core by core, or whichever is less."""
+    lengths = find_protocol("forward", 32, 32, 32000)
+    for how, expected in (("matrix", matrix), ("cores", cores), ("auto", cheaper)):
+        architecture = architecture_of(file, (("tensor_chain.apply", how),))
+        assert rounded(cost(architecture.block, lengths)["macs.total"], expected) == expected
+
+
+def test_verdicts_on_edgeformer() -> None:
+    """46 of 56 params and 51 of 56 "FLOPS" are reproduced: as many as in the independent recomputation."""
+    assert counts("edgeformer", "params.non_embedding") == {"equal": 46, "no fit": 10}
+    assert counts("edgeformer", "macs.total") == {"equal": 51, "no fit": 5}
+
+
+@pytest.mark.parametrize(("file", "settings", "space"), FILES)
+def test_every_architecture_is_in_its_papers_space_and_in_slim(file: str, settings: tuple, space: str) -> None:
+    answers = sheet(file, settings)
+    assert shipped(space).holds(answers)
+    assert shipped("slim").holds(answers)
+
+
+def test_a_space_does_not_hold_what_it_cannot_answer() -> None:
+    answers = sheet("edgeformer", ())
+    assert not shipped("edgeformer").set({"share.decoder.ffn": "own"}).holds(answers)
+    assert not shipped("edgeformer").set({"decoder.depth": "6"}).holds(answers)
+    assert not Space.parse("width: 64 | 512").holds(answers)
+
+
+def test_every_file_is_in_a_table_and_bears_its_name() -> None:
+    shipped_files = {path.stem: path for path in (library_folder("spaces") / "reference").glob("*.yaml")}
+    assert set(shipped_files) == {row.file for row in ROWS}
+    for name, path in shipped_files.items():
+        assert read_space(path).name == name
+        assert find_file(f"reference/{name}", "spaces") == path
+
+
+def test_a_misspelt_file_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"Did you mean reference/anthe-no-patt\?.* reference/… \(92\)"):
+        find_file("reference/anthe-no-pat", "spaces")
+
+
+def test_the_tables_use_the_keys_that_are_read() -> None:
+    for paper in PAPERS:
+        for entry in _sheet(paper)["rows"]:
+            assert all("." in key or key in KEYS for key in entry), entry
+        assert all(set(item) == {"rows", "why"} for item in left_out(paper))
+
+
+def models(layers: int) -> dict[str, Architecture]:
+    """Distinct whole networks with at most so many layers, by their files."""
+    found = {row.file: architecture_of(row.file) for row in ROWS if not row.settings}
+    distinct = {architecture.id: file for file, architecture in found.items()}
+    depths = {file: found[file].block.decoder.layers.depth for file in distinct.values()}
+    return {
+        file: found[file] for file in depths if depths[file] + found[file].answers.get("encoder.depth", 0) <= layers
+    }
+
+
+def test_every_architecture_can_be_built() -> None:
+    """As modules on the meta device, with as many parameters as the ledger says; the deep ones in the next test."""
+    from scalesearch.nn.build import build
+
+    chosen = models(layers=16)
+    assert len(chosen) > 40
+    for file, architecture in chosen.items():
+        model = build(architecture.block, vocab=32768, device="meta")
+        assert (
+            sum(weight.numel() for weight in model.parameters()) == cost(architecture.block, COMMON)["params.total"]
+        ), file
+
+
+@pytest.mark.slow
+def test_every_architecture_does_what_its_bill_says() -> None:
+    """The common protocol's params and MACs as PyTorch and fvcore count them."""
+    from scalesearch.nn.verify import verify
+
+    for file, architecture in models(layers=99).items():
+        assert all(check.agrees for check in verify(architecture.block, 30, 30, 32768)), file
+
+
+@pytest.mark.parametrize(
+    ("printed", "exact", "also", "said"),
+    [
+        ("62M", 62_175_600, (), "equal"),
+        ("62M", 61_500_000, (), "equal"),
+        ("115M", 115_639_040, ("floor",), "rounding (floor)"),
+        ("115M", 115_639_040, (), "no fit"),
+        ("64M", 63_344_880, ("floor", "ceil"), "rounding (ceil)"),
+        ("1.84G", 1_843_415_040, (), "equal"),
+        ("37M", 41_049_988, ("floor", "ceil"), "no fit"),
+    ],
+)
+def test_a_verdict_is_read_off_the_printed_digits(printed: str, exact: int, also: tuple, said: str) -> None:
+    assert str(judge(printed, exact, also)) == said
