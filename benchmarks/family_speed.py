@@ -54,7 +54,7 @@ class Contestant:
 
 
 def plain_like(architecture: Any, vocab: int, length: int) -> Any:
-    """A plain Transformer with the width, depths, norm and tying of ``architecture``, and as many MACs as nearly as may be."""
+    """A plain Transformer of ``architecture``'s width, depths, norm and tying, and as nearly its MACs as may be."""
     a = architecture.answers
     same = ["width", "norm", "embedding.tie", "encoder.depth", "decoder.depth"]
     settings = [f"{name}={a[name]}" for name in same]

@@ -45,7 +45,8 @@ class Prompt(Block):
 
     def work(self) -> Sequence[Work]:
         found = [work for part in self.maps for line in walk(part) for work in line.leaf.work()]
-        applied = [(self.length, *(n for n in work.loops if not isinstance(n, str))) for work in found if work.kind == "mac"]
+        nests = [[n for n in work.loops if not isinstance(n, str)] for work in found if work.kind == "mac"]
+        applied = [(self.length, *sizes) for sizes in nests]
         built = [work.loops for work in found if work.kind == "once"]
         return [Work(loops, "once") for loops in (*applied, *built)]
 

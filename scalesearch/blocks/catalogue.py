@@ -42,7 +42,6 @@ from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.solvers import SOLVERS
 from scalesearch.blocks.stacks import Stack, WaistedStack
 
-
 LENGTH = "length"
 
 
@@ -233,7 +232,8 @@ def _soft_positions(rng: Random) -> Specimen:
     d = left + (2 * levels - 1) * width
     roles = rng.randint(1, min(left, width))
     table = Embedding(left, (SRC,))
-    return Specimen(SoftPOS(d, (SRC,), table, levels, width, roles, rng.choice(POSITIONS), 8), ((SRC,), (SRC,)), ids=True)
+    block = SoftPOS(d, (SRC,), table, levels, width, roles, rng.choice(POSITIONS), 8)
+    return Specimen(block, ((SRC,), (SRC,)), ids=True)
 
 
 def _ffn_block(rng: Random, kind: str, d: int, axis: str) -> Block:

@@ -108,7 +108,8 @@ class Cores(Block):
     @cached_property
     def steps(self) -> Size:
         """Multiply-adds of applying core after core to one vector, the cheaper way round."""
-        return least(self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1]))
+        found: Size = least(self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1]))
+        return found
 
     def _applied(self, a: tuple[Size, ...], c: tuple[Size, ...]) -> Size:
         b = self.bonds
@@ -193,7 +194,7 @@ def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> C
     if bond == "published" and length == 4:
         # The paper's runs of length 4 had a bracket wrong in this formula, which made every bond 2.
         return Cores(a, c, 2)
-    exact = target / ends if length == 2 else (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
+    exact: Any = target / ends if length == 2 else (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
     return Cores(a, c, most(2, exact.astype("int64") if many(exact) else int(exact)))
 
 
@@ -226,7 +227,7 @@ class ChainLinear(Block):
     bond: str = "solved"
 
     def at(self, vocab: Size) -> Block:
-        return replace(self, d_out=vocab) if isinstance(self.d_out, str) else self  # type: ignore[type-var]
+        return replace(self, d_out=vocab) if isinstance(self.d_out, str) else self
 
     @cached_property
     def cores(self) -> Cores:
@@ -281,7 +282,7 @@ class ChainEmbedding(Block):
     vocab: Extent = VOCAB
 
     def at(self, vocab: Size) -> Block:
-        return replace(self, vocab=vocab)  # type: ignore[type-var]
+        return replace(self, vocab=vocab)
 
     @cached_property
     def cores(self) -> Cores:

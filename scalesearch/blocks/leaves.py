@@ -15,7 +15,7 @@ class Linear(Block):
 
     d_in: Size
     d_out: Extent
-    over: Axes
+    over: Shape
     bias: bool = True
 
     def weights(self) -> Mapping[str, Shape]:
@@ -173,7 +173,8 @@ class FusedAttention(Block):
     extra: Size = 0  # keys that are always there, such as a prompt's
 
     def work(self) -> Sequence[Work]:
-        squares = [(self.heads, self.queries, keys) for keys in ((self.keys, self.extra) if given(self.extra) else (self.keys,))]
+        seen = (self.keys, self.extra) if given(self.extra) else (self.keys,)
+        squares = [(self.heads, self.queries, keys) for keys in seen]
         kept = Work((self.heads, self.queries, self.value_dim), "activation")
         products = [Work((*square, dim)) for square in squares for dim in (self.head_dim, self.value_dim)]
         return [*products, *(Work(square, "activation") for square in squares), kept]

@@ -32,7 +32,7 @@ class PartialFFN(Block):
         return {"ffn": self.ffn} | ({} if self.gate == "none" else {"gate": gate})
 
     def forward(self, m: Any, mixed: Any, x: Any) -> Any:
-        """``mixed``: (batch, queries, heads · head_dim) as attention mixed it; ``x``: the queries (batch, queries, d)."""
+        """``mixed``: (batch, queries, heads · head_dim), as attention mixed it; ``x`` (batch, queries, d)."""
         heads = mixed.unflatten(-1, (self.heads, -1))
         inner = m.ffn(heads)
         u = (heads + inner if self.residual else inner).flatten(2)

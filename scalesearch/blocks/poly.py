@@ -169,7 +169,9 @@ class Poly:
     def __mod__(self, other: Any) -> Any:
         right = self._other(other)
         assert right is not None
-        return np.zeros(self.columns.rows, np.int64) if _divided(self, right) is not None else self.values() % right.values()
+        if _divided(self, right) is not None:
+            return np.zeros(self.columns.rows, np.int64)
+        return self.values() % right.values()
 
     def __rmod__(self, other: Any) -> Any:
         return other % self.values()
@@ -207,7 +209,8 @@ class Poly:
         raise TypeError("a size of a population is neither true nor false; see sizes.truth")
 
     def __str__(self) -> str:
-        terms = [_term(self.columns.names, key, factor) for key, factor in sorted(self.terms.items(), key=_order) if factor]
+        ordered = sorted(self.terms.items(), key=_order)
+        terms = [_term(self.columns.names, key, factor) for key, factor in ordered if factor]
         return " + ".join(terms).replace("+ -", "- ") or "0"
 
 

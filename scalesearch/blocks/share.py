@@ -23,7 +23,8 @@ class Schedule:
 
     def unique(self, depth: Size) -> Size:
         """How many groups ``depth`` layers use."""
-        return by_value(depth, lambda layers: len(set(self.groups(layers))))
+        found: Size = by_value(depth, lambda layers: len(set(self.groups(layers))))
+        return found
 
     def misfit(self, depth: int) -> str | None:
         """Why the schedule does not fit ``depth`` layers, or None if it does."""

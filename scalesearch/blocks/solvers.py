@@ -1,6 +1,7 @@
-"""How a layer's change F(x) = layer(x) - x is applied: Euler's step, or higher orders (Li et al. 2022, ODE Transformer).
+"""How a layer's change F(x) = layer(x) - x is applied: Euler's step, or higher orders.
 
-Evaluations share the layer's weights: they cost multiply-adds and no parameters.
+The higher orders are the ODE Transformer's (Li et al. 2022). Evaluations share the layer's weights: they cost
+multiply-adds and no parameters.
 """
 
 from __future__ import annotations

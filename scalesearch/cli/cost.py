@@ -1,4 +1,4 @@
-"""``scalesearch cost FILE``: what one architecture costs, by module and in all."""
+"""``scalesearch cost FILE``: what an architecture costs, by module and in all; what if it were another."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import json_option, load_architecture, print_json, protocol_options, set_option
+from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,29 +17,78 @@ if TYPE_CHECKING:
 
 
 @click.command(name="cost")
-@click.argument("file")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @set_option
 @protocol_options
+@click.option("--against", multiple=True, metavar="KEY=VALUE;…", help="Beside FILE: it with other keys. Repeatable.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=VALUES",
+              help="Table over width='128..512 step 64', encoder.ffn='relu | geglu'; source, target, length, vocab.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="Draw the sweep, as PNG and SVG.")
+@click.option("--csv", type=click.Path(dir_okay=False), help="Write the sweep or the comparison.")
+@click.option("--cite", "cited", is_flag=True, help="Closed forms: keys in place of sizes, S, T, V for lengths.")
 @click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table.")
 @click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
 @json_option
 def command(
-    file: str,
+    files: tuple[str, ...],
     settings: tuple[str, ...],
     protocol: str | None,
     source: int | None,
     target: int | None,
     vocab: int | None,
+    against: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    plot: str | None,
+    csv: str | None,
+    cited: bool,
     levels: int,
     verified: bool,
     as_json: bool,
 ) -> None:
-    """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol."""
+    """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol.
+
+    Several FILEs are set side by side, each compared with the first.
+    """
+    beside = len(files) + len(against) > 1
+    _check_options(beside, bool(sweeps), cited, verified, plot, csv)
+    lengths = {"name": protocol, "source": source, "target": target, "vocab": vocab}
+    if beside:
+        from scalesearch.cli.compare import show_comparison
+
+        show_comparison(files, settings, against, lengths, levels, csv, as_json)
+    elif sweeps:
+        from scalesearch.cli.sweep import show_sweep
+
+        show_sweep(files[0], settings, sweeps, lengths, plot, csv, as_json)
+    elif cited:
+        from scalesearch.cli.cite import show_formulas
+
+        show_formulas(files[0], settings, lengths, levels, as_json)
+    else:
+        _one(files[0], settings, lengths, levels, verified, as_json)
+
+
+def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None, csv: str | None) -> None:
+    """Refuses options that do not go together."""
+    asked = {"several architectures": beside, "--sweep": swept, "--cite": cited, "--verify": verified}
+    found = [name for name, given in asked.items() if given]
+    if len(found) > 1:
+        raise UserError(f"{' and '.join(found)} do not go together: ask for one at a time")
+    if plot and not swept:
+        raise UserError("--plot draws a sweep: give --sweep as well, for example --sweep width='128..1024 step 64'")
+    if csv and not (swept or beside):
+        raise UserError("--csv writes a sweep or a comparison: give --sweep or several architectures")
+
+
+def _one(
+    file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, verified: bool, as_json: bool
+) -> None:
+    """One architecture's costs."""
     from scalesearch.cost import cost, protocol_of
     from scalesearch.cost.modules import rows
 
     space, architecture = load_architecture(file, settings)
-    chosen = protocol_of(space.protocol, name=protocol, source=source, target=target, vocab=vocab)
+    chosen = protocol_of(space.protocol, **lengths)
     result = cost(architecture.block, chosen)
     checks: list[Check] = []
     if verified:
@@ -128,5 +178,5 @@ def _check_json(check: Check) -> dict[str, Any]:
     return {**vars(check), "agrees": check.agrees}
 
 
-def _share(part: int, whole: int) -> str:
+def _share(part: int | float, whole: int | float) -> str:
     return f"{100 * part / whole:.1f}" if whole else "-"

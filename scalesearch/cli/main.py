@@ -13,7 +13,12 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 VERBS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
     "cost": ("cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
+    "feasible": (
+        "feasible",
+        "What of a space fits a budget, exactly where it can be counted; what binds; the best shapes.",
+    ),
     "reference": ("reference", "What three papers print of their models, recomputed, and on one ruler."),
+    "solve": ("solve", "The largest size within a budget, and trades between sizes, exactly."),
     "train": ("train", "Train one architecture on a parallel corpus."),
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
     "study": ("study", "Search a space for its Pareto front; show, plot and export it."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,12 @@ import click
 from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from scalesearch.space import Space
     from scalesearch.space.architecture import Architecture
+
+WIDEST = 160  # columns of a table that does not fold
 
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Answer or change a key: --set encoder.depth=12."
@@ -72,6 +77,28 @@ def load_architecture(file: str, settings: tuple[str, ...]) -> tuple[Space, Arch
 
     answers: Answers = space.answer(ask)
     return space, space.architecture(answers)
+
+
+def wide_console() -> Console:
+    """A console for tables of long numbers: lines may be longer than the terminal, and numbers are never cut."""
+    from rich.console import Console
+
+    return Console(width=max(WIDEST, Console().width))
+
+
+def write_csv(found: Any, file: str) -> None:
+    """Writes what has a ``frame()``. Raises UserError where pandas is missing, or the file cannot be written."""
+    need("pandas")
+    try:
+        found.frame().to_csv(file, index=False)
+    except OSError as error:
+        raise UserError(f"--csv {file}: {error.strerror or error}") from None
+
+
+def need(package: str) -> None:
+    """Raises UserError where an optional package is missing."""
+    if importlib.util.find_spec(package) is None:
+        raise UserError(f"{package} is not installed: pip install 'scalesearch[study]'")
 
 
 def print_json(value: Any) -> None:

@@ -76,7 +76,8 @@ def cost(block: Block, protocol: Protocol) -> Cost:
         values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
     values |= {f"flops.{section}": 2 * values[f"macs.{section}"] for section in SECTIONS}
     once = sum(work_done(line, "once", training_pass(protocol)) for line in lines)
-    return Cost(protocol, entries, values | {"macs.once": once} | _memory(lines, values["params.total"], protocol), block)
+    values |= {"macs.once": once} | _memory(lines, values["params.total"], protocol)
+    return Cost(protocol, entries, values, block)
 
 
 def _entry(line: Line, protocol: Protocol) -> Entry:

@@ -73,11 +73,11 @@ def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
 
 def _sizes(part: Block, tie: Tie | None) -> tuple[int, int]:
     """Weights in the matrices of a part: those that are shared, and those that stay each layer's own."""
-    sizes = [0, 0]
+    sizes: list[Any] = [0, 0]
     for line in walk(part):
         if not isinstance(line.leaf, LayerNorm):
             for name, shape in line.leaf.weights().items():
                 if name != "bias":
                     own = tie is not None and tie.spares(line.path, name)
-                    sizes[own] = sizes[own] + math.prod(shape)  # type: ignore[arg-type]
+                    sizes[own] = sizes[own] + math.prod(shape)
     return sizes[0], sizes[1]

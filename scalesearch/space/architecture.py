@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, Use, canonical
+from scalesearch.blocks.ffn.none import NoFFN
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.scores import GlobalScores
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
@@ -85,12 +86,17 @@ def section(a: Answered, name: str) -> Section:
 
 
 def _lender(a: Answered) -> Repeat | None:
-    """The encoder's layers, if the decoder may borrow from them."""
-    borrows = any("[" in str(a.get(f"share.decoder.{slot}", "own"))[1:] for slot in ("self", "cross", "ffn"))
-    if not borrows:
+    """The encoder's layers as far as the decoder may borrow from them: without what no loan is taken from."""
+    loans = " ".join(str(a.get(f"share.decoder.{slot}", "own")) for slot in ("self", "cross", "ffn"))
+    if "encoder." not in loans:
         return None
-    encoder = _encoder(a)
-    return encoder.layers if isinstance(encoder, Stack) else None
+    if off(a, "encoder.middle_width") is not None:
+        return None
+    if "encoder.ffn" in loans:
+        return _stack(a, "encoder", _encoder_layer(a, a["width"]), None).layers
+    layer = EncoderLayer(attention(a, "encoder", (SRC, SRC, SRC), cached=False), NoFFN(a["width"], (SRC,)), a["norm"])
+    plain = Repeat(layer, a["encoder.depth"])
+    return Repeat(layer, plain.depth, ties(a, "encoder", plain, None))
 
 
 def _shared_table(a: Answered) -> str | None:
@@ -155,7 +161,8 @@ def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
         raise Unbuildable(where, "does not go with encoder.residual_scores: global or with a solver")
     slots = [a.get(f"share.{slot}", "own") for slot in ("encoder.attention", "encoder.ffn")]
     if not set(slots) <= {"own", "sandwich"}:
-        raise Unbuildable(where, "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own")
+        reason = "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own"
+        raise Unbuildable(where, reason)
     middle = _encoder_layer(a, a[where])
     inner = [name for name in middle.parts() if not name.endswith("_norm")]
     said = dict(zip(("attention", "ffn"), slots))

@@ -26,25 +26,25 @@ class TooTangled(UserError):
 Unit = Branch | Leaf  # what is counted at once: a leaf, or a group with variants and all that is under it
 
 
-def count(form: Questionnaire) -> int | None:
+def count(form: Questionnaire, most: int = MOST_LISTED) -> int | None:
     """The number of answer sheets; ``None`` where a continuous range makes it endless.
 
     Raises:
-        TooTangled: conditions depend on more than MOST_LISTED combinations of answers.
+        TooTangled: conditions depend on more than ``most`` combinations of answers.
     """
     if any(isinstance(question, FloatRange) and question.step is None for _, question in form.dimensions()):
         return None
     product = 1
     for units, drivers in _components(form):
-        product *= _total(explore(partial(_count_units, form, units, drivers)))
+        product *= _total(explore(partial(_count_units, form, units, drivers)), most)
     return product
 
 
-def _total(counts: Iterator[int]) -> int:
+def _total(counts: Iterator[int], most: int) -> int:
     total = 0
     for at, found in enumerate(counts):
-        if at >= MOST_LISTED:
-            raise TooTangled(f"conditions tie together more than {MOST_LISTED:,} combinations of answers")
+        if at >= most:
+            raise TooTangled(f"conditions tie together more than {most:,} combinations of answers")
         total += found
     return total
 

@@ -189,4 +189,5 @@ def _call_of_many(name: str, arguments: list[Any]) -> Any:
         raise EvaluationError(f"{name} of a number below zero is not a number")
     if name in ("log", "sqrt"):
         return np.log(x) if name == "log" else np.sqrt(x)
-    return {"floor": np.floor, "ceil": np.ceil, "round": np.round}[name](x).astype(np.int64)
+    rounding: Mapping[str, Callable[..., Any]] = {"floor": np.floor, "ceil": np.ceil, "round": np.round}
+    return rounding[name](x).astype(np.int64)

@@ -79,7 +79,8 @@ def attention(
 
 def _kv_heads(a: Answered, stack: str, expand: bool) -> Size:
     where = f"{stack}.key_value_heads"
-    heads, score_heads, shared = a[f"{stack}.heads"], a[f"{stack}.score_heads"], off(a, where)
+    heads, score_heads = a[f"{stack}.heads"], a[f"{stack}.score_heads"]
+    shared: Size | None = off(a, where)
     if shared is None:
         return 0
     if truth(heads % shared != 0) or truth(score_heads % shared != 0):

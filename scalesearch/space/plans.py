@@ -200,7 +200,7 @@ class Compute(Plan):
             return value
         raise Fault(f"{text} is {say(value)}, where {describe(self.field)} is due")
 
-    def _number(self, value: Any, text: str) -> int | float:
+    def _number(self, value: Any, text: str) -> Any:
         if isinstance(value, str | bool):
             raise Fault(f"{text} is {say(value)}, where {describe(self.field)} is due")
         if many(value):

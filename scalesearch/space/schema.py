@@ -158,7 +158,8 @@ def _adapt() -> Group:
         "lora": Group(lora, doc="low-rank paths beside shared matrices"),
         "prompt": Group({"length": Field("size", default="8", low=1, doc="vectors a layer")}),
     }
-    return Group({}, variants, default_variant="nothing", doc="what encoder layers that share weights have of their own")
+    doc = "what encoder layers that share weights have of their own"
+    return Group({}, variants, default_variant="nothing", doc=doc)
 
 
 def _ratio(default: str, doc: str) -> Field:
@@ -198,7 +199,9 @@ SCHEMA = Group(
             "encoder",
             "6",
             {
-                "solver": Field("word", tuple(SOLVERS), default="euler", doc="order of a layer's step (ODE Transformer)"),
+                "solver": Field(
+                    "word", tuple(SOLVERS), default="euler", doc="order of a layer's step (ODE Transformer)"
+                ),
                 "middle_width": _count("width of all layers but the first and last (Subformer)"),
             },
         ),

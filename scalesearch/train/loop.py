@@ -201,7 +201,10 @@ class Run:
         """Scores on the split that one chooses by, and under ``test`` those that one reports."""
         chosen = "valid" if self.recipe.score_on == "both" else self.recipe.score_on
         found = self._scores_on(chosen)
-        valid_loss = found["loss"] if chosen == "valid" else loss_a_token(self.engine, self.corpus.valid, self.stop.check)
+        if chosen == "valid":
+            valid_loss = found["loss"]
+        else:
+            valid_loss = loss_a_token(self.engine, self.corpus.valid, self.stop.check)
         found |= {"split": chosen, "valid_loss": valid_loss, "valid_perplexity": perplexity(valid_loss)}
         return found | ({"test": self._scores_on("test")} if self.recipe.score_on == "both" else {})
 

@@ -104,7 +104,7 @@ def test_a_chain_starts_with_the_variance_of_a_matrix() -> None:
 def test_what_is_multiplied_by_cannot_be_a_chain_that_is_looked_up() -> None:
     for site in ("embedding", "output"):
         drawn = answers(tensor_chain__length=2, tensor_chain__bond="solved", tensor_chain__apply="auto")
-        with pytest.raises(Unbuildable, match="embedding.tie: none"):
+        with pytest.raises(Unbuildable, match=r"embedding\.tie: none"):
             assemble(drawn | {f"tensor_chain.{site}": 0.3})
         assemble(drawn | {f"tensor_chain.{site}": 0.3, "embedding.tie": "none"})
 

@@ -106,5 +106,5 @@ def test_the_published_gate_leaks_and_is_caught(monkeypatch: pytest.MonkeyPatch)
 def test_raw_features_must_be_as_many_as_the_width() -> None:
     with pytest.raises(Unbuildable, match="width 8, not 10"):
         assemble(answers(encoder__gate="QgV", encoder__head_dim=5))
-    with pytest.raises(Unbuildable, match="decoder.projections"):
+    with pytest.raises(Unbuildable, match=r"decoder\.projections"):
         assemble(answers(decoder__projections="identity", decoder__heads=4, decoder__score_heads=4))

@@ -26,7 +26,7 @@ class Bands(Block):
     vocab: Extent = VOCAB
 
     def at(self, vocab: Size) -> Block:
-        return replace(self, vocab=vocab)  # type: ignore[type-var]
+        return replace(self, vocab=vocab)
 
     def bands(self) -> list[tuple[int, int, int]]:
         """(first token, one past the last, width) of every band that the vocabulary reaches."""

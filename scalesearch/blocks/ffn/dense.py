@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY
 from typing import Any
 
 from scalesearch.blocks.core import Block, Shape, Site, Size, Use, block, option
@@ -17,6 +18,7 @@ class TwoLayer(Block):
     d: Size
     over: Shape
     site: Site = DENSE
+    _: KW_ONLY
     hidden: Size = option("= 4 * width", low=1, doc="hidden units")
 
     def parts(self) -> Mapping[str, Block | Use]:

@@ -1,0 +1,83 @@
+"""``scalesearch cost A B …``: architectures side by side, module by module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.cli.options import load_architecture, print_json, wide_console, write_csv
+from scalesearch.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scalesearch.whatif import Comparison
+
+QUANTITIES = (("params", "params"), ("macs", "MACs"))
+
+
+def show_comparison(
+    files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...], lengths: dict[str, Any], levels: int,
+    csv: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Prints what ``files``, and the first with ``against``, cost under one protocol: the first file's."""
+    from scalesearch.cost import cost, protocol_of
+    from scalesearch.whatif.compare import compare
+
+    if against and len(files) > 1:
+        raise UserError("--against changes one FILE: give one, or name the files and leave it out")
+    wanted = [(name, file, settings) for name, file in zip(_labels(files), files)]
+    wanted += [(change, files[0], (*settings, *_changes(change))) for change in dict.fromkeys(against)]
+    loaded = {name: load_architecture(file, changed) for name, file, changed in wanted}
+    space, _ = next(iter(loaded.values()))
+    protocol = protocol_of(space.protocol, **lengths)
+    found = compare({name: cost(architecture.block, protocol) for name, (_, architecture) in loaded.items()}, levels)
+    if csv:
+        write_csv(found, csv)
+    if as_json:
+        ids = [architecture.to_json() for _, architecture in loaded.values()]
+        record = found.to_json()
+        record["architectures"] = [one | {"architecture": own} for one, own in zip(record["architectures"], ids)]
+        print_json(record)
+    else:
+        _show(found, str(protocol))
+
+
+def _labels(files: tuple[str, ...]) -> list[str]:
+    """Short names of files, or what was typed where these would be the same."""
+    short = [Path(file).stem for file in files]
+    names = short if len(set(short)) == len(short) else list(files)
+    return [name if names.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names, 1)]
+
+
+def _changes(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(";") if part.strip())
+
+
+def _show(found: Comparison, protocol: str) -> None:
+    console = wide_console()
+    for quantity, words in QUANTITIES:
+        console.print(_table(found, quantity, words), "")
+    first = next(iter(found.costs))
+    console.print(f"differences to {first} · protocol {protocol}", highlight=False, soft_wrap=True)
+
+
+def _table(found: Comparison, quantity: str, words: str) -> Table:
+    from rich.table import Table
+
+    table = Table(words, box=None, header_style="bold")
+    for at, name in enumerate(found.costs):
+        for heading in (name, *(("difference", "%") if at else ())):
+            table.add_column(heading, justify="right", overflow="fold")
+    for row in found.rows:
+        sizes = getattr(row, quantity)
+        cells = [f"{sizes[0]:,}"]
+        for size, difference, share in zip(sizes[1:], row.differences(quantity), row.shares(quantity)):
+            cells += [f"{size:,}", f"{difference:+,}" if difference else "0", _percent(difference, share)]
+        name = "  " * row.level + row.path.rsplit(".", 1)[-1]
+        table.add_row(name, *cells, style="" if row.level else "bold")
+    return table
+
+
+def _percent(difference: int, share: float | None) -> str:
+    return "new" if share is None and difference else "" if share is None else f"{share:+.1f}" if difference else "0"

@@ -1,0 +1,256 @@
+"""``scalesearch solve FILE 'max width' --budget …``: the largest size that fits; ``--trade``: what keeps a cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import (
+    json_option,
+    load_space,
+    pairs,
+    print_json,
+    protocol_options,
+    set_option,
+    wide_console,
+    write_csv,
+)
+from scalesearch.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scalesearch.cost import Protocol
+    from scalesearch.space import Space
+    from scalesearch.whatif import Solution, Solutions, Trades
+
+SHOWN = 60  # trades that a terminal is given
+
+
+@click.command(name="solve")
+@click.argument("file")
+@click.argument("goal", required=False)
+@set_option
+@protocol_options
+@click.option("--budget", "budgets", multiple=True, metavar="LIMITS",
+              help="'params.total <= 10M and macs.total <= 2G', or the name of one of the file's budgets. Repeatable.")
+@click.option("--for", "each", multiple=True, metavar="KEY=VALUES", 
+              help="Once for each: --for encoder.depth=1..24. Of a traded size: its range.")
+@click.option("--step", type=click.IntRange(1), default=1, show_default=True, help="Look at multiples of this only.")
+@click.option("--trade", metavar="KEY,KEY", help="List the pairs of these sizes that keep what --hold says.")
+@click.option("--hold", "holds", multiple=True, metavar="TOLERANCE", help="'macs.total within 1%', joined by 'and'.")
+@click.option("--of", "reference", metavar="FILE", help="Hold the costs of this architecture, not of FILE itself.")
+@click.option("--csv", type=click.Path(dir_okay=False), help="Write the table.")
+@json_option
+def command(
+    file: str,
+    goal: str | None,
+    settings: tuple[str, ...],
+    protocol: str | None,
+    source: int | None,
+    target: int | None,
+    vocab: int | None,
+    budgets: tuple[str, ...],
+    each: tuple[str, ...],
+    step: int,
+    trade: str | None,
+    holds: tuple[str, ...],
+    reference: str | None,
+    csv: str | None,
+    as_json: bool,
+) -> None:
+    """The largest or smallest size of the architecture in FILE that is within a budget: GOAL is 'max KEY' or 'min KEY'.
+
+    Exact: every value is costed, or the costs are found to rise and the end is closed in on. A key that FILE gives a
+    range has that range; any other is tried from 1 up, until the budget breaks.
+    """
+    _check_options(goal, trade, holds, reference)
+    from scalesearch.cost import protocol_of
+
+    space = load_space(file, settings)
+    ranges = _values(space, each)
+    chosen = protocol_of(space.protocol, name=protocol, source=source, target=target, vocab=vocab)
+    if trade is not None:
+        _trade(space, trade, holds, reference, budgets, ranges, chosen, csv, as_json)
+    else:
+        _solve(space, goal or "", budgets, ranges, step, chosen, csv, as_json)
+
+
+def _check_options(goal: str | None, trade: str | None, holds: tuple[str, ...], reference: str | None) -> None:
+    """Refuses what does not go together."""
+    if (goal is None) == (trade is None):
+        raise UserError("ask for one thing: a goal such as 'max width', or --trade encoder.depth,decoder.depth")
+    if goal is not None and (holds or reference):
+        raise UserError("--hold and --of belong to --trade; a goal has a --budget")
+
+
+def _solve(
+    space: Space, goal: str, budgets: tuple[str, ...], ranges: dict[str, Any], step: int, protocol: Protocol,
+    csv: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    from scalesearch.whatif.solve import solve
+
+    found = solve(space, goal, budgets, ranges, protocol, step)
+    if csv:
+        write_csv(found, csv)
+    if as_json:
+        print_json({"goal": goal, "protocol": protocol.to_json(), "solutions": [one.to_json() for one in found]})
+    else:
+        _show(found, protocol)
+    if not any(one.best for one in found):
+        raise SystemExit(1)
+
+
+def _values(space: Space, each: tuple[str, ...]) -> dict[str, Any]:
+    """The values of ``--for``; without any, as in ``--for encoder.depth``, those that the file gives."""
+    from scalesearch.whatif.candidates import first, offered, unknown
+
+    found: dict[str, Any] = {}
+    for text in each:
+        key = text.partition("=")[0].strip()
+        if key not in space.form.by_key:
+            raise UserError(f"--for {unknown(space, key)}")
+        changed = space.set(pairs((text,), "--for")) if "=" in text else space
+        found[key] = offered(changed, key) or [first(changed, key)]
+    return found
+
+
+def _show(found: Solutions, protocol: Protocol) -> None:
+    console = wide_console()
+    if len(found) == 1 and not found[0].given:
+        _one(console, found[0])
+    else:
+        console.print(_table(found), "")
+        console.print(_all_searched(found), highlight=False)
+    console.print(f"protocol {protocol}", highlight=False)
+
+
+def _one(console: Any, one: Solution) -> None:
+    if one.best is None:
+        console.print(_none(one), highlight=False)
+    else:
+        console.print(f"{one.way} {one.key} = {one.best.value:,}", style="bold", highlight=False)
+        if one.follows:
+            follows = ", ".join(f"{key} = {value}" for key, value in one.follows.items())
+            console.print(f"so {follows}", highlight=False)
+        costs = ", ".join(f"{name} {value:,}" for name, value in one.best.costs.items())
+        console.print(costs, highlight=False)
+        for limit in one.best.limits:
+            room = f": {abs(limit.slack):,} left" if limit.slack is not None else ": holds"
+            console.print(f"  {limit.text}{room}", highlight=False)
+        console.print(_next(one), highlight=False)
+    console.print(_searched(one), highlight=False)
+
+
+def _none(one: Solution) -> str:
+    if one.nearest is None:
+        return f"no {one.key} from {one.low:,} to {one.high:,} can be built"
+    return (f"no {one.key} from {one.low:,} to {one.high:,} is within the budget; the nearest, {one.nearest.value:,}, "
+            f"breaks {_breaks(one.nearest.broken)}")
+
+
+def _next(one: Solution) -> str:
+    if one.next is not None:
+        return f"next: {one.next.value:,} breaks {_breaks(one.next.broken)}"
+    if one.open_end:
+        return f"nothing in the budget limits it: {one.high:,} is where the search ends"
+    more = "larger" if one.way == "max" else "smaller"
+    return f"next: no {more} value {'of the range ' if one.step != 1 or one.unbuildable == 0 else ''}can be built"
+
+
+def _breaks(limits: Any) -> str:
+    """Which limits, and by how much."""
+    return " and ".join(f"{one.text} by {abs(one.slack):,}" if one.slack is not None else one.text for one in limits)
+
+
+def _searched(one: Solution) -> str:
+    """How the answer is known."""
+    built = f", {one.unbuildable:,} of which cannot be built" if one.unbuildable else ""
+    steps = f" in steps of {one.step}" if one.step > 1 else ""
+    every = f"costed every value from {one.low:,} to {one.high:,}{steps}"
+    if not one.exhaustive:
+        every = f"costed {one.tried:,} of the values from {one.low:,} to {one.high:,}"
+        every += "" if one.open_end else ", every one of those next to where the budget breaks"
+    rising = {True: f"the budget's costs rise with {one.key}", None: "the budget speaks of no cost",
+              False: f"the budget's costs do not always rise with {one.key}"}[one.rising]
+    return f"{every}{built}; {rising}"
+
+
+def _all_searched(found: Solutions) -> str:
+    """How the answers are known, in one line where it is the same for all."""
+    if all(one.exhaustive for one in found) and len({one.rising for one in found}) == 1:
+        ends = sorted({one.high for one in found})
+        words = _searched(replace(found[0], high=ends[-1], unbuildable=sum(one.unbuildable for one in found)))
+        last = f"to {ends[-1]:,}"
+        return words.replace(last, f"to {ends[0]:,}, or as far as {ends[-1]:,}", 1) if len(ends) > 1 else words
+    return "\n".join(dict.fromkeys(_searched(one) for one in found))
+
+
+def _table(found: Solutions) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    given, key = list(found[0].given), found[0].key
+    limits = [limit.text for limit in next((one.best.limits for one in found if one.best), ()) if limit.name]
+    names = list(next((one.best.costs for one in found if one.best), {}))
+    for heading in (*given, f"{found[0].way} {key}", *names, *(f"room: {text}" for text in limits), "next"):
+        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column("breaks")
+    for one in found:
+        cells = [f"{value:,}" for value in one.given.values()]
+        if one.best is None:
+            near = one.nearest
+            said = f"already at {near.value:,}: {_breaks(near.broken)}" if near else "cannot be built"
+            table.add_row(*cells, "-", *("" for _ in (*names, *limits)), "", said)
+            continue
+        cells += [f"{one.best.value:,}", *(f"{one.best.costs[name]:,}" for name in names)]
+        cells += [f"{limit.slack:,}" for limit in one.best.limits if limit.name]
+        after = _breaks(one.next.broken) if one.next else "" if not one.open_end else "nothing limits it"
+        table.add_row(*cells, f"{one.next.value:,}" if one.next else "-", after)
+    return table
+
+
+def _trade(
+    space: Space, keys: str, holds: tuple[str, ...], reference: str | None, budgets: tuple[str, ...],
+    ranges: dict[str, Any], protocol: Protocol, csv: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    from scalesearch.cli.options import load_architecture
+    from scalesearch.whatif.trade import trade
+
+    of = load_architecture(reference, ())[1].answers if reference else None
+    found = trade(space, [key.strip() for key in keys.split(",")], holds, of, budgets, protocol, ranges)
+    if csv:
+        write_csv(found, csv)
+    if as_json:
+        print_json(found.to_json() | {"protocol": protocol.to_json()})
+    else:
+        _show_trades(found, reference or "the file as it is", protocol)
+    if not found.rows:
+        raise SystemExit(1)
+
+
+def _show_trades(found: Trades, reference: str, protocol: Protocol) -> None:
+    from rich.table import Table
+
+    from scalesearch.whatif.trade import percent
+
+    console, table = wide_console(), Table(box=None, header_style="bold")
+    for heading in (*found.keys, *(text for name in found.reference for text in (name, "difference", "%"))):
+        table.add_column(heading, justify="right", overflow="fold")
+    for row in found.rows[:SHOWN]:
+        cells = [f"{row[key]:,}" for key in found.keys]
+        for name, held in found.reference.items():
+            away = row[name] - held
+            cells += [f"{row[name]:,}", f"{away:+,}" if away else "0", f"{percent(row[name], held):+.3f}"]
+        table.add_row(*cells)
+    console.print(table, "")
+    if len(found.rows) > SHOWN:
+        console.print(f"… {len(found.rows) - SHOWN:,} more: --csv FILE or --json has them all", highlight=False)
+    costs = ", ".join(f"{name} {value:,}" for name, value in found.reference.items())
+    tried = ", ".join(f"{key} up to {high:,}" for key, high in found.high.items())
+    built = f", {found.unbuildable:,} cannot be built" if found.unbuildable else ""
+    held = " and ".join(map(str, found.holds))
+    console.print(f"{len(found.rows):,} trades that keep {held} of {reference} ({costs})\n"
+                  f"costed {found.tried:,} combinations ({tried}){built}\nprotocol {protocol}", highlight=False)

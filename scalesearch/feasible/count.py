@@ -1,0 +1,281 @@
+"""How many candidates fit: exact counts of answer sheets and of distinct networks, from a space taken apart."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.feasible.dominance import Index
+from scalesearch.feasible.grid import UNASKED, TooMany
+from scalesearch.feasible.identity import rows_numbered
+from scalesearch.feasible.linear import Bound
+from scalesearch.feasible.sections import REST, SPINE, Part, Taken
+
+LEFT, RIGHT = "encoder", ("decoder", "embedding", "output")
+MOST_RIGHT = 20_000_000
+MOST_TOGETHER = 3  # bounds of which every combination is counted
+
+Rows = NDArray[np.int64]
+NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of the left or of the right that go together with the same shared answers: all, and which are good."""
+
+    rows: tuple[Rows, ...]  # of the encoder; or of decoder, embedding and output, side by side
+    good: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.good)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of shared answers: the groups that are free under it, and how often the rest multiplies them."""
+
+    left: int
+    right: int
+    rest: Rows
+    allowed: bool  # by the constraints over shared answers
+    spine: int  # its row
+
+
+class Counter:
+    """Counts over a space taken apart, under ``bounds``."""
+
+    def __init__(self, taken: Taken, bounds: list[Bound]) -> None:
+        self.taken, self.bounds = taken, bounds
+        self.lefts: list[Group] = []
+        self.rights: list[Group] = []
+        self.cells = self._cells()
+        self._indices: dict[Any, Index] = {}
+
+    def _cells(self) -> list[Cell]:
+        spine = self.taken.parts[SPINE]
+        names = [LEFT, *RIGHT, REST]
+        rows = {name: _by_shared(self.taken.parts[name], spine.questions) for name in names}
+        keys = {name: _projected(spine, self.taken.parts[name]) for name in names}
+        known: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+        found, listed = [], 0
+        for row in range(len(spine)):
+            left, right = keys[LEFT][row], tuple(keys[name][row] for name in RIGHT)
+            if left not in known[0]:
+                known[0][left] = len(self.lefts)
+                self.lefts.append(self._group((LEFT,), (rows[LEFT].get(left, NOTHING),)))
+            if right not in known[1]:
+                known[1][right] = len(self.rights)
+                free = [rows[name].get(key, NOTHING) for name, key in zip(RIGHT, right)]
+                listed += int(np.prod([len(r) for r in free]))
+                if listed > MOST_RIGHT:
+                    raise TooMany(f"more than {MOST_RIGHT:,} combinations of decoder, embedding and output")
+                self.rights.append(self._group(RIGHT, tuple(g.ravel() for g in np.meshgrid(*free, indexing="ij"))))
+            rest = rows[REST].get(keys[REST][row], NOTHING)
+            found.append(Cell(known[0][left], known[1][right], rest, bool(spine.good[row]), row))
+        return found
+
+    def _group(self, names: tuple[str, ...], rows: tuple[Rows, ...]) -> Group:
+        good = np.ones(len(rows[0]), bool)
+        for name, chosen in zip(names, rows):
+            good &= self.taken.parts[name].good[chosen]
+        return Group(rows, good)
+
+    def costs(self, names: tuple[str, ...], group: Group, columns: list[int]) -> NDArray[np.int64]:
+        """Costs (rows, columns) of a group's good rows."""
+        total: Any = sum(self.taken.parts[n].costs[r[group.good]][:, columns] for n, r in zip(names, group.rows))
+        return np.asarray(total, np.int64)
+
+    def _bounded(self, side: str, number: int, bounds: list[Bound]) -> NDArray[np.int64]:
+        columns = [self.taken.names.index(bound.name) for bound in bounds]
+        signs = np.array([bound.sign for bound in bounds], np.int64)
+        names, groups = ((LEFT,), self.lefts) if side == "left" else (RIGHT, self.rights)
+        return self.costs(names, groups[number], columns) * signs
+
+    def _index(self, side: str, number: int, bounds: list[Bound]) -> Index:
+        key = (side, number, tuple((bound.name, bound.sign) for bound in bounds))
+        if key not in self._indices:
+            self._indices[key] = Index(self._bounded(side, number, bounds))
+        return self._indices[key]
+
+    @cached_property
+    def sheets(self) -> int:
+        """All answer sheets."""
+        return sum(len(self.lefts[c.left]) * len(self.rights[c.right]) * len(c.rest) for c in self.cells)
+
+    @cached_property
+    def sound(self) -> int:
+        """Answer sheets of networks that can be built and that the space's own constraints allow."""
+        good = [np.array([int(group.good.sum()) for group in groups]) for groups in (self.lefts, self.rights)]
+        return sum(int(good[0][c.left]) * int(good[1][c.right]) * len(c.rest) for c in self.cells if c.allowed)
+
+    @cached_property
+    def fitting(self) -> int:
+        """Of these, the ones within all bounds."""
+        return self._fitting(self.bounds)
+
+    def _fitting(self, bounds: list[Bound]) -> int:
+        if not bounds:
+            return self.sound
+        return sum(int(self._fits(cell, "left", bounds).sum()) * len(cell.rest) for cell in self.cells if cell.allowed)
+
+    def _fits(self, cell: Cell, points: str, bounds: list[Bound]) -> Rows:
+        """For each good row of one side of ``cell`` how many good rows of the other, the ``points``, fit with it."""
+        most = np.array([bound.most for bound in bounds], np.int64)
+        if points == "left":
+            return self._index("left", cell.left, bounds).within(most - self._bounded("right", cell.right, bounds))
+        return self._index("right", cell.right, bounds).within(most - self._bounded("left", cell.left, bounds))
+
+    # -- why
+
+    def reasons(self) -> dict[tuple[str, ...], int]:
+        """Sound sheets by the bounds that they violate: the empty tuple is what fits.
+
+        Raises:
+            TooMany: more bounds than whose combinations are counted.
+        """
+        if len(self.bounds) > MOST_TOGETHER:
+            raise TooMany(f"more than {MOST_TOGETHER} budgets")
+        within = {chosen: self._fitting([self.bounds[i] for i in chosen]) for n in range(len(self.bounds) + 1)
+                  for chosen in combinations(range(len(self.bounds)), n)}
+        every = tuple(range(len(self.bounds)))
+        found: dict[tuple[str, ...], int] = {}
+        for n in range(len(every) + 1):
+            for broken in combinations(every, n):
+                kept = [i for i in every if i not in broken]
+                # Within all that are kept, and beyond each that is broken.
+                count = sum((-1) ** len(more) * within[tuple(sorted((*kept, *more)))]
+                            for k in range(len(broken) + 1) for more in combinations(broken, k))
+                found[tuple(_label(self.bounds[i]) for i in broken)] = count
+        return found
+
+    # -- by value
+
+    def by_value(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """For each question and answer (by index): the sheets that have it, and how many of them fit."""
+        found: dict[str, dict[int, list[int]]] = defaultdict(dict)
+        kind = np.int64 if self.sheets < 2**62 else np.float64
+        weights = {name: (np.zeros(len(part), kind), np.zeros(len(part), kind))
+                   for name, part in self.taken.parts.items()}
+        for cell in self.cells:
+            left, right, many = self.lefts[cell.left], self.rights[cell.right], len(cell.rest)
+            mine, back = np.zeros(len(left), kind), np.zeros(len(right), kind)
+            if cell.allowed:
+                mine[left.good] = self._fits(cell, "right", self.bounds)
+                back[right.good] = self._fits(cell, "left", self.bounds)
+            weights[LEFT][0][left.rows[0]] += len(right) * many
+            weights[LEFT][1][left.rows[0]] += mine * many
+            for name, rows in zip(RIGHT, right.rows):
+                np.add.at(weights[name][0], rows, len(left) * many)
+                np.add.at(weights[name][1], rows, back * many)
+            for name, row, times in ((REST, cell.rest, 1), (SPINE, cell.spine, many)):
+                weights[name][0][row] += len(left) * len(right) * times
+                weights[name][1][row] += int(mine.sum()) * times
+        for name in (SPINE, *RIGHT, LEFT, REST):
+            part = self.taken.parts[name]
+            for column, question in enumerate(part.questions):
+                if question in found:
+                    continue
+                for index in np.unique(part.codes[:, column]):
+                    if index != UNASKED:
+                        chosen = part.codes[:, column] == index
+                        sums = [int(weight[chosen].sum()) for weight in weights[name]]
+                        found[question][int(index)] = sums
+        return {question: {k: (v[0], v[1]) for k, v in values.items()} for question, values in found.items()}
+
+    # -- distinct networks
+
+    def distinct(self, bounds: list[Bound] | None = None) -> int:
+        """Networks, each once however many sheets describe it, within ``bounds`` (all of them unless given).
+
+        A network is a left and a right that some combination of shared answers allows together. Lefts that occur
+        under the same combinations are counted at once, and so are rights.
+        """
+        chosen = self.bounds if bounds is None else bounds
+        most = np.array([bound.most for bound in chosen], np.int64)
+        sides = [self._kinds("left", chosen), self._kinds("right", chosen)]
+        pairs = {(a, b) for cell in self.cells if cell.allowed
+                 for a in sides[0].of_group.get(cell.left, ()) for b in sides[1].of_group.get(cell.right, ())}
+        return sum(int(sides[0].index(a).within(most - sides[1].costs[b]).sum()) for a, b in pairs)
+
+    def _kinds(self, side: str, bounds: list[Bound]) -> _Kinds:
+        groups, names = (self.lefts, (LEFT,)) if side == "left" else (self.rights, RIGHT)
+        ids, where, costs = [], [], []
+        for number, group in enumerate(groups):
+            parts = [self.taken.parts[n].identity[r[group.good]] for n, r in zip(names, group.rows)]
+            ids.append(np.stack(parts, 1))
+            where.append(np.full(len(ids[-1]), number))
+            costs.append(self._bounded(side, number, bounds))
+        columns = np.concatenate(ids)
+        return _Kinds(rows_numbered(list(columns.T), len(columns)), np.concatenate(where), np.concatenate(costs))
+
+
+class _Kinds:
+    """Networks of one side, by the groups in which they occur.
+
+    ``costs``: of each kind's networks. ``of_group``: the kinds that occur in a group.
+    """
+
+    def __init__(self, ids: Rows, groups: Rows, costs: NDArray[np.int64]) -> None:
+        order = np.lexsort((groups, ids))
+        ids, groups, costs = ids[order], groups[order], costs[order]
+        fresh = np.concatenate([[True], (ids[1:] != ids[:-1]) | (groups[1:] != groups[:-1])]) if len(ids) else ids > 0
+        ids, groups, costs = ids[fresh], groups[fresh], costs[fresh]
+        starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]])) if len(ids) else ids
+        often = np.diff(np.append(starts, len(ids)))
+        self.costs: list[NDArray[np.int64]] = []
+        self.of_group: dict[int, list[int]] = defaultdict(list)
+        self._made: dict[int, Index] = {}
+        for times in np.unique(often):
+            chosen = starts[often == times]
+            occurs = groups[chosen[:, None] + np.arange(times)]
+            self._add(occurs, costs[chosen])
+
+    def _add(self, occurs: Rows, costs: NDArray[np.int64]) -> None:
+        """Networks that occur in (n, times) groups each."""
+        patterns, which = np.unique(occurs, axis=0, return_inverse=True)
+        order = np.argsort(which.reshape(-1), kind="stable")
+        edges = np.searchsorted(which.reshape(-1)[order], np.arange(len(patterns) + 1))
+        for number, pattern in enumerate(patterns.tolist()):
+            for group in pattern:
+                self.of_group[group].append(len(self.costs))
+            self.costs.append(costs[order[edges[number] : edges[number + 1]]])
+
+    def index(self, kind: int) -> Index:
+        """The networks of one kind, to be counted."""
+        if kind not in self._made:
+            self._made[kind] = Index(self.costs[kind])
+        return self._made[kind]
+
+
+def _common(part: Part, shared: tuple[str, ...]) -> list[str]:
+    return [question for question in shared if question in part.questions]
+
+
+def _by_shared(part: Part, shared: tuple[str, ...]) -> dict[bytes, Rows]:
+    """Rows by their answers to those shared questions that the part has."""
+    if not len(part):
+        return {}
+    keys = np.ascontiguousarray(part.codes[:, [part.questions.index(q) for q in _common(part, shared)]])
+    if not keys.shape[1]:
+        return {b"": np.arange(len(part))}
+    unique, where = np.unique(keys, axis=0, return_inverse=True)
+    where = where.reshape(-1)
+    order = np.argsort(where, kind="stable")
+    starts = np.searchsorted(where[order], np.arange(len(unique) + 1))
+    return {unique[i].tobytes(): order[starts[i] : starts[i + 1]] for i in range(len(unique))}
+
+
+def _projected(spine: Part, part: Part) -> list[bytes]:
+    """For each combination of shared answers the key of the part's rows that go with it."""
+    columns = [spine.questions.index(q) for q in _common(part, spine.questions)]
+    return [row.tobytes() for row in np.ascontiguousarray(spine.codes[:, columns])]
+
+
+def _label(bound: Bound) -> str:
+    return f"{bound.name} {'<=' if bound.sign > 0 else '>='} {bound.sign * bound.most:,}"

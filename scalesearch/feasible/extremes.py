@@ -1,0 +1,180 @@
+"""The cheapest and the dearest that fit, and the front between two costs: exact, from a space taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.feasible.count import LEFT, RIGHT, Cell, Counter
+from scalesearch.feasible.dominance import largest_partner
+from scalesearch.feasible.linear import Bound
+from scalesearch.feasible.sections import REST, SPINE
+from scalesearch.space import Space
+from scalesearch.space.answers import Answers
+
+MOST_STEPS = 40  # points of the front that only a bound puts there, found one after the other
+FREE = 1 << 61
+
+
+@dataclass(frozen=True)
+class Point:
+    """One candidate: the index of each of its answers, and the costs that were asked about."""
+
+    codes: dict[str, int]
+    costs: dict[str, int]
+    space: Space
+
+    @property
+    def answers(self) -> Answers:
+        """Its answer sheet."""
+        return self.space.answer(lambda name, question: question.values()[self.codes[name]])  # type: ignore[index]
+
+
+class Extremes:
+    """Finds candidates of a counter's space. ``bounds`` are at most one on each of two costs."""
+
+    def __init__(self, counter: Counter) -> None:
+        self.counter, self.taken = counter, counter.taken
+
+    def dearest(self, name: str, bounds: list[Bound]) -> Point | None:
+        """The candidate with the largest ``name`` within ``bounds``."""
+        return self._best(name, 1, bounds)
+
+    def cheapest(self, name: str, bounds: list[Bound]) -> Point | None:
+        """The candidate with the smallest ``name`` within ``bounds``."""
+        return self._best(name, -1, bounds)
+
+    def _best(self, name: str, sign: int, bounds: list[Bound], second: str | None = None) -> Point | None:
+        """The largest ``sign`` · ``name``; of equals one with the smallest ``second``."""
+        limit = {bound.name: bound for bound in bounds if bound.sign > 0}
+        others = [bound for bound in bounds if bound.name != name]
+        if len(others) > 1 or any(bound.sign < 0 for bound in bounds):
+            raise NotTwo(f"an extreme of {name} is found under one more bound at most")
+        other = others[0] if others else Bound(second or name, 1, FREE, "")
+        own = limit[name].most if name in limit and sign > 0 else FREE
+        best: tuple[int, int] | None = None
+        at: tuple[Cell, int, int] | None = None
+        flip, bound = np.array([sign, 1]), np.array([own, other.most])
+        for cell, left, right in self._cells([name, other.name]):
+            hope = sign * left[:, 0] + int((sign * right[:, 0]).max())
+            rows = np.flatnonzero((left[:, 1] + int(right[:, 1].min()) <= other.most) & (hope >= (best or (-FREE,))[0]))
+            partner, some = largest_partner(left[rows] * flip, right * flip, bound)
+            if not some.any():
+                continue
+            total = (left[rows] + right[partner])[some]
+            order = np.lexsort((total[:, 1], -sign * total[:, 0]))[0]
+            found = (sign * int(total[order, 0]), -int(total[order, 1]))
+            if best is None or found > best:
+                best, row = found, int(np.flatnonzero(some)[order])
+                at = cell, int(rows[row]), int(partner[row])
+        if at is None or (name in limit and sign < 0 and best is not None and -best[0] > limit[name].most):
+            return None
+        return self.point(*at)
+
+    def _cells(self, names: list[str]) -> Iterator[tuple[Cell, NDArray[np.int64], NDArray[np.int64]]]:
+        """(cell, left costs, right costs) of good rows, where both sides have some."""
+        columns = [self.taken.names.index(name) for name in names]
+        known: dict[tuple[str, int], NDArray[np.int64]] = {}
+        for cell in self.counter.cells:
+            left = ("left", (LEFT,), self.counter.lefts, cell.left)
+            sides = (left, ("right", RIGHT, self.counter.rights, cell.right))
+            for side, parts, groups, number in sides:
+                if (side, number) not in known:
+                    known[side, number] = self.counter.costs(parts, groups[number], columns)
+            left, right = known["left", cell.left], known["right", cell.right]
+            if cell.allowed and len(left) and len(right) and len(cell.rest):
+                yield cell, left, right
+
+    def front(self, most: str, least: str, bounds: list[Bound]) -> tuple[list[Point], bool]:
+        """Candidates within ``bounds`` of which no other has more of ``most`` for no more of ``least``.
+
+        Where no bound is in the way, the front of a sum is made of the fronts of its parts. What only a bound on
+        ``most`` puts on the front lies behind the first candidate beyond it, and is found step by step.
+
+        Returns:
+            the points, from the cheapest, and whether all are there (the steps may end early).
+        """
+        inside = self._whole_front(most, least, bounds)
+        cap = next((b for b in bounds if b.name == most), None)
+        found, last = list(inside), max((p.costs[most] for p in inside), default=-1)
+        room = [bound for bound in bounds if bound.name != least]
+        limit = next((b.most for b in bounds if b.name == least), FREE)
+        tail: list[Point] = []
+        for _ in range(MOST_STEPS if cap else 0):
+            best = self._best(most, 1, [*room, Bound(least, 1, limit, "")])
+            if best is None or best.costs[most] <= last:
+                return sorted(found + tail, key=lambda p: p.costs[least]), True
+            tail.append(best)
+            limit = best.costs[least] - 1
+        return sorted(found + tail, key=lambda p: p.costs[least]), cap is None
+
+    def _whole_front(self, most: str, least: str, bounds: list[Bound]) -> list[Point]:
+        """The part of the whole space's front that lies within the bounds."""
+        fronts: dict[tuple[str, int], NDArray[np.int64]] = {}
+        done: set[tuple[int, int]] = set()
+        found, where, cells = np.zeros((0, 2), np.int64), np.zeros((0, 3), np.int64), []
+        for cell, left, right in self._cells([most, least]):
+            if (cell.left, cell.right) in done:
+                continue
+            done.add((cell.left, cell.right))
+            mine = fronts.setdefault(("left", cell.left), _front(left))
+            theirs = fronts.setdefault(("right", cell.right), _front(right))
+            # What cannot get ahead of the front so far, even with the best of the other side, is left out.
+            mine = mine[_ahead(left[mine], right[theirs], found)]
+            theirs = theirs[_ahead(right[theirs], left[mine], found)] if len(mine) else theirs[:0]
+            total = (left[mine][:, None] + right[theirs][None]).reshape(-1, 2)
+            a, b = np.divmod(np.arange(len(total)), max(1, len(theirs)))
+            fresh = np.stack([np.full(len(total), len(cells)), mine[a], theirs[b]], 1)
+            found, where = np.concatenate([found, total]), np.concatenate([where, fresh])
+            kept = _front(found) if len(found) else np.zeros(0, np.int64)
+            found, where = found[kept], where[kept]
+            cells.append(cell)
+        limit = {bound.name: bound.most for bound in bounds}
+        inside = (found[:, 0] <= limit.get(most, FREE)) & (found[:, 1] <= limit.get(least, FREE))
+        return [self.point(cells[cell], a, b) for cell, a, b in where[inside].tolist()]
+
+    def point(self, cell: Cell, left: int, right: int) -> Point:
+        """The candidate of one good row on each side."""
+        counter = self.counter
+        mine, theirs = counter.lefts[cell.left], counter.rights[cell.right]
+        rows = {SPINE: cell.spine, REST: int(cell.rest[0]), LEFT: int(mine.rows[0][mine.good][left])}
+        rows |= {name: int(r[theirs.good][right]) for name, r in zip(RIGHT, theirs.rows)}
+        codes: dict[str, int] = {}
+        for name, row in rows.items():
+            part = self.taken.parts[name]
+            codes |= {q: int(code) for q, code in zip(part.questions, part.codes[row]) if code >= 0}
+        costs = np.sum([self.taken.parts[name].costs[row] for name, row in rows.items()], 0)
+        return Point(codes, dict(zip(self.taken.names, costs.tolist())), self.taken.space)
+
+
+class NotTwo(ValueError):
+    """More bounds than an extreme is found under."""
+
+
+def _ahead(costs: NDArray[np.int64], others: NDArray[np.int64], front: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which rows could, with the best of ``others``, be on ``front`` (sorted by the second number)."""
+    if not len(front):
+        return np.ones(len(costs), bool)
+    best = costs + np.array([others[:, 0].max(), others[:, 1].min()])
+    before = np.searchsorted(front[:, 1], best[:, 1], side="right") - 1
+    ahead: NDArray[np.bool_] = (before < 0) | (front[np.maximum(before, 0), 0] < best[:, 0])
+    return ahead
+
+
+def _front(costs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of (most, least) that no other dominates: one of equals."""
+    order = np.lexsort((-costs[:, 0], costs[:, 1]))
+    highest = np.maximum.accumulate(costs[order, 0])
+    first = np.concatenate([[True], costs[order[1:], 0] > highest[:-1]])
+    return order[first]
+
+
+def only(bounds: list[Bound], *names: str) -> list[Bound]:
+    """The tightest upper bound on each of ``names``."""
+    found = {}
+    for bound in sorted((b for b in bounds if b.sign > 0 and b.name in names), key=lambda b: -b.most):
+        found[bound.name] = replace(bound)
+    return list(found.values())

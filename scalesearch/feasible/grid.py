@@ -1,0 +1,121 @@
+"""Answers of many candidates at once: the questionnaire, filled in with columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.blocks.sizes import Split, fixed
+from scalesearch.errors import UserError
+from scalesearch.space.answers import Questionnaire, Sheet
+from scalesearch.space.evaluate import ABSENT
+from scalesearch.space.questions import Choice, Question
+
+Codes = dict[str, NDArray[np.int32]]  # question to the index of each candidate's answer
+UNASKED = -1
+MOST_STRUCTURES = 12_000  # sheets that are filled in, at about a millisecond each
+
+
+class TooMany(UserError):
+    """More candidates than are listed."""
+
+
+class Endless(UserError):
+    """A continuous range, which has no end of answers."""
+
+
+class _Asked(Exception):
+    def __init__(self, name: str, question: Question) -> None:
+        super().__init__(name)
+        self.name, self.question = name, question
+
+
+class ColumnSheet(Sheet):
+    """A sheet for many candidates: sizes are arrays, and in everything else the candidates agree.
+
+    Raises Split where they do not, and _Asked at a question that ``codes`` does not answer.
+    """
+
+    def __init__(self, form: Questionnaire, codes: Codes, numeric: frozenset[str]) -> None:
+        super().__init__(form, lambda name, question: None)
+        self.codes, self.numeric = codes, numeric
+
+    def ask(self, name: str, question: Question) -> Any:
+        if name not in self.codes:
+            raise _Asked(name, question)
+        self.asked[name] = self.codes[name]
+        values = question.values()
+        if values is None:
+            raise Endless(f"{name}: a continuous range has no end of values; give it a step")
+        if name not in self.numeric:
+            return values[fixed(self.codes[name])]
+        return np.asarray(values)[self.codes[name]]
+
+
+def numeric_questions(form: Questionnaire) -> frozenset[str]:
+    """Questions about a size or a ratio, whose answers may differ within one structure."""
+    found = set()
+    for leaf in form.leaves:
+        if leaf.field.kind in ("size", "number"):
+            for name, question in form.plans[leaf.path].dimensions():
+                if not isinstance(question, Choice) or all(_is_number(option) for option in question.options):
+                    found.add(name)
+    return frozenset(found)
+
+
+def _is_number(option: Any) -> bool:
+    return isinstance(option, int | float) and not isinstance(option, bool)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Candidates of one structure: their answers (arrays in places), how many, the codes, and what is at fault."""
+
+    answers: Mapping[str, Any]
+    rows: int
+    codes: Codes
+    faulty: bool
+
+
+def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Table]:
+    """Every combination of answers to what the values of ``keys`` need, by structure.
+
+    Raises:
+        TooMany: there are more than ``most``. Endless: a continuous range.
+    """
+    wanted, numeric = list(keys), numeric_questions(form)
+    queue: list[tuple[Codes, int]] = [({}, 1)]
+    listed, filled = 1, 0
+    while queue:
+        codes, rows = queue.pop()
+        filled += 1
+        if filled > MOST_STRUCTURES:
+            raise TooMany("too many structures hang together")
+        sheet = ColumnSheet(form, codes, numeric)
+        try:
+            answers = {key: value for key in wanted if (value := sheet.lookup(key)) is not ABSENT}
+        except _Asked as asked:
+            count = asked.question.count()
+            if count is None:
+                raise Endless(f"{asked.name}: a continuous range has no end of values; give it a step") from None
+            listed += rows * (count - 1)
+            if listed > most:
+                raise TooMany(f"more than {most:,} combinations of answers hang together") from None
+            queue.append((_grown(codes, rows, asked.name, count), rows * count))
+        except Split as split:
+            queue += [_chosen(codes, split.labels == label) for label in np.unique(split.labels)]
+        else:
+            yield Table(answers, rows, codes, bool(sheet.faults))
+
+
+def _grown(codes: Codes, rows: int, name: str, count: int) -> Codes:
+    grown = {other: np.repeat(column, count) for other, column in codes.items()}
+    return grown | {name: np.tile(np.arange(count, dtype=np.int32), rows)}
+
+
+def _chosen(codes: Codes, rows: Any) -> tuple[Codes, int]:
+    return {name: column[rows] for name, column in codes.items()}, int(rows.sum())

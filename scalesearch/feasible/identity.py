@@ -1,0 +1,123 @@
+"""When two candidates are one network: what ``Architecture.id`` hashes, for a whole population."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.blocks.core import Block, Repeat, Site, Tie, Use
+from scalesearch.blocks.sizes import by_value, many, plain, truth
+
+_OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered as they are met
+
+
+def signature(block: Block | Use) -> tuple[str, list[Any]]:
+    """What the networks have in common, and the numbers in which they may differ: one for all, or an array.
+
+    Two candidates are one network exactly when both are equal. Raises Split where ties come and go with the depth.
+    """
+    words: list[str] = []
+    numbers = [_whole(x) for x in _walk(block, None, words)]
+    return " ".join(words), numbers
+
+
+def _whole(x: Any) -> Any:
+    """A number as an int64 or an array of them: floats by their bits."""
+    x = plain(x)
+    if many(x):
+        return np.ascontiguousarray(x).view(np.int64) if x.dtype == np.float64 else x
+    return np.float64(x).view(np.int64).item() if isinstance(x, float) else x
+
+
+class Networks:
+    """Numbers networks: equal ones get equal numbers, whatever table they stand in."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, list[tuple[list[Any], NDArray[np.int64]]]] = {}
+        self.size = 0
+
+    def add(self, words: str, numbers: list[Any], at: NDArray[np.int64]) -> None:
+        """Notes the networks ``words`` with ``numbers`` at the places ``at``."""
+        self._kinds.setdefault(words, []).append((numbers, at))
+
+    def numbered(self, rows: int) -> NDArray[np.int64]:
+        """(rows,) the number of the network at each place; -1 where there is none."""
+        found, first = np.full(rows, -1, np.int64), 0
+        for tables in self._kinds.values():
+            places = np.concatenate([at for _, at in tables])
+            mapped = map(_column, zip(*(_padded(n, at) for n, at in tables)))
+            columns = [column for column in mapped if column is not None]
+            numbers = rows_numbered(columns, len(places))
+            found[places] = first + numbers
+            first += int(numbers.max(initial=-1)) + 1
+        return found
+
+
+def _padded(numbers: list[Any], at: NDArray[np.int64]) -> list[tuple[Any, int]]:
+    return [(number, len(at)) for number in numbers]
+
+
+def _column(pieces: tuple[tuple[Any, int], ...]) -> NDArray[np.int64] | None:
+    """One number of all networks of a kind; None where it is the same for all."""
+    first = pieces[0][0]
+    if not any(many(x) for x, _ in pieces) and all(x == first for x, _ in pieces):
+        return None
+    return np.concatenate([np.broadcast_to(x, n) for x, n in pieces]).astype(np.int64)
+
+
+def rows_numbered(columns: list[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
+    """Equal rows get equal numbers."""
+    code, spread = np.zeros(rows, np.int64), 1
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        if low == high:
+            continue
+        if spread * (high - low + 1) >= 2**62:
+            code = np.unique(code, return_inverse=True)[1]
+            spread = int(code.max()) + 1
+            if spread * (high - low + 1) >= 2**62:
+                column, low = np.unique(column, return_inverse=True)[1], 0
+                high = int(column.max())
+        code, spread = code * (high - low + 1) + (column - low), spread * (high - low + 1)
+    numbers: NDArray[np.int64] = np.unique(code, return_inverse=True)[1]
+    return numbers
+
+
+def _walk(value: Any, depth: Any, words: list[str]) -> Iterator[Any]:
+    """The numbers beneath ``value``; everything else goes to ``words``."""
+    if isinstance(value, Repeat):
+        words.append("Repeat(")
+        yield value.depth
+        yield from _walk(value.layer, None, words)
+        for tie in value.ties:
+            yield from _walk(tie, value.depth, words)
+        words.append(")")
+    elif isinstance(value, Tie):
+        yield from _tie(value, depth, words)
+    elif isinstance(value, Block | Use | Site):
+        words.append(f"{type(value).__name__}(")
+        for field in fields(value):  # type: ignore[arg-type]
+            yield from _walk(getattr(value, field.name), None, words)
+        words.append(")")
+    elif isinstance(value, tuple | list):
+        words.append(f"[{len(value)}")
+        for item in value:
+            yield from _walk(item, None, words)
+    elif many(value) or (isinstance(value, int) and not isinstance(value, bool)):
+        words.append("#")
+        yield value
+    else:
+        words.append(repr(value))
+
+
+def _tie(tie: Tie, depth: Any, words: list[str]) -> Iterator[Any]:
+    """A tie by who owns what; one that shares nothing is none."""
+    canonical = tie.schedule.canonical
+    if truth(by_value(depth, lambda layers: canonical(layers) == list(range(layers)))):
+        return
+    words.append(f"Tie {tie.part} {tie.own} #")
+    yield by_value(depth, lambda layers: _OWNERS.setdefault(tuple(canonical(layers)), len(_OWNERS)))

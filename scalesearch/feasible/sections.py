@@ -1,0 +1,214 @@
+"""A space taken apart: each section's candidates with their costs, and the answers that sections share.
+
+Costs add up over embedding, encoder, decoder and output. Once the answers that more than one of them depends on are
+fixed, the sections vary independently: it is enough to list each section's own candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.blocks.core import Block
+from scalesearch.cost.population import price
+from scalesearch.cost.protocol import Protocol
+from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
+from scalesearch.feasible.identity import Networks, signature
+from scalesearch.space import Space
+from scalesearch.space.answers import Questionnaire
+from scalesearch.space.architecture import SECTIONS, section
+from scalesearch.space.constraints import Constraint
+from scalesearch.space.expressions import keys_of
+from scalesearch.space.specs import expressions
+from scalesearch.space.tree import Leaf
+
+MOST_ROWS = 6_000_000
+SPINE = "spine"  # what sections share
+REST = "rest"  # what no section depends on, and decides nothing but how many answer sheets there are
+_CHAIN = ("tensor_chain.length", "tensor_chain.apply", "tensor_chain.bond")
+_LAYERS = ("norm", "last_norm", "share.norms", "share.biases", "adapt", "low_rank",
+           "tensor_chain.attention", "tensor_chain.ffn", *_CHAIN)
+READS = {
+    "embedding": ("model", "width", "embedding", "tensor_chain.embedding", *_CHAIN),
+    "output": ("model", "width", "embedding", "tensor_chain.output", *_CHAIN),
+    "encoder": ("model", "width", "encoder", "share.encoder", *_LAYERS),
+    "decoder": ("model", "width", "decoder", "share.decoder", *_LAYERS),
+}
+
+LENT = ("share.encoder.attention", *(f"encoder.{name}" for name in (
+    "depth", "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "relative_positions",
+    "relative_clip", "residual_scores", "gate", "projections", "pg", "middle_width")))
+
+
+@dataclass(frozen=True)
+class Part:
+    """The candidates of one section (or of the rest), one row each.
+
+    Attributes:
+        codes: (rows, questions) index of each answer, UNASKED where a question does not come up.
+        questions: their names.
+        costs: (rows, selectors).
+        good: whether the section can be built and no constraint of its own is violated.
+        identity: rows with one number are one network there.
+    """
+
+    name: str
+    codes: NDArray[np.int32]
+    questions: tuple[str, ...]
+    costs: NDArray[np.int64]
+    good: NDArray[np.bool_]
+    identity: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.good)
+
+
+class Taken:
+    """A space taken apart: a Part for each section and for the rest, and the ``spine`` of what sections share.
+
+    The spine's rows are the combinations of answers to ``shared`` questions. A part has only those of them among its
+    own questions that matter to it.
+
+    Raises:
+        TooMany, Endless: a section has more candidates than are listed.
+    """
+
+    def __init__(self, space: Space, protocol: Protocol, names: tuple[str, ...], most: int = MOST_ROWS) -> None:
+        self.space, self.protocol, self.names, self.form = space, protocol, names, space.form
+        where = [constraint for constraint in space.where if not constraint.costs]
+        needs = {name: self._questions(self._keys(name)) for name in SECTIONS}
+        self.constraints: dict[str, list[Constraint]] = {name: [] for name in (*SECTIONS, SPINE)}
+        coupled: set[str] = set()
+        for constraint in where:
+            asked = self._questions(constraint.names())
+            home = next((name for name in SECTIONS if asked <= needs[name]), SPINE)
+            self.constraints[home].append(constraint)
+            coupled |= asked if home == SPINE else set()
+        both = {q for name, asked in needs.items() for q in asked if any(q in needs[n] for n in needs if n != name)}
+        self.shared = frozenset(coupled | both)
+        self.parts = {name: self._part(name, most) for name in SECTIONS}
+        everything = frozenset().union(*needs.values()) | coupled
+        rest = [leaf.key for leaf in self.form.leaves if self._asks(leaf) - everything]
+        self.parts[REST] = self._free(REST, rest, most)
+        spine = [leaf.key for leaf in self.form.leaves if self._asks(leaf) & self.shared]
+        self.parts[SPINE] = self._free(SPINE, spine, most)
+
+    # -- what depends on what
+
+    def _keys(self, name: str) -> list[str]:
+        """The answers that a section is made from."""
+        prefixes = READS[name]
+        if name == "decoder":
+            prefixes = (*prefixes, *self._lent())
+        return [leaf.key for leaf in self.form.leaves if _starts(leaf.key, prefixes)]
+
+    def _lent(self) -> tuple[str, ...]:
+        """What of the encoder a decoder depends on that may borrow from it."""
+        loans = " ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith("share.decoder"))
+        if "encoder.ffn" in loans:
+            return READS["encoder"]
+        return LENT if "encoder." in loans else ()
+
+    def _asks(self, leaf: Leaf) -> set[str]:
+        return {name for name, _ in self.form.plans[leaf.path].dimensions()}
+
+    def _questions(self, keys: Iterable[str]) -> frozenset[str]:
+        """Every question whose answer may change the values of ``keys``."""
+        return frozenset(name for leaf in leaves_behind(self.form, keys) for name in self._asks(leaf))
+
+    # -- listing
+
+    def _part(self, name: str, most: int) -> Part:
+        keys = dict.fromkeys([*self._keys(name), *self._together(self._keys(name))])
+        keys |= dict.fromkeys(key for constraint in self.constraints[name] for key in constraint.names())
+        networks, found, first = Networks(), [], 0
+        for table in tables(self.form, keys, most):
+            found.append((table.codes, *self._priced(name, table, networks, first)))
+            first += table.rows
+        return _stacked(name, found, len(self.names), networks.numbered(first))
+
+    def _together(self, keys: Iterable[str]) -> list[str]:
+        """Keys that ``keys`` depend on and that shared questions decide: they come up whenever they exist."""
+        return [leaf.key for leaf in leaves_behind(self.form, keys) if self._asks(leaf) & self.shared]
+
+    def _priced(self, name: str, table: Table, networks: Networks, first: int) -> tuple[Any, Any]:
+        """Costs and soundness of the candidates of one table, whose networks are noted from place ``first`` on."""
+        if table.faulty:
+            return np.zeros((table.rows, len(self.names)), np.int64), np.zeros(table.rows, bool)
+
+        def look(block: Block, index: NDArray[np.int64]) -> None:
+            inner = block.inner  # type: ignore[attr-defined]
+            networks.add(*(signature(inner) if inner is not None else ("", [])), first + index)
+
+        build = partial(section, name=name)
+        costs, built = price(table.answers, table.rows, self.protocol, self.names, build, look)
+        return np.stack([costs[n] for n in self.names], 1), built & self._holds(name, table)
+
+    def _holds(self, name: str, table: Table) -> NDArray[np.bool_]:
+        """Which candidates meet the constraints over answers that are this section's."""
+        good = np.ones(table.rows, bool)
+        for constraint in self.constraints[name]:
+            good &= holding(constraint, table.answers, table.rows)
+        return good
+
+    def _free(self, name: str, keys: list[str], most: int) -> Part:
+        """A part that costs nothing: all combinations of answers that decide ``keys``."""
+        wanted = dict.fromkeys([*keys, *self._together(keys)])
+        wanted |= dict.fromkeys(key for constraint in self.constraints.get(name, ()) for key in constraint.names())
+        found: list[tuple[Codes, Any, Any]] = []
+        for table in tables(self.form, wanted, most):
+            nothing = np.zeros((table.rows, len(self.names)), np.int64)
+            good = np.full(table.rows, not table.faulty)
+            for constraint in self.constraints.get(name, ()):
+                good &= holding(constraint, table.answers, table.rows)
+            found.append((table.codes, nothing, good))
+        return _stacked(name, found, len(self.names), np.zeros(sum(len(good) for _, _, good in found), np.int64))
+
+
+def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
+    """The leaves that ``keys`` are the answers of, and all whose values those depend on."""
+    found: dict[str, Leaf] = {}
+    queue = list(keys)
+    while queue:
+        for leaf in form.by_key.get(queue.pop(), ()):
+            if leaf.path not in found:
+                found[leaf.path] = leaf
+                queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
+                queue += [group for group, _ in leaf.guards]
+    return list(found.values())
+
+
+def holding(constraint: Constraint, values: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
+    """Where a constraint holds; ``values`` may be arrays."""
+    from scalesearch.blocks.sizes import Split
+
+    good = np.zeros(rows, bool)
+    queue = [np.arange(rows)]
+    while queue:
+        index = queue.pop()
+        chosen = {key: value[index] if isinstance(value, np.ndarray) else value for key, value in values.items()}
+        try:
+            good[index] = constraint.holds(chosen.__getitem__)
+        except Split as split:
+            queue += [index[split.labels == label] for label in np.unique(split.labels)]
+    return good
+
+
+def _starts(key: str, prefixes: Iterable[str]) -> bool:
+    return any(key == prefix or key.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def _stacked(name: str, found: list[tuple[Codes, Any, Any]], selectors: int, identity: NDArray[np.int64]) -> Part:
+    if not found:
+        nothing = np.zeros((0, 0), np.int32)
+        return Part(name, nothing, (), np.zeros((0, selectors), np.int64), np.zeros(0, bool), identity)
+    questions = tuple(sorted({question for codes, *_ in found for question in codes}))
+    rows = [np.stack([codes.get(q, np.full(len(good), UNASKED, np.int32)) for q in questions], 1)
+            if questions else np.zeros((len(good), 0), np.int32) for codes, _, good in found]
+    costs, good = (np.concatenate([item[i] for item in found]) for i in (1, 2))
+    return Part(name, np.concatenate(rows), questions, costs, good, identity)

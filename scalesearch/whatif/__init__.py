@@ -1,0 +1,34 @@
+"""Questions asked backwards and sideways: the largest that fits, what a size trades for, what if it were another.
+
+``solve`` and ``trade`` look for sizes under a budget, ``compare`` sets architectures side by side, ``sweep`` tabulates
+costs over sizes and lengths, ``crossings`` says where one part overtakes another, ``cite`` gives costs as formulas.
+What each returns has ``frame()``, a pandas frame.
+"""
+
+from scalesearch.whatif.cite import Citation, cite
+from scalesearch.whatif.compare import Beside, Comparison, compare
+from scalesearch.whatif.crossing import Crossing, Crossings, crossings
+from scalesearch.whatif.formula import Formula
+from scalesearch.whatif.solution import Solution, Solutions
+from scalesearch.whatif.solve import solve
+from scalesearch.whatif.sweep import Sweep, sweep
+from scalesearch.whatif.trade import Trades, trade
+
+__all__ = [
+    "Beside",
+    "Citation",
+    "Comparison",
+    "Crossing",
+    "Crossings",
+    "Formula",
+    "Solution",
+    "Solutions",
+    "Sweep",
+    "Trades",
+    "cite",
+    "compare",
+    "crossings",
+    "solve",
+    "sweep",
+    "trade",
+]

@@ -1,0 +1,223 @@
+"""Many values of a few sizes of one architecture: what the other answers become, and what each candidate costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from scalesearch.blocks.poly import Overflow
+from scalesearch.cost import Protocol, cost
+from scalesearch.cost.population import price
+from scalesearch.errors import UserError
+from scalesearch.space import Question, Space, Unbuildable
+from scalesearch.space.answers import Sheet
+from scalesearch.space.architecture import network
+from scalesearch.space.plans import to_json
+from scalesearch.space.proofs import needs_of
+from scalesearch.space.tree import Leaf
+
+Costs = dict[str, Any]
+EMPTY: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An answer sheet, what is wrong with it, and what it costs: ``None`` where no network can be built of it.
+
+    Args:
+        shared: answers that many candidates have in common, as one object.
+        own: the others.
+    """
+
+    shared: Mapping[str, Any]
+    own: Mapping[str, Any]
+    fault: str | None = None
+    costs: Costs | None = None
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """The whole sheet."""
+        return {**self.shared, **self.own}
+
+    def __getitem__(self, name: str) -> Any:
+        """A cost or an answer; raises KeyError for neither, as constraints want it."""
+        if self.costs and name in self.costs:
+            return self.costs[name]
+        return self.own[name] if name in self.own else self.shared[name]
+
+
+@dataclass
+class Varied:
+    """An architecture of which the sizes ``keys`` are free.
+
+    Raises:
+        UserError: a key is no size, does not exist here, or the space leaves something else open.
+    """
+
+    space: Space
+    keys: tuple[str, ...]
+    present: list[Leaf] = field(init=False)
+    base: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        by_key = self.space.form.by_key
+        for key in self.keys:
+            if key not in by_key:
+                raise UserError(unknown(self.space, key))
+        start = {key: first(self.space, key) for key in self.keys}
+        sheet, self.present = self._full(start)
+        self.base = sheet.parsed
+        for key in self.keys:
+            self._check(key)
+        self._needs = self._affected()
+
+    def leaf(self, key: str) -> Leaf:
+        """Where ``key`` is written."""
+        return next(leaf for leaf in self.present if leaf.key == key)
+
+    def answers(self, values: Mapping[str, int]) -> Candidate:
+        """The sheet in which the keys have these values and everything else follows, not costed yet."""
+        if self._needs is None:
+            sheet, present = self._full(values)
+            if missing := [key for key in values if all(leaf.key != key for leaf in present)]:
+                return Candidate(EMPTY, EMPTY, f"{missing[0]} does not exist")
+            own = {key: to_json(value) for key, value in sheet.parsed.items()}
+            return Candidate(EMPTY, own, first_fault(self.space.form.problems(sheet)))
+        sheet = self._again(values)
+        own = {key: to_json(sheet.parsed[key]) for key in self._free}
+        problems = self.space.form.problems(sheet) if self._fits else sheet.faults.items()
+        return Candidate(self._shared, own, first_fault(problems))
+
+    def _full(self, values: Mapping[str, int]) -> tuple[Sheet, list[Leaf]]:
+        sheet = Sheet(self.space.form, _refuse)
+        sheet.parsed.update(values)
+        present = list(self.space.form.present(self.space.root, sheet))
+        for leaf in present:
+            sheet.decide(leaf)
+        there = {leaf.key for leaf in present}
+        sheet.parsed = {key: value for key, value in sheet.parsed.items() if key in there}
+        return sheet, present
+
+    def _again(self, values: Mapping[str, int]) -> Sheet:
+        sheet = Sheet(self.space.form, _refuse)
+        sheet.parsed = self._kept | dict(values)
+        for leaf in self._needs or ():
+            sheet.decide(leaf)
+        return sheet
+
+    def _affected(self) -> list[Leaf] | None:
+        """The leaves that the keys decide about; None where the keys decide which leaves there are."""
+        needs, found = needs_of(self.space.root), set(self.keys)
+        while more := {key for key, wanted in needs.items() if wanted & found} - found:
+            found |= more
+        if found & {group for leaf in self.space.form.leaves for group, _ in leaf.guards}:
+            return None
+        self._kept = {key: value for key, value in self.base.items() if key not in found}
+        self._shared = {key: to_json(value) for key, value in self._kept.items()}
+        self._free = [key for key in self.base if key in found]
+        timed = [leaf for leaf in self.present if leaf.field.fits]
+        self._fits = bool(found & ({leaf.field.fits for leaf in timed} | {leaf.key for leaf in timed}))
+        return [leaf for leaf in self.present if leaf.key in found and leaf.key not in self.keys]
+
+    def _check(self, key: str) -> None:
+        leaf = next((leaf for leaf in self.present if leaf.key == key), None)
+        if leaf is None:
+            group = next(iter(self.space.form.by_key[key][0].guards), ("its group", ""))
+            raise UserError(f"{key} does not exist here: {group[0]} is {to_json(self.base.get(group[0], 'none'))}")
+        if leaf.field.kind != "size":
+            raise UserError(f"{key} is no whole number: only sizes can be solved for; try `scalesearch cost --sweep`")
+
+
+def first_fault(problems: Iterable[tuple[str, str]]) -> str | None:
+    """The first of some (key, reason) as one text."""
+    return next((f"{key}: {reason}" for key, reason in problems), None)
+
+
+def _refuse(name: str, question: Question) -> Any:
+    raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…")
+
+
+def unknown(space: Space, key: str) -> str:
+    """The complaint about a key that there is not."""
+    from scalesearch.space.problems import closest
+
+    meant = closest(key, space.form.by_key)
+    return f"{key} is not a key of this space" + (f"; did you mean `{meant}`?" if meant else "")
+
+
+def first(space: Space, key: str) -> int:
+    """A value to begin with: the one that is written, or the first of those that are offered."""
+    questions = offered(space, key)
+    if questions is not None:
+        return int(questions[0])
+
+    def ask(name: str, question: Question) -> Any:
+        return (question.values() or [0])[0]
+
+    value = space.answer(ask).get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 1
+
+
+def offered(space: Space, key: str) -> Sequence[int] | None:
+    """The values that the file offers for ``key``, rising; None where it offers no choice.
+
+    Raises:
+        UserError: it offers something that is no plain range or list of whole numbers.
+    """
+    leaves = space.form.by_key[key]
+    found = [question for leaf in leaves for _, question in space.form.plans[leaf.path].dimensions()]
+    if not found:
+        return None
+    values = found[0].values() if len(found) == 1 else None
+    if values is None or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        raise UserError(f"{key} is a choice among {found[0]}; give it a plain range, as in --set {key}=1..64")
+    return values if isinstance(values, range) else sorted(int(value) for value in values)
+
+
+# -- costs
+
+
+def priced(candidates: Sequence[Candidate], protocol: Protocol, names: Iterable[str]) -> list[Candidate]:
+    """The candidates with what they cost, exactly; those that cannot be built stay without."""
+    wanted, found = tuple(dict.fromkeys(names)), list(candidates)
+    groups: dict[Any, list[int]] = {}
+    for index, candidate in enumerate(candidates):
+        if candidate.fault is None:
+            groups.setdefault(_structure(candidate), []).append(index)
+    for members in groups.values():
+        costs = _group([candidates[i] for i in members], protocol, wanted)
+        for index, bill in zip(members, costs):
+            fault = None if bill is not None else "cannot be built"
+            found[index] = Candidate(candidates[index].shared, candidates[index].own, fault, bill)
+    return found
+
+
+def _structure(candidate: Candidate) -> tuple[Any, ...]:
+    """Everything but the numbers, and which keys are numbers of which kind."""
+    own = ((key, type(value) if type(value) in (int, float) else str(value)) for key, value in candidate.own.items())
+    return (id(candidate.shared), *own)
+
+
+def _group(members: list[Candidate], protocol: Protocol, names: tuple[str, ...]) -> list[Costs | None]:
+    answers = dict(members[0].shared)
+    try:
+        for key, value in members[0].own.items():
+            column = [member.own[key] for member in members] if type(value) in (int, float) else []
+            differs = any(other != value for other in column)
+            answers[key] = np.array(column, np.int64 if isinstance(value, int) else float) if differs else value
+        found, built = price(answers, len(members), protocol, names)
+    except (Overflow, OverflowError):
+        return [_one(member.answers, protocol, names) for member in members]
+    columns = [found[name].tolist() for name in names]
+    return [dict(zip(names, row)) if ok else None for ok, *row in zip(built.tolist(), *columns)]
+
+
+def _one(sheet: Mapping[str, Any], protocol: Protocol, names: tuple[str, ...]) -> Costs | None:
+    try:
+        bill = cost(network(sheet)[1], protocol)
+    except Unbuildable:
+        return None
+    return {name: bill[name] for name in names}

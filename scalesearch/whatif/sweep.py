@@ -1,0 +1,172 @@
+"""What if a size, a kind or a length were another: costs as a table, over one sweep or a grid of several."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.cost import Protocol, find_protocol, protocol_of
+from scalesearch.errors import UserError
+from scalesearch.space import Answers, Space
+from scalesearch.space.architecture import network
+from scalesearch.space.specs import Alternatives, Between, Literal, Spec
+from scalesearch.space.tokens import SyntaxProblem
+from scalesearch.space.values import parse_value
+from scalesearch.whatif.candidates import EMPTY, Candidate, first_fault, priced
+from scalesearch.whatif.crossing import LENGTHS, Crossings, crossings, sizes_of, work_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 20_000  # rows of a table
+COLUMNS = ("params.total", "params.non_embedding", "macs.encoder", "macs.decoder", "macs.output", "macs.total")
+PRODUCTS = "macs.attention_products"  # the quadratic term
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A table of costs.
+
+    Attributes:
+        keys: what varies, in the order given.
+        columns: the costs.
+        rows: values and costs; costs are None where nothing can be built, and ``fault`` says why.
+        protocol: of the costs; a length that varies has its own column.
+        crossings: of a single architecture over a length.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    protocol: Protocol
+    crossings: Crossings = field(default_factory=Crossings)
+
+    def frame(self) -> pd.DataFrame:
+        """The table."""
+        import pandas as pd
+
+        costs = dict.fromkeys(self.columns, "Int64")  # whole numbers, some of which may be missing
+        return pd.DataFrame(list(self.rows), columns=[*self.keys, *self.columns, "fault"]).astype(costs)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "protocol": self.protocol.to_json(), "sweep": list(self.keys), "rows": [dict(row) for row in self.rows],
+            "crossings": [crossing.to_json() for crossing in self.crossings],
+        }  # fmt: skip
+
+
+def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = None) -> Sweep:
+    """Costs for every combination of the values in ``over``.
+
+    Args:
+        over: key to values in the space language (``128..1024 step 64``, ``4 | 8``, ``relu | geglu``), or one of the
+            lengths ``source``, ``target``, ``length`` (both) and ``vocab``.
+
+    Raises:
+        SpaceErrors: an unknown key or an illegal value. UserError: too many rows, or the space leaves more open.
+    """
+    base = protocol or protocol_of(space.protocol)
+    lengths = {key: _lengths(key, text) for key, text in over.items() if key in LENGTHS}
+    if len(lengths) == len(LENGTHS) or ("length" in lengths and {"source", "target"} & set(lengths)):
+        raise UserError("length is source and target at once: sweep it, or them")
+    keys = {key: text for key, text in over.items() if key not in LENGTHS}
+    combinations = list(itertools.product(*lengths.values()))
+    sheets = _sheets(space, keys, MOST // max(1, len(combinations)))
+    columns = (*COLUMNS, PRODUCTS) if lengths else COLUMNS
+    rows: list[dict[str, Any]] = []
+    for values in combinations:
+        chosen = dict(zip(lengths, values))
+        rows += _rows(sheets, keys, _at(base, chosen), chosen, columns)
+    rows.sort(key=_order(rows, tuple(over)))
+    found = _crossings(sheets, base, tuple(lengths)) if lengths else Crossings()
+    return Sweep(tuple(over), columns, tuple(rows), base, found)
+
+
+def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
+    """Every answer sheet in which only the keys differ."""
+    changed, many = space.set(keys) if keys else space, False
+    for leaf in changed.form.leaves:
+        mine = any(leaf.key == key or leaf.key.startswith(f"{key}.") for key in keys)
+        for name, question in changed.form.plans[leaf.path].dimensions():
+            if not mine:
+                raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…, or sweep it as well")
+            many |= (question.count() or 0) > most
+    sheets = [] if many else list(itertools.islice(changed.enumerate(), most + 1))
+    if many or len(sheets) > most:
+        raise UserError(f"more than {MOST:,} rows: give a range a larger step, as in --sweep width=128..1024 step 64")
+    return sheets
+
+
+def _rows(
+    sheets: Sequence[Answers], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
+    columns: Sequence[str],
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    candidates = [Candidate(EMPTY, dict(sheet), first_fault(sheet.problems)) for sheet in sheets]
+    for candidate in priced(candidates, protocol, COLUMNS):
+        values = {key: candidate.own.get(key) for key in keys} | dict(chosen)
+        costs = dict.fromkeys(columns) | dict(candidate.costs or {})
+        if PRODUCTS in columns and candidate.costs is not None:
+            costs[PRODUCTS] = products(candidate.answers, protocol)
+        yield {**values, **costs, "fault": candidate.fault}
+
+
+def products(answers: Mapping[str, Any], protocol: Protocol) -> int:
+    """MACs of attention's products, the term that is quadratic in the lengths."""
+    work = work_of(network(answers)[1], protocol).get("attention")
+    return work.at(sizes_of(protocol)) if work else 0
+
+
+def _lengths(key: str, text: str) -> list[int]:
+    """The values of a length. Raises UserError."""
+    try:
+        found = list(_numbers(parse_value(text)))
+    except (SyntaxProblem, TypeError) as error:
+        said = error.message if isinstance(error, SyntaxProblem) else "whole numbers are due"
+        raise UserError(f"--sweep {key}={text}: {said}; write 10..200, 10..200 step 10 or 10 | 20 | 50") from None
+    if min(found) < 1:
+        raise UserError(f"--sweep {key}={text}: {key} is {min(found)}; it must be at least 1")
+    if len(found) > MOST:
+        raise UserError(f"more than {MOST:,} rows: give {key} a larger step")
+    return found
+
+
+def _numbers(spec: Spec) -> Iterator[int]:
+    match spec:
+        case Literal(int(value)) if not isinstance(value, bool):
+            yield value
+        case Between(question) if isinstance(question.low, int) and isinstance(question.values(), range):
+            yield from question.values()  # type: ignore[misc]
+        case Alternatives(options):
+            for option in options:
+                yield from _numbers(option)
+        case _:
+            raise TypeError(spec)
+
+
+def _at(protocol: Protocol, chosen: Mapping[str, int]) -> Protocol:
+    """The protocol with other lengths."""
+    if not chosen:
+        return protocol
+    both = chosen.get("length")
+    source, target = (both or chosen.get(key, getattr(protocol, key)) for key in ("source", "target"))
+    found = find_protocol(protocol.name, source, target, chosen.get("vocab", protocol.vocab))
+    return replace(found, counts=protocol.counts)
+
+
+def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:
+    """Sorts rows by the keys in turn: numbers by size, words as they come."""
+    seen = {key: list(dict.fromkeys(row[key] for row in rows)) for key in keys}
+    rank = {}
+    for key, values in seen.items():
+        numbers = all(isinstance(value, int | float) for value in values)
+        rank[key] = {value: at for at, value in enumerate(sorted(values) if numbers else values)}
+    return lambda row: tuple(rank[key][row[key]] for key in keys)
+
+
+def _crossings(sheets: Sequence[Answers], protocol: Protocol, lengths: tuple[str, ...]) -> Crossings:
+    if len(sheets) != 1 or sheets[0].problems:
+        return Crossings()
+    return crossings(network(sheets[0])[1], protocol, lengths)

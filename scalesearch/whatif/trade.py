@@ -1,0 +1,203 @@
+"""Trades: all pairs of two sizes that keep costs within a tolerance of a reference."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.cost import Protocol, protocol_of
+from scalesearch.errors import UserError
+from scalesearch.space import Constraint, Space
+from scalesearch.space.names import COST_NAMES
+from scalesearch.space.problems import suggest
+from scalesearch.whatif.candidates import EMPTY, Candidate, Varied, first, offered, priced, unknown
+from scalesearch.whatif.limits import costs_of, read_limits
+from scalesearch.whatif.solve import FARTHEST, SHOWN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 200_000  # pairs that are costed
+HOLD = re.compile(r"\s*([\w.]+)\s+within\s+([\d.]+(?:e-?\d+)?)\s*%\s*")
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A cost that stays within ``percent`` of the reference's."""
+
+    name: str
+    percent: float
+
+    def __str__(self) -> str:
+        return f"{self.name} within {self.percent:g}%"
+
+    def keeps(self, value: Any, reference: Any) -> bool:
+        """Whether ``value`` is near enough."""
+        return bool(abs(value - reference) * 100 <= self.percent * abs(reference))
+
+    def exceeded(self, value: Any, reference: Any) -> bool:
+        """Whether ``value`` is too much."""
+        return bool(value > reference and not self.keeps(value, reference))
+
+
+@dataclass(frozen=True)
+class Trades:
+    """What was found.
+
+    Attributes:
+        keys: the two sizes.
+        reference: the costs that are held.
+        rows: sizes and costs of each trade, in the order of the first size.
+        tried, unbuildable: how many pairs were costed, and could not be built.
+        high: how far each size was tried.
+    """
+
+    keys: tuple[str, ...]
+    holds: tuple[Hold, ...]
+    reference: Mapping[str, Any]
+    rows: tuple[Mapping[str, Any], ...]
+    tried: int
+    unbuildable: int
+    high: Mapping[str, int]
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each trade: sizes, costs, and the difference of each cost to the reference in percent."""
+        import pandas as pd
+
+        rows = [{**row, **{f"{name} %": percent(row[name], self.reference[name]) for name in self.reference}}
+                for row in self.rows]
+        columns = [*self.keys, *self.reference, *(f"{name} %" for name in self.reference)]
+        return pd.DataFrame(rows, columns=columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "keys": list(self.keys), "hold": [str(hold) for hold in self.holds], "reference": dict(self.reference),
+            "trades": [dict(row) for row in self.rows], "tried": self.tried, "unbuildable": self.unbuildable,
+            "high": dict(self.high),
+        }  # fmt: skip
+
+
+def percent(value: Any, reference: Any) -> float:
+    """The difference of ``value`` to ``reference`` in percent of the latter."""
+    return 100.0 * (value - reference) / reference if reference else 0.0 if value == reference else float("inf")
+
+
+def read_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
+    """``macs.total within 1%``, several joined by ``and``. Raises UserError."""
+    found = []
+    for text in itertools.chain.from_iterable(re.split(r"\band\b", text) for text in texts):
+        match = HOLD.fullmatch(text)
+        if match is None:
+            raise UserError(f"--hold {text.strip()!r}: write a cost and a tolerance, as in 'macs.total within 1%'")
+        if match[1] not in COST_NAMES:
+            raise UserError(f"--hold: {match[1]} is no cost; {suggest(match[1], COST_NAMES)}")
+        found.append(Hold(match[1], float(match[2])))
+    if not found:
+        raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'")
+    return tuple(found)
+
+
+def trade(
+    space: Space,
+    keys: Sequence[str],
+    hold: str | Sequence[str],
+    of: Mapping[str, Any] | None = None,
+    budget: Sequence[str] = (),
+    protocol: Protocol | None = None,
+    ranges: Mapping[str, Sequence[int]] | None = None,
+) -> Trades:
+    """Every pair of the sizes ``keys`` whose costs stay within ``hold`` of a reference.
+
+    Args:
+        of: the reference's answers; the space's own present values where none are given.
+        budget: limits that a trade must be within besides.
+        ranges: values of sizes, rising; others have the space's, or as many as what is held allows.
+
+    Raises:
+        UserError: keys that are no sizes, a tolerance that is none, more pairs than can be tried.
+    """
+    for key in keys:
+        if key not in space.form.by_key:
+            raise UserError(unknown(space, key))
+    if len(set(keys)) != len(keys) or len(keys) < 2:
+        raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes")
+    holds = read_holds([hold] if isinstance(hold, str) else hold)
+    limits = read_limits(space, budget)
+    stray = [key for key in ranges or {} if key not in keys]
+    if stray:
+        raise UserError(f"{stray[0]} is not traded: there are {' and '.join(keys)}")
+    chosen = protocol or protocol_of(space.protocol)
+    return _Trade(Varied(space, tuple(keys)), holds, limits, chosen, dict(ranges or {})).run(of)
+
+
+@dataclass
+class _Trade:
+    varied: Varied
+    holds: tuple[Hold, ...]
+    limits: tuple[Constraint, ...]
+    protocol: Protocol
+    ranges: dict[str, Sequence[int]]
+
+    def run(self, of: Mapping[str, Any] | None) -> Trades:
+        keys, reference = self.varied.keys, self._reference(of)
+        ranges = [self._range(key, reference) for key in keys]
+        pairs = list(itertools.product(*ranges))
+        found = self._price(pairs)
+        kept = [(pair, c) for pair, c in zip(pairs, found) if c.costs is not None and self._good(c, reference)]
+        rows = tuple({**dict(zip(keys, pair)), **{n: (c.costs or {})[n] for n in reference}} for pair, c in kept)
+        high = {key: values[-1] for key, values in zip(keys, ranges)}
+        return Trades(keys, self.holds, reference, rows, len(pairs), sum(c.costs is None for c in found), high)
+
+    def _price(self, pairs: Sequence[tuple[int, ...]]) -> list[Candidate]:
+        if len(pairs) > MOST:
+            raise UserError(f"{len(pairs):,} combinations are more than {MOST:,}: narrow a size, as in --for "
+                            f"{self.varied.keys[0]}=1..24")
+        names = (*SHOWN, *(hold.name for hold in self.holds), *costs_of(self.limits))
+        return priced([self.varied.answers(dict(zip(self.varied.keys, pair))) for pair in pairs], self.protocol, names)
+
+    def _reference(self, of: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What is held, of another architecture or of this one as it is written."""
+        names = tuple(dict.fromkeys((*SHOWN, *(hold.name for hold in self.holds))))
+        if of is None:
+            free = [key for key in self.varied.keys if offered(self.varied.space, key) is not None]
+            if free:
+                raise UserError(f"{free[0]} is left open, so what is to be held? Name a reference with --of, or close "
+                                f"it and give its range as --for {free[0]}=…")
+            of = self.varied.answers({key: first(self.varied.space, key) for key in self.varied.keys}).answers
+        (found,) = priced([Candidate(EMPTY, of)], self.protocol, names)
+        if found.costs is None:
+            raise UserError("the reference cannot be built")
+        return {name: found.costs[name] for name in names}
+
+    def _good(self, candidate: Candidate, reference: Mapping[str, Any]) -> bool:
+        costs = candidate.costs or {}
+        held = all(hold.keeps(costs[hold.name], reference[hold.name]) for hold in self.holds)
+        return held and all(limit.holds(candidate.__getitem__) for limit in self.limits)
+
+    def _range(self, key: str, reference: Mapping[str, Any]) -> Sequence[int]:
+        """The values of ``key``: the file's, or up to where it alone, the others at their least, costs too much."""
+        if (mine := self._given(key)) is not None:
+            return mine
+        others = {other: self._least(other) for other in self.varied.keys if other != key}
+        low, high = self._least(key), 2 * self._least(key)
+        while high < FARTHEST and not self._too_much({**others, key: high}, reference):
+            high *= 2
+        if high >= FARTHEST:
+            raise UserError(f"nothing that is held limits {key}: give it a range, as in --for {key}=1..24")
+        return range(low, high + 1)
+
+    def _given(self, key: str) -> Sequence[int] | None:
+        return self.ranges[key] if key in self.ranges else offered(self.varied.space, key)
+
+    def _least(self, key: str) -> int:
+        mine = self._given(key)
+        return int(mine[0]) if mine is not None else max(1, int(self.varied.leaf(key).field.low or 1))
+
+    def _too_much(self, values: Mapping[str, int], reference: Mapping[str, Any]) -> bool:
+        (found,) = self._price([tuple(values[key] for key in self.varied.keys)])
+        costs = found.costs
+        return costs is None or any(h.exceeded(costs[h.name], reference[h.name]) for h in self.holds)

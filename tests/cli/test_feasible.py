@@ -1,0 +1,96 @@
+"""``scalesearch feasible``: what it prints, writes and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scalesearch.cli.feasible import command
+from scalesearch.errors import UserError
+from tests.feasible.test_counts import SPACES, listed
+
+BUDGET = "params.non_embedding <= 70k and macs.total <= 3M"
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    file = tmp_path / "edge.yaml"
+    protocol = "{ name: forward, source: 16, target: 16, vocab: 2000 }"
+    cost = f"cost:\n  protocol: {protocol}\n  budgets: {{ small: params.total <= 150k }}\n"
+    file.write_text("space: edge" + SPACES["edge"] + cost)
+    return file
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(command, [*arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_counts_and_tables_as_json(space: Path) -> None:
+    found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "100", "--json"))
+    sound = [bill for _, bill in listed("edge") if bill]
+    fitting = [b for b in sound if b[1]["params.non_embedding"] <= 70_000 and b[1]["macs.total"] <= 3_000_000]
+    assert found["exact"] and (found["sheets"], found["sound"], found["fitting"]) == (
+        len(listed("edge")), len(sound), len(fitting))
+    assert found["distinct_fitting"] == len({number for number, _ in fitting})
+    assert found["extremes"]["most macs.total"]["costs"]["macs.total"] == max(b[1]["macs.total"] for b in fitting)
+    assert sum(row["count"] for row in found["reasons"]) == len(sound)
+
+
+def test_what_people_see(space: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plots"
+    said = run(str(space), "--budget", BUDGET, "--draws", "200", "--plot", str(out), "--csv", str(tmp_path / "csv"))
+    for words in ("answer sheets, exactly", "distinct networks", "What binds", "Feasible share by answer (exact)",
+                  "least params.non_embedding", "points (exact)"):
+        assert words in said
+    assert sorted(file.name for file in out.iterdir()) == ["plane.png", "plane.svg", "shares.png", "shares.svg"]
+    assert {file.name for file in (tmp_path / "csv").iterdir()} == {"values.csv", "reasons.csv", "sample.csv"}
+
+
+def test_the_files_own_budget_and_the_nearest(space: Path, tmp_path: Path) -> None:
+    start = tmp_path / "big.yaml"
+    start.write_text("""
+space: big
+width: 48
+norm: pre
+encoder: { depth: 4, heads: 4, head_dim: 12, ffn: { relu: { hidden: 192 } } }
+decoder: { depth: 2, interleaved: no, heads: 4, head_dim: 12, ffn: { relu: { hidden: 12 } } }
+share: { encoder.ffn: one }
+""")
+    found = json.loads(run(str(space), "--draws", "100", "--near", str(start), "--json"))
+    assert found["budgets"] == ["params.total <= 150000"]
+    assert found["near"] and all(near["costs"]["params.non_embedding"] > 0 for near in found["near"])
+    assert min(len(near["changes"]) for near in found["near"]) >= 1
+
+
+def test_a_space_that_cannot_be_counted_is_drawn_from() -> None:
+    found = json.loads(run("slim", "--set", "width=96..128 step 2", "--draws", "120", "--json"))
+    assert not found["exact"] and found["low"] <= found["share"] <= found["high"]
+    assert (found["fitting"] is None and "combinations" in found["why"]) or "structures" in found["why"]
+
+
+def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:
+    said = run(str(space), "--budget", "params.total <= 1k", "--draws", "100", code=1)
+    least = min(bill[1]["params.total"] for _, bill in listed("edge") if bill)
+    assert f"The least params.total that any candidate has is {least:,}" in said
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ("params.totl <= 1M", "params.total"),
+        ("params.total <= 10Q", "10Q"),
+        ("params.total <= 1M and params.total >= 2M", "contradict"),
+        ("edgy", "edgy"),
+    ],
+)
+def test_budgets_that_are_wrong_are_refused(space: Path, budget: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        CliRunner().invoke(command, [str(space), "--budget", budget], catch_exceptions=False)
+
+
+def test_no_budget_at_all_is_refused() -> None:
+    with pytest.raises(UserError, match="--budget"):
+        CliRunner().invoke(command, ["transformer"], catch_exceptions=False)

@@ -1,0 +1,192 @@
+"""Counts, reasons, shares, extremes and fronts of whole spaces, against listing every candidate."""
+
+from functools import cache
+
+import pytest
+
+from scalesearch.cost import cost, find_protocol
+from scalesearch.feasible.count import Counter
+from scalesearch.feasible.extremes import Extremes
+from scalesearch.feasible.linear import Bound
+from scalesearch.feasible.sections import Taken
+from scalesearch.space import Space, Unbuildable
+
+PROTOCOL = find_protocol("forward", 16, 16, 2000)
+PARAMS, MACS = "params.non_embedding", "macs.total"
+
+SPACES = {
+    "plain": """
+width: 32..64 step 16
+norm: pre
+encoder:
+  depth: 1..3
+  heads: 2 | 4
+  head_dim: 16 | 32
+  ffn:
+    one of:
+      relu: { hidden: 64..192 step 64 }
+      geglu: { hidden: 64 }
+      none: {}
+decoder:
+  depth: 1 | 2
+  heads: = encoder.heads
+  head_dim: = encoder.head_dim
+  ffn: { relu: { hidden: 64 | 128 } }
+share:
+  encoder.ffn: own | one
+  decoder.ffn: own | one
+where:
+  - decoder.depth <= encoder.depth
+""",
+    "edge": """
+width: 32 | 48
+norm: pre | post
+encoder:
+  depth: 2 | 4
+  heads: 2 | 3 | 4
+  head_dim: = width // encoder.heads
+  gate: none | QgV
+  ffn: { relu: { hidden: 64..256 step 64 } }
+decoder:
+  depth: 1 | 2
+  interleaved: yes | no
+  heads: = encoder.heads
+  head_dim: = encoder.head_dim
+  ffn: { relu: { hidden: = width // 4 } }
+share:
+  encoder.attention: own | cycle(1..3)
+  encoder.ffn: one | load(1, 1) | load(2, 2)
+  decoder.self: own | encoder.attention[2*i]
+  decoder.cross: own | encoder.attention[2*i + 1]
+adapt: nothing | bias
+where:
+  - encoder.ffn.hidden <= 4 * width
+""",
+    "chains": """
+width: 32 | 64
+norm: pre
+embedding:
+  one of:
+    plain: {}
+    h-softpos: { levels: 1 | 2 }
+  tie: none
+encoder:
+  depth: 1..2
+  heads: 2
+  pg:
+    one of:
+      none: {}
+      relu: { ratio: 1 | 2, per_head: yes | no }
+  residual_scores: none | global
+  ffn:
+    one of:
+      none: {}
+      relu: { hidden: 48..96 step 16 }
+decoder:
+  depth: 1
+  heads: 2
+  ffn: { relu: { hidden: 64 } }
+tensor_chain:
+  length: 2 | 3
+  attention: off | 0.1..0.5 step 0.2
+  output: off | 0.3
+""",
+    "decoder-only": """
+model: decoder-only | encoder-decoder
+width: 32 | 64
+norm: pre
+encoder: { depth: 1 | 2, heads: 2 }
+decoder: { depth: 1..3, heads: 2 | 4, ffn: { relu: { hidden: 64 | 96 } } }
+""",
+}
+BUDGETS = {
+    "plain": [[Bound(PARAMS, 1, 90_000, ""), Bound(MACS, 1, 3_600_000, "")], [Bound("params.total", 1, 230_000, "")]],
+    "edge": [[Bound(PARAMS, 1, 70_000, ""), Bound(MACS, 1, 3_000_000, ""), Bound("params.encoder", -1, -30_000, "")]],
+    "chains": [[Bound(PARAMS, 1, 140_000, ""), Bound(MACS, 1, 3_500_000, "")], []],
+    "decoder-only": [[Bound("params.total", 1, 160_000, ""), Bound(MACS, 1, 3_000_000, "")]],
+}
+CASES = [(name, bounds) for name, budgets in BUDGETS.items() for bounds in budgets]
+
+
+@cache
+def listed(name: str) -> list[tuple[dict, object]]:
+    """Every answer sheet with its network's bill, or None where there is no network."""
+    space, found = Space.parse(SPACES[name]), []
+    for answers in space.enumerate():
+        try:
+            architecture = None if space.problems_of(answers) else space.architecture(answers)
+        except Unbuildable:
+            architecture = None
+        bill = architecture and (architecture.id, cost(architecture.block, PROTOCOL))
+        found.append((dict(answers.asked), bill))
+    return found
+
+
+def within(bill, bounds: list[Bound]) -> bool:
+    return all(bound.sign * bill[bound.name] <= bound.most for bound in bounds)
+
+
+@cache
+def taken(name: str, names: tuple[str, ...]) -> Taken:
+    return Taken(Space.parse(SPACES[name]), PROTOCOL, names)
+
+
+def counter(name: str, bounds: list[Bound], *more: str) -> Counter:
+    return Counter(taken(name, tuple(dict.fromkeys([*(bound.name for bound in bounds), *more]))), bounds)
+
+
+@pytest.mark.parametrize(("name", "bounds"), CASES)
+def test_counts_are_those_of_listing(name: str, bounds: list[Bound]) -> None:
+    rows, count = listed(name), counter(name, bounds, PARAMS)
+    sound = [bill for _, bill in rows if bill]
+    fitting = [bill for bill in sound if within(bill[1], bounds)]
+    assert (count.sheets, count.sound, count.fitting) == (len(rows), len(sound), len(fitting))
+    assert count.distinct([]) == len({number for number, _ in sound})
+    assert count.distinct() == len({number for number, _ in fitting})
+    assert count.sheets == Space.parse(SPACES[name]).size()
+
+
+@pytest.mark.parametrize(("name", "bounds"), CASES)
+def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[Bound]) -> None:
+    counts: dict[tuple[str, str], list[int]] = {}
+    for asked, bill in listed(name):
+        for question, value in asked.items():
+            both = counts.setdefault((question, str(value)), [0, 0])
+            both[0] += 1
+            both[1] += bool(bill and within(bill[1], bounds))
+    dimensions = dict(Space.parse(SPACES[name]).dimensions())
+    found = {(question, str(dimensions[question].values()[index])): list(both)
+             for question, values in counter(name, bounds, PARAMS).by_value().items() for index, both in values.items()}
+    assert found == counts
+
+
+@pytest.mark.parametrize(("name", "bounds"), CASES)
+def test_reasons_add_up(name: str, bounds: list[Bound]) -> None:
+    counts: dict[int, int] = {}
+    for _, bill in listed(name):
+        if bill:
+            broken = sum(2**i for i, bound in enumerate(bounds) if bound.sign * bill[1][bound.name] > bound.most)
+            counts[broken] = counts.get(broken, 0) + 1
+    found = counter(name, bounds, PARAMS).reasons()
+    assert sorted(count for count in found.values() if count) == sorted(counts.values())
+    assert found[()] == counts.get(0, 0)
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.7, 2.0])
+def test_extremes_and_the_front_are_those_of_listing(name: str, share: float) -> None:
+    costs = [(bill[1][PARAMS], bill[1][MACS]) for _, bill in listed(name) if bill]
+    limits = [sorted(column)[min(len(column) - 1, int(share * len(column)))] for column in zip(*costs)]
+    bounds = [Bound(PARAMS, 1, limits[0], ""), Bound(MACS, 1, limits[1], "")]
+    fitting = {c for c in costs if c[0] <= limits[0] and c[1] <= limits[1]}
+    found = Extremes(counter(name, bounds))
+    for i, cost_name in enumerate((PARAMS, MACS)):
+        ends = [found.cheapest(cost_name, bounds), found.dearest(cost_name, bounds)]
+        expected = [min((c[i] for c in fitting), default=None), max((c[i] for c in fitting), default=None)]
+        assert [end and end.costs[cost_name] for end in ends] == expected
+    points, whole = found.front(PARAMS, MACS, bounds)
+    best = {c for c in fitting if not any(d != c and d[0] >= c[0] and d[1] <= c[1] for d in fitting)}
+    assert not whole or {(p.costs[PARAMS], p.costs[MACS]) for p in points} == best
+    for point in points[:5]:
+        bill = cost(Space.parse(SPACES[name]).architecture(point.answers).block, PROTOCOL)
+        assert {cost_name: bill[cost_name] for cost_name in point.costs} == point.costs

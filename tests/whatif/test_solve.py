@@ -1,0 +1,171 @@
+"""Inverse questions: answers are those of brute force, and say truly what breaks next."""
+
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.cost import cost, protocol_of
+from scalesearch.errors import UserError
+from scalesearch.library import find_file
+from scalesearch.space import Space, Unbuildable, read_space
+from scalesearch.whatif import solve, trade
+
+TRANSFORMER = read_space(find_file("transformer", "spaces"))
+SMALL = TRANSFORMER.set({"width": "16", "encoder.depth": "2", "decoder.depth": "2", "encoder.heads": "2",
+                         "decoder.heads": "2"})  # fmt: skip
+KEYS = ("width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden", "encoder.heads", "encoder.head_dim")
+
+
+def bill(space: Space, changes: dict[str, int]) -> dict[str, int] | None:
+    """Costs with other sizes, by the way that a single architecture takes; None where it cannot be built."""
+    changed = space.set({key: str(value) for key, value in changes.items()})
+    try:
+        found = cost(changed.architecture(changed.answer(lambda *_: None)).block, protocol_of(space.protocol))
+    except Unbuildable:
+        return None
+    return {name: found[name] for name in ("params.total", "params.encoder", "macs.total")}
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(KEYS), st.sampled_from(("params.total", "macs.total", "params.encoder")), st.data())
+def test_the_largest_is_the_one_of_brute_force(key: str, name: str, data: st.DataObject) -> None:
+    middle = bill(SMALL, {})
+    assert middle is not None
+    limit = data.draw(st.integers(middle[name] // 2, 2 * middle[name]))
+    (found,) = solve(SMALL.set({key: "1..24"}), f"max {key}", f"{name} <= {limit}")
+    bills = {value: bill(SMALL, {key: value}) for value in range(1, 25)}
+    good = [value for value, costs in bills.items() if costs and costs[name] <= limit]
+    assert (found.best and found.best.value) == max(good, default=None)
+    assert found.within == len(good) and found.unbuildable == sum(costs is None for costs in bills.values())
+    if found.best:
+        assert dict(found.best.costs).items() <= {**(bills[found.best.value] or {}), **found.best.costs}.items()
+        assert found.best.limits[0].slack == limit - (bills[found.best.value] or {})[name] >= 0
+    if found.next:
+        (broken,) = found.next.broken
+        assert found.next.value > max(good) and broken.slack == limit - (bills[found.next.value] or {})[name] < 0
+        assert not any(bills[value] for value in range(max(good) + 1, found.next.value))
+
+
+def test_without_a_range_the_budget_ends_the_search() -> None:
+    (found,) = solve(TRANSFORMER, "max width", "params.total <= 10M and macs.total <= 2G")
+    assert found.best and found.next and found.rising and found.exhaustive and not found.open_end
+    assert (found.best.value, found.next.value) == (165, 166)
+    for point in (found.best, found.next):
+        mine = bill(TRANSFORMER, {"width": point.value})
+        assert mine and {name: mine[name] for name in point.costs} == point.costs
+    assert [limit.text for limit in found.next.broken] == ["params.total <= 10M"]
+    assert found.follows == {"encoder.head_dim": 20, "encoder.ffn.hidden": 660, "decoder.head_dim": 20,
+                             "decoder.ffn.hidden": 660}  # fmt: skip
+
+
+def test_a_cost_that_does_not_rise_is_enumerated() -> None:
+    """Heads of width // heads features: their product goes up and down with the number of heads."""
+    limit = (bill(SMALL, {"encoder.heads": 5}) or {})["params.total"]
+    (found,) = solve(SMALL, "max encoder.heads", f"params.total <= {limit}")
+    bills = {value: bill(SMALL, {"encoder.heads": value}) for value in range(1, 33)}
+    good = [value for value, costs in bills.items() if costs and costs["params.total"] <= limit]
+    assert found.rising is False and found.exhaustive
+    assert found.best and found.best.value == max(good) > 8 and found.unbuildable >= 16
+    assert found.within == len(good) < max(good)
+
+
+def test_a_long_range_is_closed_in_on_and_agrees_with_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["scalesearch.whatif.solve"]  # the package's `solve` is the function
+    question = ("max encoder.ffn.hidden", "params.total <= 1M")
+    (whole,) = solve(SMALL, *question)
+    monkeypatch.setattr(module, "ALL", 100)
+    monkeypatch.setattr(module, "GRID", 50)
+    (near,) = solve(SMALL, *question)
+    assert whole.exhaustive and not near.exhaustive and near.tried < whole.tried / 2
+    assert near.best == whole.best and near.next == whole.next
+    (heads,) = solve(SMALL.set({"width": "200"}), "max encoder.heads", "params.total <= 100M")
+    assert heads.exhaustive  # a grid is not trusted where costs fall or values cannot be built
+
+
+def test_the_smallest_and_one_row_for_each() -> None:
+    found = solve(TRANSFORMER, "min width", "params.total >= 68M", {"encoder.depth": range(4, 8)}, step=16)
+    frame = found.frame()
+    assert list(frame["encoder.depth"]) == [4, 5, 6, 7] and frame["width"].is_monotonic_decreasing
+    for depth, width, after in zip(frame["encoder.depth"], frame["width"], frame["next"]):
+        at = [(bill(TRANSFORMER, {"width": w, "encoder.depth": depth}) or {})["params.total"] for w in (width, after)]
+        assert after == width - 16 and at[0] >= 68_000_000 > at[1]
+
+
+def test_named_budgets_and_constraints_of_the_file_hold() -> None:
+    space = Space.parse("width: 32..128 step 32\nencoder: { heads: 4 }\ndecoder: { heads: 4, depth: 2 }\n"
+                        "where: [width <= 96]\ncost: { budgets: { b: params.total <= 1G } }\n")
+    (found,) = solve(space, "max width", "b")
+    assert found.best and found.best.value == 96 and found.next and found.next.broken[0].text == "width <= 96"
+
+
+def test_nothing_fits_and_nothing_limits() -> None:
+    (small,) = solve(TRANSFORMER, "max width", "params.total <= 10k")
+    assert small.best is None and small.nearest and small.nearest.value == 8
+    (endless,) = solve(TRANSFORMER, "max decoder.depth", "params.encoder <= 1G")
+    assert endless.open_end and endless.next is None
+
+
+@pytest.mark.parametrize(
+    ("goal", "budget", "message"),
+    [
+        ("max widht", "params.total <= 1M", "did you mean `width`"),
+        ("width", "params.total <= 1M", "is no question"),
+        ("max norm", "params.total <= 1M", "norm is no whole number"),
+        ("max width", (), "nothing limits width"),
+        ("max width", "params.totl <= 1M", "did you mean `params.total`"),
+        ("max width", "params.total <= 10Q", "numbers are written"),
+        ("max width", "edge", "has no budget `edge`"),
+        ("max width", "params.total <= 1M and 2M <= params.total", "contradicts itself"),
+        ("max width", ("macs.total < 1M", "macs.total >= 1M"), "contradicts itself"),
+    ],
+)
+def test_bad_questions_are_user_errors(goal: str, budget: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        solve(TRANSFORMER, goal, budget)
+
+
+def test_trades_are_those_of_brute_force() -> None:
+    ranges = {"encoder.depth": range(1, 9), "decoder.depth": range(1, 9)}
+    found = trade(SMALL, list(ranges), "macs.total within 6% and params.total within 8%", ranges=ranges)
+    kept = bill(SMALL, {}) or {}
+    wanted = []
+    for one in range(1, 9):
+        for two in range(1, 9):
+            costs = bill(SMALL, {"encoder.depth": one, "decoder.depth": two}) or {}
+            near = [100 * abs(costs[n] - kept[n]) / kept[n] for n in ("macs.total", "params.total")]
+            if near[0] <= 6 and near[1] <= 8:
+                wanted.append((one, two, costs["params.total"], costs["macs.total"]))
+    assert [tuple(row.values()) for row in found.rows] == wanted and len(wanted) > 3
+    assert {(2, 2)} < {row[:2] for row in wanted}
+    frame = found.frame()
+    zero = frame[(frame["encoder.depth"] == 2) & (frame["decoder.depth"] == 2)]
+    assert len(frame) == len(wanted) and zero["macs.total %"].tolist() == [0.0]
+
+
+def test_trades_end_where_the_cost_does_and_hold_another_architecture() -> None:
+    keys = ("encoder.depth", "decoder.depth")
+    free = trade(SMALL, keys, "macs.total within 10%")
+    wide = trade(SMALL, keys, "macs.total within 10%", ranges=dict.fromkeys(keys, range(1, 60)))
+    assert free.rows == wide.rows
+    deep = SMALL.set({"encoder.depth": "7"})
+    sheet = deep.answer(lambda *_: None)
+    other = trade(SMALL, keys, "macs.total within 1%", of=sheet)
+    assert other.reference["macs.total"] == (bill(SMALL, {"encoder.depth": 7}) or {})["macs.total"]
+    assert {"encoder.depth": 7, "decoder.depth": 2}.items() <= next(r for r in other.rows if r[keys[0]] == 7).items()
+
+
+@pytest.mark.parametrize(
+    ("keys", "hold", "message"),
+    [
+        (("width",), "macs.total within 1%", "two or more"),
+        (("width", "encoder.depth"), "macs.totl within 1%", "did you mean `macs.total`"),
+        (("width", "encoder.depth"), "macs.total within 1", "a tolerance"),
+        (("width", "encoder.depth"), (), "nothing is held"),
+        (("encoder.depth", "decoder.depth"), "params.embedding within 1%", "nothing that is held limits"),
+    ],
+)
+def test_bad_trades_are_user_errors(keys: tuple[str, ...], hold: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        trade(SMALL, keys, hold)
