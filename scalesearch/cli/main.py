@@ -20,6 +20,7 @@ VERBS = {
     "reference": ("reference", "What three papers print of their models, recomputed, and on one ruler."),
     "solve": ("solve", "The largest size within a budget, and trades between sizes, exactly."),
     "train": ("train", "Train one architecture on a parallel corpus."),
+    "distill": ("distill", "A teacher's translations of the training text, as a corpus for students."),
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
     "study": ("study", "Search a space for its Pareto front; show, plot and export it."),
 }

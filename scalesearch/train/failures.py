@@ -15,6 +15,10 @@ class TrainingFailed(Exception):
     """This candidate cannot be trained; the message is the reason that its result gives."""
 
 
+class Diverged(TrainingFailed):
+    """The loss is no number any more."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C or SIGTERM, after all that was learned has been saved; the message says how to go on."""
 

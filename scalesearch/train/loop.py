@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from scalesearch.train import checkpoint
 from scalesearch.train.averaging import Snapshot, Snapshots, write_weights
 from scalesearch.train.engine import Engine
 from scalesearch.train.evaluate import Search, loss_a_token, perplexity, scores, translate
-from scalesearch.train.failures import Stop, TrainingFailed
+from scalesearch.train.failures import Diverged, Stop, TrainingFailed
 from scalesearch.train.feed import Feed
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.schedule import Marks, Schedule, Spent
@@ -24,6 +24,7 @@ from scalesearch.train.schedule import Marks, Schedule, Spent
 Report = Callable[[dict[str, Any]], None]
 GPU_LOOK = 20  # updates between looks at the loss on a GPU: each look waits for it
 REPORT_SECONDS = 0.5
+GO_BACK_RATE = 0.5  # of the learning rate after a divergence
 
 
 class Run:
@@ -43,6 +44,7 @@ class Run:
         self.window = [0.0, 0]  # summed loss and tokens since the last validation
         self._pending: list[tuple[Tensor, int]] = []
         self.lr = self.loss = 0.0  # of the last update
+        self.scale = 1.0  # of the learning rate; less after going back from a divergence
         self.identity: dict[str, Any] = {}
         self._before = [0.0, 0.0]
         self._start = [time.perf_counter(), time.process_time()]
@@ -57,16 +59,40 @@ class Run:
             TrainingFailed: the loss is no number any more, or memory ran out.
             Interrupted: someone wants it to stop; see :meth:`Stop.check`.
         """
+        if not self.spent.steps:
+            self.save()  # there is always something to go back to
         while True:
-            self.look()
-            if self.share >= 1 or self.stopped:
-                break
-            self.stop.check()
-            with self._clock():
-                self._update()
+            try:
+                self.look()
+                if self.share >= 1 or self.stopped:
+                    break
+                self.stop.check()
+                with self._clock():
+                    self._update()
+            except Diverged as error:
+                self._go_back(error)
             if time.monotonic() - self._reported >= REPORT_SECONDS:
                 self._tell()
         self.stopped = self.stopped or "budget"
+
+    def _go_back(self, error: Diverged) -> None:
+        """To the last save, to go on at half the rate; a second time is a failure.
+
+        Time that was spent stays spent, updates and tokens are counted again.
+
+        Raises:
+            TrainingFailed: it has been done before.
+        """
+        state = checkpoint.load_state(self.directory, torch.device("cpu")) if self.scale == 1 else None
+        if state is None:
+            raise TrainingFailed(f"{error} (again, after going back to a save and halving the rate)")
+        used = {"cpu_seconds": self.spent.cpu_seconds, "seconds": self.spent.seconds}
+        self._pending.clear()
+        self.restore(state)
+        self.spent = replace(self.spent, **used)
+        self.scale = GO_BACK_RATE
+        self.notes.append(f"{error}; went back to update {self.spent.steps} and on with {GO_BACK_RATE:g} of the rate")
+        self.save()
 
     @property
     def share(self) -> float:
@@ -76,7 +102,7 @@ class Run:
     def _update(self) -> None:
         batches = self.feed.take(self.recipe.accumulate)
         tokens, parts = sum(batch.tokens for batch in batches), self.engine.parts
-        self.lr = self.schedule.rate(self.spent.steps, self.share)
+        self.lr = self.scale * self.schedule.rate(self.spent.steps, self.share)
         loss = self.engine.update(batches, self.lr)
         self._pending.append((loss, tokens))
         self.spent.steps += 1
@@ -94,14 +120,14 @@ class Run:
         """Read the losses that are still on the device.
 
         Raises:
-            TrainingFailed: one of them is not a finite number.
+            Diverged: one of them is not a finite number.
         """
         if not self._pending:
             return
         values, first = torch.stack([loss for loss, _ in self._pending]).tolist(), self.spent.steps - len(self._pending)
         for offset, (value, (_, tokens)) in enumerate(zip(values, self._pending)):
             if not math.isfinite(value):
-                raise TrainingFailed(f"the loss is {value} at update {first + offset + 1}, learning rate "
+                raise Diverged(f"the loss is {value} at update {first + offset + 1}, learning rate "
                                      f"{self.lr:.3g}: it diverged; a lower lr, a longer warmup or clip_norm may help")
             self.window[0] += value * tokens
             self.window[1] += tokens
@@ -148,7 +174,7 @@ class Run:
         bleu = self._valid_bleu() if self.recipe.validate_bleu else None
         train_loss = self.window[0] / self.window[1] if self.window[1] else None
         if not math.isfinite(valid_loss):
-            raise TrainingFailed(f"the validation loss is {valid_loss} after update {self.spent.steps}: it diverged")
+            raise Diverged(f"the validation loss is {valid_loss} after update {self.spent.steps}: it diverged")
         self.curve.append({**self._where(), "lr": self.lr, "train_loss": train_loss,
                            "valid_loss": valid_loss, "bleu": bleu})
         self.window = [0.0, 0]
@@ -231,7 +257,7 @@ class Run:
                 "parts": self.engine.parts, "spent": asdict(self.spent), "warm_end": self.schedule.warm_end,
                 "place": [self.feed.epoch, self.feed.index], "curve": self.curve, "notes": self.notes,
                 "marks": [self.validations.done, self.averages.done], "window": self.window,
-                "progress": [self.best, self.stale, self.stopped], "last": [self.lr, self.loss],
+                "progress": [self.best, self.stale, self.stopped], "last": [self.lr, self.loss], "scale": self.scale,
                 "identity": self.identity, "totals": self.totals(),
                 "snapshots": [asdict(snapshot) for snapshot in self.snapshots.kept],
                 "random": checkpoint.random_state()}
@@ -247,6 +273,7 @@ class Run:
         self.window = state["window"]
         self.best, self.stale, self.stopped = state["progress"]
         self.lr, self.loss = state["last"]
+        self.scale = state.get("scale", 1.0)
         self._before = state["totals"]
         self.snapshots.kept = [Snapshot(**item) for item in state["snapshots"]]
         self.snapshots.sweep()

@@ -139,7 +139,7 @@ def test_seeds_differ_and_repeat(corpus, tmp_path) -> None:
 def test_a_loss_that_is_no_number_is_a_failure_with_the_reason(corpus, out) -> None:
     result = train(tiny(), corpus, recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant"), out)
     assert result.state == "failed" and result.metrics == {}
-    assert "update" in result.reason and "learning rate 1e+30" in result.reason
+    assert "update" in result.reason and "learning rate 5e+29" in result.reason and "again" in result.reason
     assert Result.read(out) == result
 
 
@@ -213,3 +213,37 @@ def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
         load_checkpoint(out)
     with pytest.raises(UserError, match="no checkpoint"):
         load_checkpoint(out / "nothing")
+
+
+def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
+    """The loss and the weights are no numbers after these updates (counted from 1, repeated ones included)."""
+    honest, count = engines.Engine.update, [0]
+
+    def update(self, batches, lr):
+        loss = honest(self, batches, lr)
+        count[0] += 1
+        if count[0] in calls:
+            with torch.no_grad():
+                for weight in self.parameters:
+                    weight.fill_(torch.nan)
+            return loss * torch.nan
+        return loss
+
+    monkeypatch.setattr(engines.Engine, "update", update)
+
+
+def test_a_divergence_goes_back_once_and_on_at_half_the_rate(corpus, out, monkeypatch) -> None:
+    honest = train(tiny(), corpus, recipe(), out.with_name("honest"))
+    diverging(monkeypatch, 6)
+    result = train(tiny(), corpus, recipe(), out)
+    assert (result.state, result.steps) == ("complete", 12)
+    assert any("went back to update 0 and on with 0.5 of the rate" in note for note in result.notes)
+    assert [p["lr"] for p in result.curve[1:]] == [pytest.approx(p["lr"] / 2) for p in honest.curve[1:]]
+    assert all(torch.isfinite(weight).all() for weight in weights(out).values())
+
+
+def test_a_second_divergence_is_a_failure_with_its_reason(corpus, out, monkeypatch) -> None:
+    diverging(monkeypatch, 6, 10)
+    result = train(tiny(), corpus, recipe(), out)
+    assert result.state == "failed"
+    assert "it diverged" in result.reason and "again, after going back" in result.reason
