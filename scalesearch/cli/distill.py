@@ -1,4 +1,4 @@
-"""``scalesearch distill TEACHER --data FILE --out PREFIX``: a teacher's translations of the training text as a corpus."""
+"""``scalesearch distill TEACHER --data FILE --out PREFIX``: a teacher's translations as a corpus for students."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUILTIN_SUFFIXES = ("en", "de")
 
 @click.command(name="distill")
 @click.argument("teacher")
-@click.option("--data", required=True, metavar="FILE", help="The data file whose training text is translated; or builtin.")
+@click.option("--data", required=True, metavar="FILE", help="The data file whose training text is translated.")
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="PREFIX",
               help="Writes PREFIX.SOURCE and PREFIX.TARGET, and PREFIX.yaml to train on for data in files.")
 @click.option("--beam", default=5, show_default=True, type=click.IntRange(1), help="Width of the search; 1 is greedy.")
@@ -43,7 +43,8 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
 
     spec = _spec(data)
     texts = read(spec)["train"].source
-    found, hardware, search = read_checkpoint(teacher), Hardware.of(Recipe(steps=1)), Search(beam, length_penalty, batch)
+    found, hardware = read_checkpoint(teacher), Hardware.of(Recipe(steps=1))
+    search = Search(beam, length_penalty, batch)
     found.model.to(hardware.device).set_attention(hardware.attention)
     weights = hashlib.sha256((Path(teacher) / checkpoint.WEIGHTS).read_bytes()).hexdigest()[:16]
     content = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
@@ -55,7 +56,11 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
 
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("translating", total=len(texts))
-        count = distill(texts, out, suffixes, translate, said, lambda done, total: progress.update(task, completed=done))
+
+        def tell(done: int, total: int) -> None:
+            progress.update(task, completed=done)
+
+        count = distill(texts, out, suffixes, translate, said, tell)
     files = [f"{out}.{suffix}" for suffix in suffixes] + ([] if spec.builtin else [_data_file(spec, out)])
     if as_json:
         print_json({"pairs": count, "files": files, **said})

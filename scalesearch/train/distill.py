@@ -1,4 +1,4 @@
-"""Sequence-level knowledge distillation: a teacher's translations as a corpus (Kim & Rush 2016; EdgeFormer's default)."""
+"""Sequence-level distillation: a teacher's translations as a corpus (Kim & Rush 2016; EdgeFormer's default)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,34 @@
+"""``scalesearch distill``: a corpus that a student can be trained on."""
+
+import json
+from pathlib import Path
+
+import yaml
+from click.testing import CliRunner
+
+from scalesearch.cli.distill import command
+from scalesearch.cli.main import app
+from tests.train.conftest import recipe, sentences, tiny
+
+
+def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
+    from scalesearch.cli.train import load_data
+    from scalesearch.train import train
+
+    for split, count, seed in (("train", 60, 1), ("val", 10, 2), ("test", 10, 3)):
+        for side, column in (("en", 0), ("de", 1)):
+            lines = [pair[column] + "\n" for pair in sentences(count, seed)]
+            (tmp_path / f"{split}.{side}").write_text("".join(lines))
+    data = tmp_path / "data.yaml"
+    data.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train", "valid": "val", "test": "test",
+                                    "vocab": 60}))
+    train(tiny(), load_data(str(data)), recipe(), tmp_path / "teacher")
+    given = [str(tmp_path / "teacher"), "--data", str(data), "--out", str(tmp_path / "kd"), "--beam", "2", "--json"]
+    said = CliRunner().invoke(command, given, catch_exceptions=False)
+    assert said.exit_code == 0, said.output
+    assert json.loads(said.stdout)["pairs"] == 60
+    assert (tmp_path / "kd.en").read_text() == (tmp_path / "train.en").read_text()
+    student = load_data(str(tmp_path / "kd.yaml"))
+    assert student.valid.target_text == load_data(str(data)).valid.target_text
+    again = CliRunner().invoke(app, ["distill", *given, "--length-penalty", "0.5"])
+    assert again.exit_code != 0 and "another decode" in str(again.exception)
