@@ -31,7 +31,7 @@ DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json
               help="A YAML file that says what to learn from, or `builtin`.")
 @set_option
 @click.option("--recipe", default="quick", show_default=True, metavar="NAME|FILE",
-              help="A preset (quick, short, base) or a YAML file.")
+              help="A preset (quick, short, base, transformer-tiny, partialformer, edgeformer, anthe) or a YAML file.")
 @click.option("--recipe-set", "recipe_settings", multiple=True, metavar="KEY=VALUE",
               help="Change the recipe: --recipe-set cpu_minutes=15 --recipe-set lr=1e-3.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the result.")

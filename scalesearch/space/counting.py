@@ -16,7 +16,7 @@ from scalesearch.space.questions import FloatRange
 from scalesearch.space.specs import Conditional, expressions
 from scalesearch.space.tree import Branch, Leaf
 
-MOST_LISTED = 500_000  # combinations of answers that conditions depend on, listed in some ten seconds
+MOST_LISTED = 60_000  # combinations of answers that conditions depend on, listed in some ten seconds
 
 
 class TooTangled(UserError):
@@ -26,17 +26,17 @@ class TooTangled(UserError):
 Unit = Branch | Leaf  # what is counted at once: a leaf, or a group with variants and all that is under it
 
 
-def count(form: Questionnaire, most: int = MOST_LISTED) -> int | None:
+def count(form: Questionnaire, most: int | None = None) -> int | None:
     """The number of answer sheets; ``None`` where a continuous range makes it endless.
 
     Raises:
-        TooTangled: conditions depend on more than ``most`` combinations of answers.
+        TooTangled: conditions depend on more than ``most`` (MOST_LISTED unless given) combinations of answers.
     """
     if any(isinstance(question, FloatRange) and question.step is None for _, question in form.dimensions()):
         return None
     product = 1
     for units, drivers in _components(form):
-        product *= _total(explore(partial(_count_units, form, units, drivers)), most)
+        product *= _total(explore(partial(_count_units, form, units, drivers)), most or MOST_LISTED)
     return product
 
 
