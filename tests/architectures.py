@@ -67,6 +67,8 @@ def random_architecture(rng: Random) -> Architecture:
     """Any architecture of spaces/slim.yaml, small, with any sharing; answers that cannot be built are drawn again."""
     while True:
         drawn = dict(slim().sample(rng))
+        if rng.random() < 0.7:
+            drawn["model"] = "encoder-decoder"  # which has more that can go wrong
         if rng.random() < 0.5:
             for slot in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn"):
                 drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
