@@ -42,7 +42,7 @@ def test_counts_and_tables_as_json(space: Path) -> None:
 def test_what_people_see(space: Path, tmp_path: Path) -> None:
     out = tmp_path / "plots"
     said = run(str(space), "--budget", BUDGET, "--draws", "200", "--plot", str(out), "--csv", str(tmp_path / "csv"))
-    for words in ("answer sheets, exactly", "distinct networks", "What binds", "Feasible share by answer (exact)",
+    for words in ("Answer sheets: ", "exactly", "Distinct networks: ", "What binds", "Feasible share by answer (exact)",
                   "least params.non_embedding", "points (exact)"):
         assert words in said
     assert sorted(file.name for file in out.iterdir()) == ["plane.png", "plane.svg", "shares.png", "shares.svg"]
