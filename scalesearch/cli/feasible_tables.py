@@ -19,12 +19,13 @@ def counts(found: Feasibility) -> Iterator[str]:
     """How many there are, and how many fit."""
     if found.exact:
         assert found.sheets and found.sound is not None and found.distinct is not None
-        yield (f"{found.sheets:,} answer sheets, exactly; {found.sound:,} can be built and meet the space's "
-               f"constraints: {found.distinct:,} distinct networks.")
+        yield (f"Answer sheets: {found.sheets:,}, exactly; {found.sound:,} can be built and meet the space's "
+               f"constraints. Distinct networks: {found.distinct:,}.")
+        share = (found.distinct_fitting or 0) / max(1, found.distinct)
         yield (f"Within budget: {found.fitting:,} sheets ({percent(found.share)}), {found.distinct_fitting:,} distinct "
-               f"networks ({percent((found.distinct_fitting or 0) / max(1, found.distinct))}).")
+               f"networks ({percent(share)}).")
         return
-    size = f"{found.sheets:,} answer sheets, exactly" if found.sheets is not None else "Answer sheets not counted"
+    size = f"Answer sheets: {found.sheets:,}, exactly" if found.sheets is not None else "Answer sheets not counted"
     yield f"{size}. Networks not counted: {found.why}."
     yield (f"Within budget: {percent(found.share)} of {found.draws:,} draws, each question uniform ({found.strata}); "
            f"95 % interval {percent(found.low)} to {percent(found.high)}.")
