@@ -1,0 +1,205 @@
+"""Tensor chains as shapes: how a matrix's sizes split into cores, what they cost, and how they are contracted.
+
+W[(i₁ … iₙ), (o₁ … oₙ)], both indices row-major, is the product over i of core i, of shape (aᵢ, b, b, cᵢ) with the
+outer bonds missing at the two ends. aᵢ are factors of the input's size, cᵢ of the output's; b is the bond (Anthe,
+section 3 and appendix; matrix product operators).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+from scalesearch.blocks.core import Block, Shape, Size, block
+from scalesearch.blocks.sizes import by_value, key_of, least, many, most, remembered, root
+
+
+@lru_cache(maxsize=4096)
+def split(n: int, length: int) -> tuple[int, ...]:
+    """``n`` as ``length`` factors, as Anthe's released code has them (which has no rule for primes: theirs are n, 1 …).
+
+    >>> split(512, 2), split(1365, 3), split(32000, 4)
+    ((32, 16), (3, 35, 13), (20, 20, 20, 4))
+    """
+    primes = factorise(n)
+    if length == 3:
+        return _thirds(n, primes)
+    if len(primes) <= 1:
+        return (n, *[1] * (length - 1))
+    if len(primes) <= 3:
+        few = {(2, 2): (0, 1), (3, 2): (0, 0, 1), (2, 4): (0, 3), (3, 4): (0, 2, 3)}
+        return _deal(primes, few[len(primes), length], length)
+    order = [*range(length), *reversed(range(length))]
+    return _deal(primes, [order[i % (2 * length)] for i in range(len(primes))], length)
+
+
+def factorise(n: int) -> list[int]:
+    """The prime factors of ``n``, from the smallest, with multiplicity."""
+    found, p = [], 2
+    while p * p <= n:
+        while n % p == 0:
+            found.append(p)
+            n //= p
+        p += 1
+    return [*found, n] if n > 1 else found
+
+
+def _deal(primes: Sequence[int], slots: Sequence[int], length: int) -> tuple[int, ...]:
+    dealt = [1] * length
+    for prime, slot in zip(primes, slots):
+        dealt[slot] *= prime
+    return tuple(dealt)
+
+
+def _thirds(n: int, primes: list[int]) -> tuple[int, ...]:
+    twos = primes.count(2)
+    odd = n >> twos
+    if twos == 0:
+        return (1, n, 1) if len(primes) <= 1 else (primes[0], math.prod(primes[1:-1]), primes[-1])
+    if odd == 1:
+        first = 1 << (twos - 1) // 2
+        return first, 2, n // (2 * first)
+    if twos == 1:
+        rest = primes[1:]
+        return (2, odd, 1) if len(rest) == 1 else (math.prod(rest[:-1]), 2, rest[-1])
+    return 1 << twos // 2, odd, 1 << twos - twos // 2
+
+
+@block
+class Cores(Block):
+    """The shapes of a chain for an (A, C) matrix, and what its contractions cost: no operation of its own."""
+
+    a: tuple[Size, ...]
+    c: tuple[Size, ...]
+    bond: Size
+
+    @staticmethod
+    def of(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> Cores:
+        """The chain whose weights come nearest to ``ratio`` of the matrix's from below (at least a bond of 2)."""
+        if many(rows) or many(columns) or many(ratio):
+            # The three maps of an attention have one shape, and so have a gate and what it gates.
+            what = ("cores", key_of(columns), id(ratio), length, bond)
+            found: Cores = remembered(rows, what, lambda: _cores(rows, columns, ratio, length, bond))
+            return found
+        return _one(rows, columns, ratio, length, bond)
+
+    @cached_property
+    def bonds(self) -> tuple[Size, ...]:
+        """b₀ … bₙ."""
+        return (1, *[self.bond] * (len(self.a) - 1), 1)
+
+    def shapes(self) -> dict[str, Shape]:
+        """Core i has the shape (bᵢ₋₁, aᵢ, cᵢ, bᵢ)."""
+        bonds = self.bonds
+        return {f"core{i}": (bonds[i], self.a[i], self.c[i], bonds[i + 1]) for i in range(len(self.a))}
+
+    @cached_property
+    def backwards(self) -> bool:
+        """Whether applying the cores from the last is cheaper."""
+        return bool(self._applied(self.a[::-1], self.c[::-1]) < self._applied(self.a, self.c))
+
+    @cached_property
+    def steps(self) -> Size:
+        """Multiply-adds of applying core after core to one vector, the cheaper way round."""
+        found: Size = least(self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1]))
+        return found
+
+    def _applied(self, a: tuple[Size, ...], c: tuple[Size, ...]) -> Size:
+        b = self.bonds
+        return sum(b[i] * b[i + 1] * math.prod(c[: i + 1]) * math.prod(a[i:]) for i in range(len(a)))
+
+    @cached_property
+    def building(self) -> Size:
+        """Multiply-adds of contracting all cores to the matrix, in the cheapest order."""
+        return self._merged(0, len(self.a))
+
+    def _merged(self, start: int, end: int) -> Size:
+        """Multiply-adds of contracting cores ``start`` to ``end`` in the cheapest order."""
+        if end - start == 1:
+            return 0
+        ways = (self._meeting(start, k, end) for k in range(start + 1, end))
+        return functools.reduce(least, ways)
+
+    def _meeting(self, start: int, k: int, end: int) -> Size:
+        """The same where the last two pieces meet at ``k``."""
+        size = math.prod(self.a[start:end]) * math.prod(self.c[start:end]) * self.bonds[start] * self.bonds[end]
+        return self._merged(start, k) + self._merged(k, end) + size * self.bonds[k]
+
+    @cached_property
+    def lookup(self) -> Size:
+        """Multiply-adds of one row of the matrix: cores are sliced at its digits and multiplied from the left."""
+        b = self.bonds
+        return sum(math.prod(self.c[: i + 1]) * b[i] * b[i + 1] for i in range(1, len(self.a)))
+
+    # The operations. ``cores`` are the weights, (bᵢ₋₁, aᵢ, cᵢ, bᵢ) each.
+
+    def matrix(self, cores: Sequence[Any], start: int = 0, end: int | None = None) -> Any:
+        """(bond, A, C, bond) of the cores ``start`` to ``end``; all of them: the matrix between two bonds of 1."""
+        end = len(cores) if end is None else end
+        if end - start == 1:
+            return cores[start]
+        middle = min(range(start + 1, end), key=lambda k: self._meeting(start, k, end))
+        left, right = self.matrix(cores, start, middle), self.matrix(cores, middle, end)
+        both = left.flatten(0, 2) @ right.flatten(1, 3)
+        both = both.reshape(*left.shape[:3], *right.shape[1:])
+        return both.transpose(2, 3).flatten(1, 2).flatten(2, 3)
+
+    def apply(self, cores: Sequence[Any], x: Any) -> Any:
+        """x W for vectors (N, A), core after core: (N, C)."""
+        from_the_end = self.backwards
+        order = range(len(cores) - 1, -1, -1) if from_the_end else range(len(cores))
+        state = x[:, None, None]  # (N, done, bond, left): what is done and what is left lie outermost first
+        for i in order:
+            core, a = cores[i], self.a[i]
+            if from_the_end:  # the last factor of what is left is contracted, and stands before all that is done
+                state = state.unflatten(3, (-1, a)).permute(0, 3, 1, 4, 2)  # (N, left, done, a, bond)
+                flat = core.permute(1, 3, 0, 2).flatten(2, 3).flatten(0, 1)  # (a · b', b · c)
+                y = state.flatten(3, 4) @ flat  # (N, left, done, b · c)
+                y = y.unflatten(3, (core.shape[0], core.shape[2])).permute(0, 4, 2, 3, 1)  # (N, c, done, b, left)
+                state = y.flatten(1, 2)
+            else:
+                state = state.unflatten(3, (a, -1)).permute(0, 1, 4, 2, 3)  # (N, done, left, bond, a)
+                flat = core.flatten(2, 3).flatten(0, 1)  # (b · a, c · b')
+                y = state.flatten(3, 4) @ flat
+                y = y.unflatten(3, (core.shape[2], core.shape[3])).permute(0, 1, 3, 4, 2)  # (N, done, c, b', left)
+                state = y.flatten(1, 2)
+        return state.flatten(1, 3)
+
+    def rows(self, cores: Sequence[Any], index: Any) -> Any:
+        """Rows ``index`` (N,) of the matrix: (N, C)."""
+        digits, rest = [], index
+        for a in reversed(self.a):
+            digits.append(rest % a)
+            rest = rest // a
+        digits.reverse()
+        found = cores[0].index_select(1, digits[0]).movedim(1, 0).flatten(1, 2)  # (N, c, bond): b₀ is 1
+        for core, digit in zip(cores[1:], digits[1:]):
+            chosen = core.index_select(1, digit).movedim(1, 0).flatten(2, 3)  # (N, bond, c · bond')
+            found = (found @ chosen).unflatten(2, (core.shape[2], core.shape[3])).flatten(1, 2)
+        return found.flatten(1, 2)
+
+
+def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> Cores:
+    a, c = (_factors(size, length) for size in (rows, columns))
+    ends = a[0] * c[0] + a[-1] * c[-1]
+    middle = sum(x * y for x, y in zip(a[1:-1], c[1:-1]))
+    target = ratio * rows * columns
+    if bond == "published" and length == 4:
+        # The paper's runs of length 4 had a bracket wrong in this formula, which made every bond 2.
+        return Cores(a, c, 2)
+    exact: Any = target / ends if length == 2 else (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
+    return Cores(a, c, most(2, exact.astype("int64") if many(exact) else int(exact)))
+
+
+def _factors(size: Size, length: int) -> tuple[Size, ...]:
+    """:func:`split` of one size or of a population's, which it remembers."""
+    if not many(size):
+        return split(size, length)
+    found: tuple[Size, ...] = remembered(size, ("split", length), lambda: by_value(size, lambda n: split(n, length)))
+    return found
+
+
+_one = lru_cache(maxsize=4096)(_cores)
