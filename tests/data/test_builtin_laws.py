@@ -94,7 +94,11 @@ def test_an_ambiguous_noun_has_its_cue_and_not_the_others(seed):
     drawer = Sentences(random.Random(seed), vocabulary())
     text = german(drawer.sentence())
     senses = {noun.german: (noun.english, set(cues)) for noun, cues in vocabulary().senses}
+    # A German word may be another noun's, too: Spiel is what a game is, whatever the match beside it means.
+    plain = {entry[0].german: entry[0].english for entry in vocabulary()._nouns}
     for word, (source, cues) in senses.items():
+        if plain.get(word) in drawer.used:
+            continue
         if re.search(rf"\b{word}\b", text) and source in drawer.used:
             others = {
                 cue
