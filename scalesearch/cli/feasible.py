@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scalesearch.feasible.answer import Feasibility
     from scalesearch.feasible.near import Near
     from scalesearch.space import Constraint, Space
+    from scalesearch.space.architecture import Architecture
 
 SHOWN_VALUES, SHOWN_FRONT = 60, 12
 
@@ -60,10 +61,11 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], prot
     chosen = protocol_of(space.protocol, name=protocol, source=source, target=target, vocab=vocab)
     limits = _limits(space, budgets)
     named = _named(references, chosen)
+    start = load_architecture(near, ())[1] if near else None  # before the long work: a wrong name is said at once
     with Console(stderr=True).status("…") as status:
         found = feasible(space, chosen, limits, draws, seed, lambda text: status.update(text))
         status.update("looking around")
-        nearby = _near(space, near, chosen, limits) if near else []
+        nearby = _near(space, start, chosen, limits) if start else []
     if csv:
         _write_tables(found, csv)
     files = _plot(found, chosen, limits, named, folder) if folder else []
@@ -92,12 +94,11 @@ def _limits(space: Space, budgets: tuple[str, ...]) -> tuple[Constraint, ...]:
     return _parts(tuple(space.budgets.values()))
 
 
-def _near(space: Space, file: str, protocol: Protocol, limits: tuple[Constraint, ...]) -> list[Near]:
+def _near(space: Space, start: Architecture, protocol: Protocol, limits: tuple[Constraint, ...]) -> list[Near]:
     from scalesearch.feasible.answer import AXES
     from scalesearch.feasible.near import nearest
 
-    _, architecture = load_architecture(file, ())
-    return nearest(space, architecture.answers, protocol, limits, AXES)  # type: ignore[arg-type]
+    return nearest(space, start.answers, protocol, limits, AXES)  # type: ignore[arg-type]
 
 
 def _write_tables(found: Feasibility, folder: Path) -> None:
