@@ -1,0 +1,57 @@
+"""One folder that every system reads: the same sentences in the same pieces, sentences to decode, our weights."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ours import architecture
+
+from scalesearch.blocks.embed.tokens import sinusoid
+from scalesearch.cli.train import load_data
+from scalesearch.data import Corpus, Split
+from scalesearch.nn import build
+
+SPECIALS = 4  # PAD, UNK, BOS, EOS are our first ids; every toolkit puts its own four first as well
+
+
+def prepare(job: dict[str, Any]) -> int:
+    """Fill the job's folder; the number of distinct weights of the network.
+
+    Text is the pieces' ids, blanks between them: whoever splits at blanks has our tokenisation.
+    """
+    folder, corpus = Path(job["folder"]), load_data(job["data"])
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [str(i) for i in range(SPECIALS, corpus.tokenizer.vocab_size)]
+    (folder / "vocabulary").write_text("\n".join(words) + "\n")
+    for side in ("src", "tgt"):
+        (folder / f"dict.{side}.txt").write_text("".join(f"{word} 1\n" for word in words))
+    for name in ("joey-train", "train.src-tgt"):  # as JoeyNMT (and OpenNMT-py) and as fairseq name files
+        _write(folder / name, corpus.train)
+    (folder / "sources").write_text("\n".join(sources(corpus, job["length"], job["sentences"])) + "\n")
+    (folder / "joey-test.src").write_text((folder / "sources").read_text())
+    return _weights(job, corpus)
+
+
+def sources(corpus: Corpus, length: int, count: int) -> list[str]:
+    """Test text cut into ``count`` sources of ``length`` places, EOS included."""
+    ids = [word for row in corpus.test.source_ids for word in row.tolist() if word >= SPECIALS]
+    wanted = count * (length - 1)
+    ids = (ids * (1 + wanted // len(ids)))[:wanted]
+    return [" ".join(map(str, ids[i : i + length - 1])) for i in range(0, wanted, length - 1)]
+
+
+def _write(path: Path, split: Split) -> None:
+    for side, sequences in (("src", split.source_ids), ("tgt", split.target_ids)):
+        text = "\n".join(" ".join(map(str, row.tolist())) for row in sequences)
+        Path(f"{path}.{side}").write_text(text + "\n")
+
+
+def _weights(job: dict[str, Any], corpus: Corpus) -> int:
+    """Our first weights, for a decoder that only reads trained models."""
+    model = build(architecture(job).block, vocab=corpus.tokenizer.vocab_size, seed=1)
+    found = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    positions = sinusoid(torch.arange(512), job["width"], torch.float32).numpy()
+    table = found["embedding.source.table.weight"]
+    np.savez(Path(job["folder"], "weights.npz"), table=table, positions=positions, **found)
+    return sum(weight.numel() for weight in model.parameters())

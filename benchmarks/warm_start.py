@@ -1,0 +1,92 @@
+"""Seconds from the start of a candidate to its first update, in a worker that has imported everything and has its data.
+
+    python benchmarks/warm_start.py [--data FILE] [--rounds 3] [--max-tokens 1024] [ARCHITECTURE ...]
+
+One thread, CPU-seconds. The stages are those of ``scalesearch.train.train``: read the architecture, build and
+initialise, causality check, engine and optimiser, plan and pad the first batch, first update; ``save`` is the first
+checkpoint, which comes before the update so that a divergence has something to go back to.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from plain_loop import corpus_of
+from rich.console import Console
+from rich.table import Table
+
+from scalesearch.cli.options import load_architecture
+from scalesearch.data import Corpus
+from scalesearch.nn import Dropout, build
+from scalesearch.nn.causality import causality
+from scalesearch.train import Recipe
+from scalesearch.train.checkpoint import save_state
+from scalesearch.train.engine import Engine
+from scalesearch.train.feed import Feed
+from scalesearch.train.hardware import Hardware
+
+CANDIDATES = ["small/plain", "small/partialformer", "small/anthe", "small/edgeformer"]
+STAGES = ("read", "build", "causality", "engine", "save", "batch", "update")
+
+
+class Watch:
+    """CPU-seconds by stage."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    def __call__(self, stage: str, work: Callable[[], Any]) -> Any:
+        """What ``work`` returns, its time noted."""
+        start = time.process_time()
+        found = work()
+        self.spent[stage] = time.process_time() - start
+        return found
+
+
+def start(name: str, corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, float]:
+    """CPU-seconds of each stage of one candidate."""
+    watch, vocab = Watch(), corpus.tokenizer.vocab_size
+    architecture = watch("read", lambda: load_architecture(name, ())[1])
+    hardware, rates = Hardware.of(recipe), Dropout(recipe.dropout)
+    model = watch("build", lambda: build(architecture.block, vocab=vocab, dropout=rates))
+    watch("causality", lambda: causality(model, vocab))
+    model.set_attention(hardware.attention)
+    engine = watch("engine", lambda: Engine(model.train(), recipe, hardware))
+    watch("save", lambda: save_state(folder, {"model": model.state_dict(), "optimizer": engine.optimizer.state_dict()}))
+    batches = watch("batch", lambda: Feed(corpus.train, recipe.max_tokens, 1).take(1))
+    watch("update", lambda: float(engine.update(batches, 1e-4)))
+    return watch.spent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("candidates", nargs="*", default=CANDIDATES, metavar="ARCHITECTURE")
+    parser.add_argument("--data", default="builtin", help="a data file, or builtin")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--max-tokens", type=int, default=1024)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    corpus, recipe = corpus_of(given), Recipe(steps=1, max_tokens=given.max_tokens, device="cpu")
+    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        start(given.candidates[0], corpus, recipe, Path(folder))  # the worker's first candidate is what warms it
+        for _ in range(given.rounds):
+            for name in given.candidates:
+                found[name].append(start(name, corpus, recipe, Path(folder)))
+    table = Table(title=f"CPU-seconds to the first update, {given.max_tokens} tokens a batch, one thread", box=None)
+    for heading in ("architecture", *STAGES, "all"):
+        table.add_column(heading, justify="left" if heading == "architecture" else "right")
+    for name, rounds in found.items():
+        middle = [statistics.median(spent[stage] for spent in rounds) for stage in STAGES]
+        table.add_row(name, *(f"{seconds:.2f}" for seconds in (*middle, sum(middle))))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
