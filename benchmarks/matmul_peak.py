@@ -33,7 +33,7 @@ SIDE = 2048
 GROUPS = {
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_dot", "mkldnn"),
     "softmax": ("aten::_softmax", "aten::logsumexp"),
-    "dropout": ("aten::native_dropout", "aten::bernoulli", "aten::dropout"),
+    "dropout's random numbers": ("aten::random_", "aten::bernoulli", "aten::native_dropout"),
     "norms": ("aten::native_layer_norm",),
     "copies and casts": ("aten::copy_", "aten::cat", "aten::clone", "aten::_to_copy", "aten::index_select"),
     "optimiser": ("aten::_fused_adam", "aten::_foreach", "aten::linalg_vector_norm"),
@@ -112,14 +112,12 @@ def main() -> None:
                    f"{given.max_tokens} tokens a batch, one thread")
     for heading in ("", "peak GFLOP/s", "step GFLOP/s", "share", "tokens / CPU s"):
         table.add_column(heading, justify="right" if heading else "left")
-    shares = {}
     for precision in given.precisions.split(","):
         step = Step(architecture, corpus, given, precision)
         table.add_row(precision, *measured(step, precision, given.rounds))
-        shares[precision] = profiled(step, given.profiled)
+        shares = profiled(step, given.profiled)
+        print(f"{precision}: " + ", ".join(f"{group} {share:.0%}" for group, share in shares.items() if share >= 0.005))
     Console().print(table)
-    for precision, found in shares.items():
-        print(f"{precision}: " + ", ".join(f"{group} {share:.0%}" for group, share in found.items() if share >= 0.005))
 
 
 def measured(step: Step, precision: str, rounds: int) -> list[str]:

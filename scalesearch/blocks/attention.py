@@ -134,7 +134,7 @@ class Attention(Block):
             return key, value
         key, value = self._project(m, y)
         if cache is not None:
-            key, value = cache.append(m, key, value)
+            key, value = (cache.keep if self.cross else cache.append)(m, key, value)
         return key, value
 
     def _project(self, m: Any, y: Any) -> tuple[Any, Any]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from scalesearch.blocks.elementwise import times
+
 GATES = ("none", "QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")
 SLOT = {"Q": "query", "K": "key", "V": "value"}
 
@@ -69,17 +71,17 @@ class Gating:
             return m.project("key", x)
         if self.gating == "Q":
             # Of a gate over keys, query t's own share: Σ (q ⊙ σ(W_Q q)) K' = Σ q (K' ⊙ σ(W_Q q)).
-            return x * m.project("query", x).sigmoid() if self.gated == "K" and self.across else x
-        return m.project("value", x) if self.across else m.project("value", x * m.project("query", x).sigmoid())
+            return times(x, m.project("query", x).sigmoid()) if self.gated == "K" and self.across else x
+        return m.project("value", x) if self.across else m.project("value", times(x, m.project("query", x).sigmoid()))
 
     def key(self, m: Any, y: Any) -> Any:
         """(batch, keys, d) to the key's features."""
         if self.gate == "none" or self.other == "K":
             return m.project("key", y)
         if self.gated == "K":
-            return m.project("value", y if self.across else y * m.project("query", y).sigmoid())
+            return m.project("value", y if self.across else times(y, m.project("query", y).sigmoid()))
         # Raw, but for a gate over queries that must stand on the key's side.
-        return y * m.project("query", y).sigmoid() if self.gated == "Q" and self.across else y
+        return times(y, m.project("query", y).sigmoid()) if self.gated == "Q" and self.across else y
 
     def value(self, m: Any, y: Any) -> Any:
         """(batch, keys, d) to the value's features."""
@@ -88,15 +90,15 @@ class Gating:
         if self.other == "V":
             return m.project("key", y)
         if self.gated == "V":
-            return m.project("value", y if self.across else y * m.project("query", y).sigmoid())
+            return m.project("value", y if self.across else times(y, m.project("query", y).sigmoid()))
         return y
 
     def key_gate(self, m: Any, key: Any, y: Any) -> Any:
         """The key's features with the gate of VgQ across two sequences, whose gate is not the key's own."""
         needed = self.gate == "VgQ" and self.across
-        return key * m.project("query", y).sigmoid() if needed else key
+        return times(key, m.project("query", y).sigmoid()) if needed else key
 
     def mixed(self, m: Any, mixed: Any, x: Any) -> Any:
         """The mixed values (batch, queries, width) with QgV's gate of the query's own position."""
         needed = self.gate == "QgV" and self.across
-        return mixed * m.project("query", x).sigmoid() if needed else mixed
+        return times(mixed, m.project("query", x).sigmoid()) if needed else mixed

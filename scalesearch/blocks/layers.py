@@ -10,6 +10,7 @@ from typing import Any
 
 from scalesearch.blocks.attention import Attention
 from scalesearch.blocks.core import Block, Size, Use, block
+from scalesearch.blocks.elementwise import dropout, plus
 from scalesearch.blocks.ffn.none import NoFFN
 from scalesearch.blocks.leaves import LayerNorm
 
@@ -18,11 +19,9 @@ NORMS = ("pre", "post")
 
 def sublayer(m: Any, norm: str, normalise: Any, x: Any, f: Callable[[Any], Any]) -> Any:
     """One residual sub-layer; ``norm`` is ``pre`` or ``post``."""
-    from torch.nn.functional import dropout
-
     if norm == "pre":
-        return x + dropout(f(normalise(x)), m.rates.residual, m.training)
-    return normalise(x + dropout(f(x), m.rates.residual, m.training))
+        return plus(x, dropout(f(normalise(x)), m.rates.residual, m.training))
+    return normalise(plus(x, dropout(f(x), m.rates.residual, m.training)))
 
 
 def with_norms(sublayers: Mapping[str, Block], d: Size, calls: Mapping[str, int]) -> dict[str, Block | Use]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scalesearch.blocks.core import VOCAB, Axes, Axis, Block, Extent, Shape, Size, Work, block
+from scalesearch.blocks.elementwise import dropout, plus
 from scalesearch.blocks.sizes import given
 
 
@@ -180,13 +181,13 @@ class FusedAttention(Block):
         return [*products, *(Work(square, "activation") for square in squares), kept]
 
     def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
-        from torch.nn.functional import dropout, scaled_dot_product_attention
+        from torch.nn.functional import scaled_dot_product_attention
 
         rate = m.rates.attention if m.training else 0.0
         if m.kernel == "fused":
             return scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=rate)
         scores = (q * self.head_dim**-0.5) @ k.transpose(-1, -2)
-        scores = scores if bias is None else scores + bias
+        scores = scores if bias is None else plus(scores, bias)
         return dropout(scores.softmax(-1), rate, m.training) @ v
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
+from scalesearch.blocks.elementwise import dropout, plus
 from scalesearch.blocks.leaves import LayerNorm, Linear, MatMul
 from scalesearch.blocks.sizes import given
 from scalesearch.blocks.store import KeyValueStore
@@ -35,7 +36,7 @@ class HeadMixer(Block):
         return [*products, *(Work((*over, self.heads_out), "activation") for over in square)]
 
     def forward(self, m: Any, scores: Any) -> Any:
-        flat = m.weight @ scores.flatten(2) + m.bias[:, None]
+        flat = plus(m.weight @ scores.flatten(2), m.bias[:, None])
         return flat.unflatten(2, scores.shape[2:])
 
 
@@ -97,8 +98,6 @@ class Scores(Block):
         return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra, inner=True)}
 
     def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None) -> Any:
-        from torch.nn.functional import dropout
-
         q = q * self.head_dim**-0.5
         scores = m.product(q, k.transpose(2, 3))
         if self.clip:
@@ -109,7 +108,7 @@ class Scores(Block):
         if self.residual:
             scores = scores + carried[self.residual] if self.residual in carried else scores
             carried[self.residual] = scores
-        scores = scores if bias is None else scores + bias
+        scores = scores if bias is None else plus(scores, bias)
         return m.mix(dropout(scores.softmax(-1), m.rates.attention, m.training), v)
 
 

@@ -123,9 +123,9 @@ def beam_search(
         parents, sentences, token = search.advance(step, logits, norm, rows)
         if not len(parents):
             break
-        if len(parents) != len(rows) or not torch.equal(sentences, rows // beam):
-            inner = memory.select(sentences)
-        cache.select(parents)
+        same = torch.equal(sentences, rows // beam)
+        inner = inner if same else memory.select(sentences)
+        cache.select(parents, same)
         rows = search.rows
     return search.result()
 

@@ -32,6 +32,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.entries: dict[Module, tuple[Tensor, ...]] = {}
+        self.of_source: set[Module] = set()  # whose entries depend on the source alone
         self.length = 0
 
     def __contains__(self, module: Module) -> bool:
@@ -54,10 +55,17 @@ class Cache:
         self.entries[module] = (whole[:, whole.shape[1] - past :],)
         return whole
 
-    def select(self, rows: Tensor) -> None:
-        """Keep, repeat and reorder rows of the batch."""
+    def keep(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
+        """Keep what was made of the source, once for all steps."""
+        self.entries[module] = fresh
+        self.of_source.add(module)
+        return fresh
+
+    def select(self, rows: Tensor, same_sources: bool = False) -> None:
+        """Keep, repeat and reorder rows of the batch; ``same_sources``: every row goes on with the source it had."""
         for module, kept in self.entries.items():
-            self.entries[module] = tuple(tensor.index_select(0, rows) for tensor in kept)
+            if not (same_sources and module in self.of_source):
+                self.entries[module] = tuple(tensor.index_select(0, rows) for tensor in kept)
 
 
 class Model(Module):

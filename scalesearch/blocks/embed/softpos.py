@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scalesearch.blocks.core import Axes, Block, Size, Use, Work, block
+from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.embed.tokens import sinusoid
 from scalesearch.blocks.leaves import Convolution, Linear, PositionTable
 
@@ -63,7 +64,6 @@ class SoftPOS(Block):
 
     def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
         import torch
-        from torch.nn.functional import dropout
 
         table = m.table(tokens)
         x = table * table.shape[-1] ** 0.5

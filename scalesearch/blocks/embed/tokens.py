@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.blocks.core import Axes, Block, Size, Use, block
+from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.leaves import PositionTable
 
 POSITIONS = ("sinusoidal", "learned", "none")
@@ -29,8 +30,6 @@ class TokenEmbedding(Block):
         return parts
 
     def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
-        from torch.nn.functional import dropout
-
         x = m.table(tokens) * self.d**0.5
         if self.positions == "learned":
             x = x + m.position(positions)

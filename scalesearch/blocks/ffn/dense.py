@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 from scalesearch.blocks.core import Block, Shape, Site, Size, Use, block, option
+from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn.registry import ffn
 from scalesearch.blocks.sites import DENSE
 
@@ -29,8 +30,6 @@ class TwoLayer(Block):
         raise NotImplementedError
 
     def forward(self, m: Any, x: Any) -> Any:
-        from torch.nn.functional import dropout
-
         return m.down(dropout(self.activation(m.up(x)), m.rates.activation, m.training))
 
 

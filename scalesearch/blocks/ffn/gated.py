@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 from scalesearch.blocks.core import Block, Shape, Site, Size, Use, block, option
+from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn.registry import ffn
 from scalesearch.blocks.sites import DENSE
 
@@ -30,8 +31,6 @@ class Gated(Block):
         raise NotImplementedError
 
     def forward(self, m: Any, x: Any) -> Any:
-        from torch.nn.functional import dropout
-
         gated = self.activation(m.gate(x)) * m.up(x)
         return m.down(dropout(gated, m.rates.activation, m.training))
 

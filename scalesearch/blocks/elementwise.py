@@ -1,0 +1,48 @@
+"""Dropout, sums and products of activations as PyTorch has them, where its own kernels are slow on a CPU.
+
+Of 2^20 bf16 numbers on one core (Zen 5, PyTorch 2.13): dropout took 6.8 ms, of which 5.6 to draw its noise one number
+at a time; a sum of fp32 and bf16 took 3.2 ms, and 0.3 once both were fp32. Under autocast every residual is such a sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+LANES, LANE = 4, 2**16  # 16-bit numbers in an int64, and how many there are
+
+
+def dropout(x: Any, rate: float, training: bool) -> Any:
+    """``x`` with each number zero with probability ``rate``, the others divided by 1 - ``rate``.
+
+    On a CPU from 16 random bits a number, so that the probability is ``rate`` rounded to a multiple of 2^-16 (and the
+    divisor goes by what it was rounded to).
+    """
+    import torch
+
+    if not training or not rate:
+        return x
+    dropped = round(rate * LANE)
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or dropped == LANE:
+        return torch.nn.functional.dropout(x, rate, training)
+    bits = torch.empty(-(-x.numel() // LANES), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    kept = bits[: x.numel()] >= dropped - LANE // 2
+    return x * (kept.to(x.dtype) * (LANE / (LANE - dropped))).view(x.shape)
+
+
+def plus(x: Any, y: Any) -> Any:
+    """``x + y``, both in the wider of their types before, which changes no number."""
+    x, y = _alike(x, y)
+    return x + y
+
+
+def times(x: Any, y: Any) -> Any:
+    """``x * y``, both in the wider of their types before, which changes no number."""
+    x, y = _alike(x, y)
+    return x * y
+
+
+def _alike(x: Any, y: Any) -> tuple[Any, Any]:
+    import torch
+
+    wider = torch.promote_types(x.dtype, y.dtype)
+    return x.to(wider), y.to(wider)
