@@ -1,15 +1,48 @@
 """Writes that either happen whole or not at all, so a crash never leaves half a file."""
 
+import errno
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from scalesearch.errors import UserError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk full, quota used up, larger than a file may be
+
+
+class DiskFull(UserError):
+    """There is no room for a file; what stood in its place before is untouched. Passes once there is room."""
+
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write ``path`` through ``write(handle)``: to a temporary file beside it, synced, then renamed over it."""
+    """Write ``path`` through ``write(handle)``: to a temporary file beside it, synced, then renamed over it.
+
+    Raises:
+        DiskFull: there is no room; ``path`` is as it was, and nothing else is left.
+    """
+    with room_for(path):
+        _write(path, write)
+
+
+@contextmanager
+def room_for(path: Path) -> Iterator[None]:
+    """A stretch in which ``path`` is written, whole or not at all; raises DiskFull where there is no room for it."""
+    try:
+        yield
+    except Exception as error:
+        full = _no_room(error)
+        if full is None:
+            raise
+        kept = "what was there is untouched" if path.exists() else "nothing was left there"
+        raise DiskFull(f"{path}: cannot be written: {full.strerror}; {kept}. "
+                       f"Make room where {path.parent} is, then run the command again") from error
+
+
+def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -22,6 +55,15 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _no_room(error: BaseException | None) -> OSError | None:
+    """The error that says so, if that is why; torch.save hides it behind one of its own."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _umask() -> int:

@@ -11,6 +11,7 @@
       front.csv  all.csv  bleu-vs-params.svg …
 """
 
+import errno
 import json
 import os
 import platform
@@ -23,7 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
-from scalesearch.files import write_json, write_text
+from scalesearch.files import room_for, write_json, write_text
 from scalesearch.study.ledger import Ledger, Trial
 
 FORMAT = 1
@@ -78,15 +79,16 @@ class Store:
         """Writes one event, synced to the disk, and returns the trial as it now is.
 
         Raises:
-            OSError: the disk is full or gone; the log is left as it was.
+            OSError: the disk is gone; the log is left as it was.
+            DiskFull: there is no room; likewise.
         """
         facts = {"event": event, "trial": trial, "time": now(), **facts}
         line = json.dumps(facts, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        with self.events.open("ab") as file:
+        with room_for(self.events), self.events.open("ab", buffering=0) as file:
             size = file.tell()
             try:
-                file.write(line)
-                file.flush()
+                if file.write(line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(file.fileno())
             except OSError:
                 os.truncate(self.events, size)  # half a line must not be glued to the next one

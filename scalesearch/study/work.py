@@ -13,6 +13,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ def _traced(folder: Path, job: Mapping[str, Any], run: Run) -> Mapping[str, Any]
     except KeyboardInterrupt:
         raise
     except BaseException:
-        (folder / "crash.txt").write_text(traceback.format_exc())
+        with suppress(OSError):  # a full disk must not take the place of the fault itself
+            (folder / "crash.txt").write_text(traceback.format_exc())
         raise
 
 
@@ -96,8 +98,9 @@ class Progress:
             self._last = time.monotonic()
             # Not synced, unlike everything that counts: losing it costs a moment of the display.
             part = self._file.with_suffix(".part")
-            part.write_text(json.dumps(facts if isinstance(facts, Mapping) else vars(facts), default=str))
-            os.replace(part, self._file)
+            with suppress(OSError):
+                part.write_text(json.dumps(facts if isinstance(facts, Mapping) else vars(facts), default=str))
+                os.replace(part, self._file)
 
 
 def _use_threads(count: int) -> None:
