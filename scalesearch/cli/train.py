@@ -36,10 +36,12 @@ DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json
               help="Change the recipe: --recipe-set cpu_minutes=15 --recipe-set lr=1e-3.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the result.")
 @click.option("--seed", default=1, show_default=True, help="Of first weights, order of batches and dropout.")
+@click.option("--processes", default=1, show_default=True, type=click.IntRange(1),
+              help="That share each update: CPU processes, or with a GPU each. Cores are shared out among them.")
 @click.option("--resume", is_flag=True, help="Go on with what is in the folder.")
 @json_option
 def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str, recipe_settings: tuple[str, ...],
-            out: Path, seed: int, resume: bool, as_json: bool) -> None:
+            out: Path, seed: int, processes: int, resume: bool, as_json: bool) -> None:
     """Train the architecture in the file ARCHITECTURE (or a shipped one, such as transformer) and score it.
 
     Ctrl-C saves; the same command with --resume goes on as if it had not been interrupted.
@@ -51,15 +53,20 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     from rich.console import Console
 
     from scalesearch.train import Interrupted, train
+    from scalesearch.train.team import ProcessLost
 
     console = Console(stderr=as_json)
     corpus = load_data(data)
     if resume:
-        _check_same(chosen, corpus, how, seed, out)
+        _check_same(chosen, corpus, how, seed, processes, out)
     _introduce(console, chosen.id, corpus, how, out)
     try:
         with _bar(console) as report:
-            result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume)
+            result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume,
+                           processes=processes)
+    except ProcessLost as lost:
+        click.echo(f"{lost}; go on with --resume", err=True)
+        raise SystemExit(1) from None
     except Interrupted as stopped:
         click.echo(str(stopped), err=True)
         raise SystemExit(INTERRUPTED) from None
@@ -123,7 +130,7 @@ def _left_behind(name: str) -> bool:
     return name.startswith(".") or name in DESCRIPTION
 
 
-def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int, out: Path) -> None:
+def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int, processes: int, out: Path) -> None:
     """Refuses early, before anything is written or shown, to go on with other settings. Raises UserError."""
     import torch
 
@@ -132,7 +139,8 @@ def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int,
     done = Result.read(out)
     state = checkpoint.load_state(out, torch.device("cpu")) if done is None or done.state != "complete" else None
     if state is not None:
-        checkpoint.check_identity(state["identity"], checkpoint.identity(chosen, corpus, recipe, seed), out)
+        wanted = checkpoint.identity(chosen, corpus, recipe, seed, processes)
+        checkpoint.check_identity(state["identity"], wanted, out)
 
 
 def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
@@ -209,6 +217,10 @@ def _show(console: Console, result: Result) -> None:
         console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
+def _where(result: Result) -> str:
+    return result.device if result.processes == 1 else f"{result.processes} x {result.device}"
+
+
 def _protocol(result: Result) -> list[str]:
     """How the numbers came about, and what they cost."""
     metrics = result.metrics
@@ -218,6 +230,6 @@ def _protocol(result: Result) -> list[str]:
         f"· chrF {metrics['chrf_signature']}",
         f"{result.params:,} params · {result.steps:,} updates, {result.tokens:,} target tokens in "
         f"{_time(result.cpu_seconds)} CPU ({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "
-        f"{_time(result.total_seconds)} with scoring · {result.dtype} on {result.device} · seed {result.seed}",
+        f"{_time(result.total_seconds)} with scoring · {result.dtype} on {_where(result)} · seed {result.seed}",
         *synthetic,
     ]

@@ -1,5 +1,6 @@
 """One update: gradients of some batches, clipped, applied. Memory that runs out makes the pieces smaller."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,26 @@ import torch
 from torch import Tensor
 
 from scalesearch.data import PAD, Batch
+from scalesearch.nn import Dropout, build
+from scalesearch.train import checkpoint
 from scalesearch.train.failures import TrainingFailed, out_of_memory
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.loss import cross_entropy
 from scalesearch.train.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process works off of an update.
+
+    Attributes:
+        batches: this process's. tokens: real target tokens of all processes' batches.
+        rows: sentences of the longest batch of any process.
+    """
+
+    batches: list[Batch]
+    tokens: int
+    rows: int
 
 
 class Engine:
@@ -26,6 +43,7 @@ class Engine:
         self.optimizer = adam(self.parameters, recipe)
         self.states = torch.compile(self._states, dynamic=True) if hardware.compiled else self._states
         self.parts = 1
+        self.unit: Tensor | None = None  # the gradient of the loss by itself; None is 1
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
         """One step on ``batches``; the smoothed loss a token, still on the device.
@@ -35,16 +53,36 @@ class Engine:
         Raises:
             TrainingFailed: there is no memory even for one sentence at a time.
         """
-        loss = self._gradients(batches)
+        return self.step(Share(batches, sum(batch.tokens for batch in batches), max(map(len, batches))), lr)
+
+    def step(self, share: Share, lr: float) -> Tensor:
+        """One step on ``share``; see :meth:`update`."""
+        loss = self._gradients(share)
         while loss is None:
-            self._cut_smaller(batches)
-            loss = self._gradients(batches)
+            self._cut_smaller(share)
+            loss = self._gradients(share)
         if self.recipe.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm, foreach=True)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
         return loss
+
+    def elsewhere(self) -> float:
+        """CPU seconds that other processes have worked since the last call."""
+        return 0.0
+
+    def state(self) -> dict[str, Any]:
+        """What the next update depends on, besides its batches and its rate."""
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "parts": self.parts,
+                "random": checkpoint.random_state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go to where :meth:`state` was taken."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.parts = state["parts"]
+        checkpoint.restore_random(state["random"])
 
     def loss_sum(self, batch: Batch, smoothing: float) -> Tensor:
         """The summed cross-entropy of one batch's real target tokens."""
@@ -61,15 +99,14 @@ class Engine:
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))
 
-    def _gradients(self, batches: list[Batch]) -> Tensor | None:
-        """Gradients of all batches, and their loss; None if memory ran out."""
-        tokens = sum(batch.tokens for batch in batches)
+    def _gradients(self, share: Share) -> Tensor | None:
+        """Gradients of the share's batches, and their part of the loss; None if memory ran out."""
         self.optimizer.zero_grad(set_to_none=True)
         try:
             total = torch.zeros((), device=self.hardware.device)
-            for piece in (piece for batch in batches for piece in cut(batch, self.parts)):
-                loss = self.loss_sum(piece, self.recipe.label_smoothing) / tokens
-                loss.backward()
+            for piece in (piece for batch in share.batches for piece in cut(batch, self.parts)):
+                loss = self.loss_sum(piece, self.recipe.label_smoothing) / share.tokens
+                loss.backward(self.unit)
                 total += loss.detach()
             return total
         except (RuntimeError, MemoryError) as error:
@@ -78,9 +115,9 @@ class Engine:
         # Only here, with the exception and the frames that it held gone, is what they held free.
         return None
 
-    def _cut_smaller(self, batches: list[Batch]) -> None:
+    def _cut_smaller(self, share: Share) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        if self.parts >= max(len(batch) for batch in batches):
+        if self.parts >= share.rows:
             raise TrainingFailed(
                 f"out of memory on {self.hardware.name}, even with one sentence at a time "
                 f"(batches of {self.recipe.max_tokens} tokens cut into {self.parts} pieces)"
@@ -88,6 +125,13 @@ class Engine:
         self.parts *= 2
         if self.hardware.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def first_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
+    """The model before its first update; all random number generators of PyTorch start at ``seed``."""
+    torch.manual_seed(seed)
+    rates = Dropout(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
+    return build(block, vocab=vocab, init=recipe.init, seed=seed, dropout=rates)
 
 
 def adam(parameters: list[Any], recipe: Recipe) -> torch.optim.Optimizer:

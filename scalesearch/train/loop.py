@@ -143,7 +143,9 @@ class Run:
     def _clock(self) -> Iterator[None]:
         cpu, wall = time.process_time(), time.perf_counter()
         yield
-        self.spent.cpu_seconds += time.process_time() - cpu
+        elsewhere = self.engine.elsewhere()
+        self.spent.cpu_seconds += time.process_time() - cpu + elsewhere
+        self._before[1] += elsewhere
         self.spent.seconds += time.perf_counter() - wall
 
     # -- looking
@@ -253,20 +255,17 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, as tensors and plain values."""
-        return {"model": self.engine.model.state_dict(), "optimizer": self.engine.optimizer.state_dict(),
-                "parts": self.engine.parts, "spent": asdict(self.spent), "warm_end": self.schedule.warm_end,
+        return {**self.engine.state(), "spent": asdict(self.spent), "warm_end": self.schedule.warm_end,
                 "place": [self.feed.epoch, self.feed.index], "curve": self.curve, "notes": self.notes,
                 "marks": [self.validations.done, self.averages.done], "window": self.window,
                 "progress": [self.best, self.stale, self.stopped], "last": [self.lr, self.loss], "scale": self.scale,
                 "identity": self.identity, "totals": self.totals(),
-                "snapshots": [asdict(snapshot) for snapshot in self.snapshots.kept],
-                "random": checkpoint.random_state()}
+                "snapshots": [asdict(snapshot) for snapshot in self.snapshots.kept]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go to where :meth:`state` was taken."""
-        self.engine.model.load_state_dict(state["model"])
-        self.engine.optimizer.load_state_dict(state["optimizer"])
-        self.engine.parts, self.spent = state["parts"], Spent(**state["spent"])
+        self.engine.restore(state)
+        self.spent = Spent(**state["spent"])
         self.schedule.warm_end, self.curve, self.notes = state["warm_end"], state["curve"], state["notes"]
         self.feed.seek(*state["place"])
         self.validations.done, self.averages.done = state["marks"]
@@ -277,4 +276,3 @@ class Run:
         self._before = state["totals"]
         self.snapshots.kept = [Snapshot(**item) for item in state["snapshots"]]
         self.snapshots.sweep()
-        checkpoint.restore_random(state["random"])

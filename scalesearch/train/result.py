@@ -27,11 +27,12 @@ class Result:
         curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss, valid_loss, bleu
             (of the validation split, greedy; None unless asked for).
         steps, tokens: updates, and real target tokens trained on.
-        seconds, cpu_seconds: wall-clock and CPU time of updates, which budgets are measured in.
+        seconds, cpu_seconds: wall-clock and CPU time (of all processes) of updates, which budgets are measured in.
         total_seconds, total_cpu_seconds: with validation, decoding and saving.
         tokens_per_cpu_second: target tokens trained on a CPU-second of updates.
         stopped: ``budget`` or ``patience``.
         notes: what happened on the way, such as a batch that was split for lack of memory.
+        processes: how many shared each update.
         device, dtype, seed, params, recipe, corpus, architecture_id, versions: what it was.
     """
 
@@ -48,6 +49,7 @@ class Result:
     tokens_per_cpu_second: float = 0.0
     stopped: str = ""
     notes: list[str] = field(default_factory=list)
+    processes: int = 1
     device: str = ""
     dtype: str = ""
     seed: int = 0

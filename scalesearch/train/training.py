@@ -1,20 +1,25 @@
 """From an architecture, a corpus and a recipe to a result: the trainer's one entrance."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from scalesearch.data import Corpus
-from scalesearch.nn import Dropout, build
+from scalesearch.errors import UserError
+from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.train import checkpoint
-from scalesearch.train.engine import Engine
+from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.failures import Interrupted, TrainingFailed, out_of_memory, stoppable
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.loop import Report, Run
+from scalesearch.train.parallel import follow, lead
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import Result, versions
+from scalesearch.train.team import Team, local_team
 
 
 def train(
@@ -25,6 +30,8 @@ def train(
     seed: int = 1,
     report: Report | None = None,
     resume: bool = True,
+    processes: int = 1,
+    team: Team | None = None,
 ) -> Result:
     """Train ``architecture`` on ``corpus`` and score it; everything is kept in ``directory``.
 
@@ -36,29 +43,36 @@ def train(
         architecture: a :class:`scalesearch.space.architecture.Architecture`.
         seed: of the first weights, the order of batches and dropout.
         report: called with a mapping now and then; ``kind`` is update, validation, decode or done.
+        processes: that share each update, on this machine: on CPUs, or with a GPU each. The sentences of an update
+            stay the same, and without dropout so do the losses, but for rounding.
+        team: processes that are running already, of which this one leads; the others do :func:`parallel.follow`.
 
     Returns:
         The result, which is also in ``directory/result.json``. Divergence, lack of memory and a model that sees
         what it must not are ``failed`` results with their reason.
 
     Raises:
-        UserError: ``directory`` holds another training, or a recipe asks for a GPU that is not there.
+        UserError: ``directory`` holds another training, or a recipe asks for GPUs that are not there.
+        DiskFull: a checkpoint or a result cannot be written; the last checkpoint is as it was.
+        ProcessLost: one of the other processes ended; the last checkpoint is kept.
         Interrupted: Ctrl-C or SIGTERM, after saving; a result that was complete by then is on disk.
     """
     folder, tell = Path(directory), report or (lambda event: None)
     done = Result.read(folder) if resume else None
-    wanted = checkpoint.identity(architecture, corpus, recipe, seed)
+    processes = team.size if team else processes
+    wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)
     if done is not None and done.state == "complete":
-        found = {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed, **done.recipe}
+        found = {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed,
+                 "processes": done.processes, **done.recipe}
         checkpoint.check_identity(found, wanted, folder)
         return done
     hardware = Hardware.of(recipe)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed, recipe=recipe.to_json(),
-                    corpus=corpus.hash, architecture_id=architecture.id, versions=versions())
+                    corpus=corpus.hash, architecture_id=architecture.id, versions=versions(), processes=processes)
     checkpoint.describe(folder, architecture, corpus, recipe)
-    with stoppable() as stop:
+    with stoppable() as stop, _others(processes, team, recipe, hardware) as all_of_us:
         try:
-            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result)
+            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, all_of_us)
             _go(run, folder, wanted, resume, result)
         except (TrainingFailed, CausalityError) as error:
             result.state, result.reason = "failed", str(error)
@@ -74,16 +88,31 @@ def train(
 
 
 def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: int, hardware: Hardware, stop: Any,
-         tell: Report, result: Result) -> Run:
+         tell: Report, result: Result, team: Team | None) -> Run:
     """A run at its start, of a model that has passed the causality check."""
-    torch.manual_seed(seed)
-    rates = Dropout(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
-    model = build(architecture.block, vocab=corpus.tokenizer.vocab_size, init=recipe.init, seed=seed, dropout=rates)
+    vocab = corpus.tokenizer.vocab_size
+    model = first_model(architecture.block, vocab, recipe, seed)
     result.params = sum(weight.numel() for weight in model.parameters())
-    causality(model, corpus.tokenizer.vocab_size)
+    causality(model, vocab)
     model.set_attention(hardware.attention)
-    engine = Engine(model.to(hardware.device).train(), recipe, hardware)
+    model = model.to(hardware.device).train()
+    if team is None:
+        engine = Engine(model, recipe, hardware)
+    else:
+        engine = lead(model, architecture, vocab, recipe, seed, hardware, team)
     return Run(engine, corpus, recipe, folder, seed, stop, tell)
+
+
+@contextmanager
+def _others(processes: int, team: Team | None, recipe: Recipe, hardware: Hardware) -> Iterator[Team | None]:
+    """The processes that share the updates: those that are given, new ones, or none besides this."""
+    if team is not None or processes == 1:
+        yield team
+        return
+    if processes < 1:
+        raise UserError(f"processes: expected at least 1, found {processes}")
+    with local_team(processes, hardware.device.type == "cuda", recipe.threads, follow) as started:
+        yield started
 
 
 def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Result) -> None:
@@ -102,6 +131,8 @@ def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Re
         run.save()
         raise Interrupted(f"{stopped}: saved after {run.spent.steps} updates in {folder}; go on with --resume",
                           stopped.number) from None
+    except DiskFull as full:
+        raise DiskFull(f"{full} with --resume: {run.spent.steps} updates were done") from full
     finally:
         _collect(run, result)
     (folder / checkpoint.STATE).unlink(missing_ok=True)

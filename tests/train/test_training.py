@@ -217,10 +217,10 @@ def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
 
 def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
     """The loss and the weights are no numbers after these updates (counted from 1, repeated ones included)."""
-    honest, count = engines.Engine.update, [0]
+    honest, count = engines.Engine.step, [0]
 
-    def update(self, batches, lr):
-        loss = honest(self, batches, lr)
+    def step(self, share, lr):
+        loss = honest(self, share, lr)
         count[0] += 1
         if count[0] in calls:
             with torch.no_grad():
@@ -229,7 +229,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
             return loss * torch.nan
         return loss
 
-    monkeypatch.setattr(engines.Engine, "update", update)
+    monkeypatch.setattr(engines.Engine, "step", step)
 
 
 def test_a_divergence_goes_back_once_and_on_at_half_the_rate(corpus, out, monkeypatch) -> None:
