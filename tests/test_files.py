@@ -1,12 +1,14 @@
 """Writes happen whole or not at all."""
 
 import os
+import resource
 import stat
 from pathlib import Path
 
 import pytest
+import torch
 
-from scalesearch.files import write_atomic, write_json, write_text
+from scalesearch.files import DiskFull, write_atomic, write_json, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -36,3 +38,20 @@ def test_json_that_no_reader_takes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "x", {"loss": float("nan")})
     assert os.listdir(tmp_path) == []
+
+
+def test_no_room_is_said_as_that_and_leaves_what_was_there(tmp_path: Path) -> None:
+    """The limit on a file's size stands in for a full disk; torch.save buries its error under another."""
+    path = tmp_path / "kept"
+    write_text(path, "old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        for place, kept in ((path, "what was there is untouched"), (tmp_path / "new", "nothing was left there")):
+            said = f"{place.name}: cannot be written: File too large; {kept}. Make room"
+            for write in (lambda file: torch.save(torch.zeros(10_000), file), lambda file: file.write(bytes(30_000))):
+                with pytest.raises(DiskFull, match=said):
+                    write_atomic(place, write)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == ["kept"] and path.read_text() == "old"

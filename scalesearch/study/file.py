@@ -42,11 +42,16 @@ CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary ha
 
 @dataclass(frozen=True)
 class Resources:
-    """What one worker gets, and where. ``gpus_per_trial`` may be a fraction."""
+    """What one worker gets, and where. ``gpus_per_trial`` may be a fraction.
+
+    ``processes_per_trial`` above 1 share a candidate's updates; each of them gets as many CPUs, GPUs and threads as
+    the other fields say.
+    """
 
     cpus_per_trial: float = 1.0
     gpus_per_trial: float = 0.0
     threads_per_trial: int = 1
+    processes_per_trial: int = 1
     address: str | None = None
 
 
@@ -143,6 +148,7 @@ class _Reader:
                 resources.number("cpus_per_trial", 1.0),
                 resources.number("gpus_per_trial", 0.0),
                 resources.whole("threads_per_trial", 1, 1),
+                resources.whole("processes_per_trial", 1, 1),
                 resources.text("address"),
             ),
             "storage": top.text("storage"),

@@ -128,7 +128,7 @@ def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus) -> Plan:
     """What the driver works off. Paths in the jobs are absolute, since workers may start elsewhere."""
     data = spec.data.resolve().to_json()
     job = {"data": data, "cache": str(default_cache()), "recipe": spec.recipe.to_json(), "seed": spec.seed,
-           "threads": spec.resources.threads_per_trial}
+           "threads": spec.resources.threads_per_trial, "processes": spec.resources.processes_per_trial}
     facts = {
         "study": spec.name,
         "space": spec.space.hash,
@@ -219,7 +219,22 @@ def make_runner(spec: StudySpec) -> Runner:
     from scalesearch.study.runners.ray import RayRunner
 
     r = spec.resources
-    return RayRunner(train_job, spec.workers, r.cpus_per_trial, r.gpus_per_trial, r.threads_per_trial, r.address)
+    work = train_job
+    if r.processes_per_trial > 1 and ray_train_is_there():
+        from scalesearch.study.runners.ray_train import RayTrainWork
+
+        work = RayTrainWork(r.processes_per_trial, r.cpus_per_trial, r.gpus_per_trial)
+    return RayRunner(work, spec.workers, r.cpus_per_trial, r.gpus_per_trial, r.threads_per_trial, r.address,
+                     r.processes_per_trial)
+
+
+def ray_train_is_there() -> bool:
+    """Whether Ray Train can be used: it needs more packages than Ray itself. Without it, workers start processes."""
+    try:
+        import ray.train.torch  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def load_data(spec: StudySpec) -> Corpus:

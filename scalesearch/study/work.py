@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,12 @@ Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
 HELD = 90.0  # seconds to wait for an orphan of a dead driver to let go of the folder
 
 
-def train_job(folder: str) -> None:
+def train_job(folder: str, team: Any = None) -> None:
     """Trains the candidate in ``folder``, or goes on from its checkpoint; a finished one is left as it is.
+
+    Args:
+        team: processes that are running already and share the updates; without it, as many are started here as the
+            job says.
 
     Raises:
         UserError: the architecture, the data or the recipe is wrong.
@@ -42,8 +47,11 @@ def train_job(folder: str) -> None:
         space = read_space(place / "architecture.yaml")
         architecture = space.architecture(space.answer(_nothing_to_ask))
         corpus = load_corpus(DataSpec.from_mapping(job["data"]), Path(job["cache"]))
-        recipe = Recipe.from_mapping(job["recipe"])
-        result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True)
+        recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
+        if processes > 1:
+            recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
+        result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
+                       processes=processes, team=team)
         return result.to_json()
 
     finish(Path(folder), run)

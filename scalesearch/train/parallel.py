@@ -38,8 +38,7 @@ class ParallelEngine(Engine):
 
     def _meet(self) -> None:
         """Checks that all have the same model and gives all the leader's weights."""
-        self.meeting = DistributedDataParallel(Meeting(self.model), broadcast_buffers=False,
-                                               gradient_as_bucket_view=True)
+        self.meeting = DistributedDataParallel(Meeting(self.model), gradient_as_bucket_view=True)
 
     def _gradients(self, share: Share) -> Tensor | None:
         """Gradients of everyone's shares, and their loss; None if memory ran out anywhere."""

@@ -89,7 +89,8 @@ def _noticing() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise ProcessLost(f"another process of this training cannot be reached: {str(error).splitlines()[0]}") from error
+        first = str(error).splitlines()[0]
+        raise ProcessLost(f"another process of this training cannot be reached: {first}") from error
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DiskFull, match="No space left.*what was there is untouched"):
+    with pytest.raises(DiskFull, match=r"No space left.*what was there is untouched"):
         driver.store.append("started", 0, attempt=9)
     assert (tmp_path / "events.jsonl").read_bytes() == before
 

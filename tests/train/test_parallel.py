@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scalesearch.data import make_batch
 from scalesearch.errors import UserError
 from scalesearch.train import Interrupted, Result, train
-from scalesearch.train import engine as engines
 from scalesearch.train.parallel import deal, follow
 from scalesearch.train.team import Team, local_team
 from tests.train.conftest import recipe, tiny

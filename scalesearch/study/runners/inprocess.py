@@ -3,6 +3,7 @@
 from collections import deque
 
 from scalesearch.errors import UserError
+from scalesearch.files import DiskFull
 from scalesearch.study.runners.base import Crashed, Done, Event, Job, Runner, Work
 
 # What training may raise on its own account; anything else (an interrupt, an exit) is for the caller.
@@ -39,7 +40,7 @@ class InProcessRunner(Runner):
         try:
             self._work(str(job.folder))
         except UserError as error:
-            return Crashed(job, str(error), again=False)
+            return Crashed(job, str(error), again=isinstance(error, DiskFull))
         except FAULTS as error:
             return Crashed(job, f"{type(error).__name__}: {error}")
         return Done(job)

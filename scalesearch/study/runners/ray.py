@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError, TaskCancelledError
 
 from scalesearch.errors import UserError
+from scalesearch.files import DiskFull
 from scalesearch.study.runners.base import Crashed, Done, Event, Job, Runner, Work
 
 STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder's name
@@ -28,18 +29,21 @@ class RayRunner(Runner):
     Args:
         work: trains the job in a folder.
         workers: tasks at a time.
-        cpus, gpus: of one task; ``gpus`` may be a fraction, which shares a device without isolating its memory.
-        threads: of torch and OpenMP in one task.
+        cpus, gpus: of one process; ``gpus`` may be a fraction, which shares a device without isolating its memory.
+        threads: of torch and OpenMP in one process.
         address: of a running cluster, or None to start one on this machine.
+        processes: that one task starts. Where ``work.reserves``, it asks Ray for their CPUs and GPUs itself.
 
     Raises:
         UserError: no cluster answers at ``address``, or none of its nodes has what one task asks for.
     """
 
     def __init__(
-        self, work: Work, workers: int, cpus: float = 1, gpus: float = 0, threads: int = 1, address: str | None = None
+        self, work: Work, workers: int, cpus: float = 1, gpus: float = 0, threads: int = 1,
+        address: str | None = None, processes: int = 1,
     ) -> None:
-        self.slots, self._cpus, self._gpus, self._address = workers, cpus, gpus, address
+        self.slots, self._address, self._processes = workers, address, processes
+        self._cpus, self._gpus = cpus * processes, gpus * processes
         self._running: dict[Any, Job] = {}
         self._owns = not ray.is_initialized()
         if self._owns:
@@ -79,7 +83,8 @@ class RayRunner(Runner):
         """One line about where jobs run."""
         where = f"the cluster at {self._address}" if self._address else "this machine"
         gpus = f" and {self._gpus:g} GPU" if self._gpus else ""
-        return f"{self.slots} Ray workers on {where}, {self._cpus:g} CPU{gpus} each"
+        shared = f" for {self._processes} processes" if self._processes > 1 else ""
+        return f"{self.slots} Ray workers on {where}, {self._cpus:g} CPU{gpus} each{shared}"
 
     def _end(self, task: Any) -> Event:
         job = self._running.pop(task)
@@ -87,7 +92,8 @@ class RayRunner(Runner):
             ray.get(task, timeout=60)
         except RayTaskError as error:
             cause = error.cause
-            return Crashed(job, f"{type(cause).__name__}: {cause}", again=not isinstance(cause, UserError))
+            again = isinstance(cause, DiskFull) or not isinstance(cause, UserError)
+            return Crashed(job, f"{type(cause).__name__}: {cause}", again)
         except (TaskCancelledError, GetTimeoutError, RayError) as error:
             return Crashed(job, _first_line(error))
         return Done(job)
@@ -102,11 +108,13 @@ class RayRunner(Runner):
                             f"has that (nodes: {have})")
 
     def _remote(self, work: Work) -> Any:
+        reserves = getattr(work, "reserves", False)
+        cpus, gpus = (0.0, 0.0) if reserves else (self._cpus, self._gpus)
         environment = {name: str(self._threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-        if not self._gpus:
+        if not gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # Ray shows a task without GPUs every GPU there is
 
-        @ray.remote(max_retries=0, max_calls=1, num_cpus=self._cpus, num_gpus=self._gpus,
+        @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus,
                     runtime_env={"env_vars": environment})
         def train(folder: str) -> None:
             work(folder)

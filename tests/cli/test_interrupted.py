@@ -1,0 +1,102 @@
+"""``scalesearch train`` as a process of its own, stopped from outside or out of disk: it goes on to the same bits."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_train import ENGLISH, GERMAN, SMALL
+
+RECIPE = {"steps": 60, "max_tokens": 300, "lr": 1e-3, "beam": 1, "threads": 1, "device": "cpu", "dropout": 0.1,
+          "average": "best", "average_count": 2, "validate_every": 10, "checkpoint_minutes": 60}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a data file, its text, and a cache."""
+    folder = tmp_path_factory.mktemp("text")
+    for split, start, count in (("train", 0, 120), ("val", 200, 8), ("test", 300, 8)):
+        for side, lines in (("en", ENGLISH), ("de", GERMAN)):
+            (folder / f"{split}.{side}").write_text("".join(f"{lines[i % 5]} {start + i}\n" for i in range(count)))
+    said = "data: {source: en, target: de, train: train, valid: val, test: test, vocab: 60}\n"
+    (folder / "data.yaml").write_text(said)
+    return folder
+
+
+def start(text: Path, out: Path, *more: str, most: int | None = None, **changes: Any) -> subprocess.Popen:
+    """The command, in a session of its own; ``most``: bytes that a file may have."""
+    settings = [item for key, value in (RECIPE | changes).items() for item in ("--recipe-set", f"{key}={value}")]
+    command = [sys.executable, "-m", "scalesearch", "train", "transformer", "--data", str(text / "data.yaml"), *SMALL,
+               *settings, "--out", str(out), *more]
+
+    def limit() -> None:
+        if most is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    return subprocess.Popen(command, env=os.environ | {"XDG_CACHE_HOME": str(text / "cache"), "COLUMNS": "200"},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            preexec_fn=limit)
+
+
+def ended(process: subprocess.Popen) -> tuple[int, str]:
+    """Its exit status, and what it wrote on standard error."""
+    _, err = process.communicate(timeout=240)
+    return process.returncode, err
+
+
+def stopped(text: Path, out: Path, *more: str, number: int = signal.SIGTERM) -> str:
+    """Starts a training, and stops all processes of its session once it has validated; what it said then."""
+    process = start(text, out, *more)
+    while process.poll() is None and not list(out.glob("snapshots/*.safetensors")):
+        time.sleep(0.01)
+    os.killpg(process.pid, number)
+    status, err = ended(process)
+    assert status == 130, err
+    return err
+
+
+def learned(out: Path) -> dict[str, Any]:
+    """What two trainings that are the same have in common."""
+    result = json.loads((out / "result.json").read_text())
+    curve = [{k: v for k, v in point.items() if not k.endswith("seconds")} for point in result["curve"]]
+    return {"weights": (out / "model.safetensors").read_bytes(), "curve": curve, "metrics": result["metrics"],
+            "state": result["state"], "steps": result["steps"], "tokens": result["tokens"], "notes": result["notes"]}
+
+
+@pytest.mark.parametrize(
+    ("processes", "number"), [("1", signal.SIGTERM), pytest.param("2", signal.SIGTERM, marks=pytest.mark.slow),
+                              pytest.param("2", signal.SIGINT, marks=pytest.mark.slow)])
+def test_stopped_and_resumed_is_the_uninterrupted_run_to_the_bit(text, tmp_path, processes, number) -> None:
+    several = ("--processes", processes)
+    assert ended(start(text, tmp_path / "whole", *several)) == (0, "")
+    err = stopped(text, tmp_path / "parts", *several, number=number)
+    found = re.fullmatch(rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; go on with --resume\n", err)
+    assert found and 10 <= int(found[1]) < 60, err
+    assert not (tmp_path / "parts" / "result.json").exists()
+    assert ended(start(text, tmp_path / "parts", *several, "--resume")) == (0, "")
+    assert learned(tmp_path / "parts") == learned(tmp_path / "whole")
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_says_what_to_do(text, tmp_path) -> None:
+    assert ended(start(text, tmp_path / "whole"))[0] == 0
+    out = tmp_path / "parts"
+    stopped(text, out)
+    good = (out / "checkpoint.pt").read_bytes()
+    kept = sorted(out.rglob("*"))
+    full = start(text, out, "--resume", most=len(good) - 1000, checkpoint_minutes=0)
+    status, err = ended(full)
+    assert status == 2 and "Traceback" not in err
+    assert re.search(r"checkpoint\.pt: cannot be written: File too large; what was there is untouched\. "
+                     r"Make room where .*, then run the command again with --resume: \d+ updates were done\n", err), err
+    assert (out / "checkpoint.pt").read_bytes() == good
+    assert sorted(out.rglob("*")) == kept and not (out / "result.json").exists()
+    assert ended(start(text, out, "--resume"))[0] == 0
+    assert learned(out) == learned(tmp_path / "whole")
