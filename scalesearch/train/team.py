@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from multiprocessing import parent_process
+from multiprocessing.resource_tracker import ensure_running
 from typing import Any
 
 import torch
@@ -131,6 +132,7 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
 
 def _start(size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> mp.ProcessContext:
     """The other processes. Signals are blocked in them, as a mask is inherited: the leader alone answers to them."""
+    ensure_running()  # it unblocks them when it starts, so not in the stretch below
     signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT_FROM_FOLLOWERS)
     try:
         return mp.start_processes(_other, (size, port, cuda, threads, follow), size - 1, join=False, daemon=True,
@@ -141,6 +143,7 @@ def _start(size: int, port: int, cuda: bool, threads: int, follow: Callable[[Tea
 
 def _other(index: int, size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> None:
     """What the process of rank ``index + 1`` does."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT_FROM_FOLLOWERS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     store = dist.TCPStore("127.0.0.1", port, size, is_master=False)

@@ -52,7 +52,7 @@ proposer: {{ kind: nsga2, seed: 4, population: 8 }}
 trials: 7
 workers: 3
 backend: ray
-resources: {{ cpus_per_trial: 2, gpus_per_trial: 0.25, threads_per_trial: 2, address: "head:6379" }}
+resources: {{ cpus_per_trial: 2, gpus_per_trial: 0.25, threads_per_trial: 2, processes_per_trial: 4, address: "head:6379" }}
 storage: postgresql://somewhere/db
 out: elsewhere
 seed: 5
@@ -66,6 +66,7 @@ reference:
     assert spec.budget is not None and spec.budget.text.startswith("params.total <= ")
     assert (spec.proposer, spec.proposer_seed, spec.population, spec.seed) == ("nsga2", 4, 8, 5)
     assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")
+    assert spec.resources.processes_per_trial == 4
     assert [(r.name, r.file, r.set) for r in spec.references] == [
         ("transformer", "transformer", {}),
         ("wide", None, {"width": "64", "encoder.depth": "2"}),

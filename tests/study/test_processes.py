@@ -50,7 +50,7 @@ def test_ray_train_runs_a_candidate_and_says_what_is_wrong(corpus, tmp_path) -> 
     one, two, bad = (make_job(corpus, tmp_path / str(number), number % 10) for number in (1, 2, 12))
     (bad.folder / "architecture.yaml").write_text("width: 16 | 32\n")
     train_job(str(one.folder))
-    runner = RayRunner(RayTrainWork(2, 1, 0), workers=1, processes=2)
+    runner = RayRunner(RayTrainWork(2, 0.5, 0), workers=1, cpus=0.5, processes=2)
     try:
         assert isinstance(ends(runner, [two], limit=200)[2], Done)
         assert losses(one) == pytest.approx(losses(two), rel=1e-6)
