@@ -52,7 +52,8 @@ proposer: {{ kind: nsga2, seed: 4, population: 8 }}
 trials: 7
 workers: 3
 backend: ray
-resources: {{ cpus_per_trial: 2, gpus_per_trial: 0.25, threads_per_trial: 2, processes_per_trial: 4, address: "head:6379" }}
+resources:
+  {{ cpus_per_trial: 2, gpus_per_trial: 0.25, threads_per_trial: 2, processes_per_trial: 4, address: "head:6379" }}
 storage: postgresql://somewhere/db
 out: elsewhere
 seed: 5
