@@ -1,0 +1,161 @@
+"""Corrections as edits of a sentence's words: read from M2 files, or from a reference laid beside its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalesearch.errors import UserError
+
+NOTHING = "-NONE-"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Words ``start`` to ``end`` (behind the last) of a sentence become one of ``corrections``, each words or empty."""
+
+    start: int
+    end: int
+    corrections: tuple[str, ...]
+
+
+Edits = tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """A sentence and the edits of each of its annotators; an annotator who finds it right has none."""
+
+    source: str
+    annotators: tuple[Edits, ...]
+    line: int
+
+
+def parse_m2(lines: Sequence[str], name: str) -> list[Annotated]:
+    """The sentences of an M2 file: ``S`` and its words, then for each edit
+    ``A start end|||type|||correction||another|||required|||comment|||annotator``, then an empty line.
+
+    Type ``noop``, or offsets of -1, is an annotator without any edit. Types and comments do not count. A sentence
+    without ``A`` lines is right.
+
+    Raises:
+        UserError: a line that is none of these, with its place.
+    """
+    return [_sentence(block, name) for block in _blocks(lines)]
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+    block: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            block.append((number, line))
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _sentence(block: list[tuple[int, str]], name: str) -> Annotated:
+    (number, first), *rest = block
+    if first != "S" and not first.startswith("S "):
+        raise UserError(f"{name}:{number}: an M2 file's sentence begins with `S ` and its words, not with {first!r}")
+    words = first[1:].split()
+    annotators: dict[str, list[Edit]] = {}
+    for place, line in rest:
+        annotator, edit = _edit(line, len(words), f"{name}:{place}")
+        found = annotators.setdefault(annotator, [])
+        if edit:
+            found.append(edit)
+    edits = [tuple(sorted(found, key=lambda edit: (edit.start, edit.end))) for found in annotators.values()]
+    return Annotated(" ".join(words), tuple(edits) or ((),), number)
+
+
+def _edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
+    """The annotator and the edit of an ``A`` line of a sentence of ``length`` words."""
+    fields = line[2:].split("|||")
+    offsets = fields[0].split()
+    if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not all(map(_whole, offsets)):
+        raise UserError(f"{place}: an edit is `A START END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR`, "
+                        f"not {line!r}")
+    start, end = map(int, offsets)
+    if fields[1] == "noop" or (start, end) == (-1, -1):
+        return fields[5], None
+    if not 0 <= start <= end <= length:
+        raise UserError(f"{place}: the edit is of words {start} to {end}, but its sentence has {length}")
+    corrections = ["" if said.strip() == NOTHING else " ".join(said.split()) for said in fields[2].split("||")]
+    return fields[5], Edit(start, end, tuple(corrections))
+
+
+def _whole(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def apply(source: str, edits: Edits) -> str:
+    """``source`` with the first correction of each edit; of edits that overlap, the first."""
+    words, corrected, done = source.split(), [], 0
+    for edit in edits:
+        if edit.start >= done:
+            corrected += [*words[done : edit.start], *edit.corrections[0].split()]
+            done = edit.end
+    return " ".join(corrected + words[done:])
+
+
+def edits_between(source: str, reference: str) -> Edits:
+    """The edits that make ``reference`` of ``source``: of an alignment of words with the fewest changes (a word put
+    in, left out or replaced is one), changes that touch being one edit. Words are what blanks part.
+    """
+    old, new = source.split(), reference.split()
+    runs: list[list[int]] = []
+    for i, j, width, height in _changes(old, new):
+        if runs and runs[-1][1] == i and runs[-1][3] == j:
+            runs[-1][1], runs[-1][3] = i + width, j + height
+        else:
+            runs.append([i, i + width, j, j + height])
+    return tuple(Edit(start, end, (" ".join(new[first:last]),)) for start, end, first, last in runs)
+
+
+def _changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
+    """Places in both where a word changes, and how many words on either side (0 or 1), from the left."""
+    distance = distances(old, new, 1)
+    i, j, found = len(old), len(new), []
+    while i or j:
+        same = i and j and old[i - 1] == new[j - 1] and distance[i][j] == distance[i - 1][j - 1]
+        replaced = i and j and distance[i][j] == distance[i - 1][j - 1] + 1
+        left_out = i and distance[i][j] == distance[i - 1][j] + 1
+        width, height = (1, 1) if same or replaced else (1, 0) if left_out else (0, 1)
+        i, j = i - width, j - height
+        if not same:
+            found.append((i, j, width, height))
+    return found[::-1]
+
+
+def distances(old: Sequence[str], new: Sequence[str], replacing: int) -> list[list[int]]:
+    """Row i, column j: the least cost to make the first j words of ``new`` of the first i of ``old``, where a word
+    put in or left out costs 1 and one replaced costs ``replacing``."""
+    rows = [list(range(len(new) + 1))]
+    for i, word in enumerate(old, 1):
+        above, row = rows[-1], [i]
+        for j, other in enumerate(new, 1):
+            diagonal = above[j - 1] + (0 if word == other else replacing)
+            row.append(min(diagonal, above[j] + 1, row[-1] + 1))
+        rows.append(row)
+    return rows
+
+
+def lowered(edits: Edits, source: str) -> Edits:
+    """The edits of a lower-cased sentence; those that only change case are none any more."""
+    words = source.lower().split()
+    low = [Edit(edit.start, edit.end, tuple(said.lower() for said in edit.corrections)) for edit in edits]
+    return tuple(edit for edit in low if set(edit.corrections) != {" ".join(words[edit.start : edit.end])})
+
+
+def to_json(annotators: Sequence[Edits]) -> list[Any]:
+    """The annotators of a sentence as plain lists; :func:`from_json` reads them back."""
+    return [[[edit.start, edit.end, list(edit.corrections)] for edit in edits] for edits in annotators]
+
+
+def from_json(value: list[Any]) -> tuple[Edits, ...]:
+    """What :func:`to_json` wrote."""
+    return tuple(tuple(Edit(start, end, tuple(said)) for start, end, said in edits) for edits in value)

@@ -1,0 +1,185 @@
+"""The MaxMatch (M2) score of corrections (Dahlmeier & Ng 2012): precision, recall and F of edits.
+
+Which edits a system made is not in its output; many sets of edits lead from source to output. MaxMatch takes the set
+that agrees best with the gold edits, among those that a shortest alignment of words allows. As in the official
+scorer (release 3.2):
+
+- The alignments: all of least cost when a replaced word costs 1, and all when it costs 2, in one lattice.
+- An edit covers any stretch of the lattice with at least one change and at most ``max_unchanged`` words that do not
+  change.
+- The set chosen has the most gold edits, then the fewest steps of the lattice outside of them, then the fewest edits.
+- Of several annotators of a sentence, the one counts that makes F of all sentences so far the highest; then the one
+  with more correct edits; then the one with fewer edits in all.
+- Edits that put in words at the same place agree with gold ones in their order only, and each gold edit counts once.
+
+Where the official scorer finds the best set by rules of thumb (marking edges of insertions from both ends), this one
+searches all of them. A gold edit that changes nothing counts as missed, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from scalesearch.tasks.edits import Edits, distances
+
+Vertex = tuple[int, int]  # words of the source and of the hypothesis behind it
+Step = tuple[Vertex, bool]  # where to, and whether a word changes
+Lattice = dict[Vertex, list[Step]]
+State = tuple[int, int]  # words unchanged in the edit that one is inside of, or OUTSIDE; the next gold insertion here
+Cost = tuple[int, int, int]  # minus gold edits, steps outside of them, other edits
+
+OUTSIDE = -1
+BETA, MAX_UNCHANGED = 0.5, 2
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Edits that are right, that the system made, and that it should have made."""
+
+    correct: int = 0
+    proposed: int = 0
+    gold: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.correct + other.correct, self.proposed + other.proposed, self.gold + other.gold)
+
+    @property
+    def precision(self) -> float:
+        """Of the edits made, the share that is right; 1 where none was made."""
+        return self.correct / self.proposed if self.proposed else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Of the edits due, the share that was made; 1 where none was due."""
+        return self.correct / self.gold if self.gold else 1.0
+
+    def f(self, beta: float = BETA) -> float:
+        """The weighted harmonic mean of both, precision counting more the smaller ``beta``; 1 without any edit."""
+        below = beta**2 * self.gold + self.proposed
+        return (1 + beta**2) * self.correct / below if below else 1.0
+
+
+def score(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]], beta: float = BETA,
+          max_unchanged: int = MAX_UNCHANGED) -> Counts:
+    """The counts of a whole text; ``gold`` holds each sentence's annotators. Words are what blanks part."""
+    total = Counts()
+    for source, said, annotators in zip(sources, hypotheses, gold, strict=True):
+        lattice = alignments(source.split(), said.split())
+        found = [total + overlap(lattice, said.split(), edits, max_unchanged) for edits in annotators]
+        # The first of equals, as max takes it.
+        total = max(found, key=lambda c: (c.f(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
+    return total
+
+
+def alignments(source: Sequence[str], hypothesis: Sequence[str]) -> Lattice:
+    """Every vertex of the lattice, from the first to the last, with the steps that lead on from it."""
+    end = len(source), len(hypothesis)
+    steps: dict[Vertex, set[Step]] = {end: set()}
+    for replacing in (1, 2):
+        distance, open_ends, seen = distances(source, hypothesis, replacing), [end], {end}
+        while open_ends:
+            i, j = open_ends.pop()
+            for before, cost, changed in _back(i, j, source, hypothesis, replacing):
+                if distance[before[0]][before[1]] + cost == distance[i][j]:
+                    steps.setdefault(before, set()).add(((i, j), changed))
+                    if before not in seen:
+                        seen.add(before)
+                        open_ends.append(before)
+    return {vertex: sorted(steps[vertex]) for vertex in sorted(steps)}
+
+
+def _back(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
+          replacing: int) -> Iterator[tuple[Vertex, int, bool]]:
+    """The vertices before (i, j), what the step from there costs, and whether it changes a word."""
+    if i:
+        yield (i - 1, j), 1, True
+    if j:
+        yield (i, j - 1), 1, True
+    if i and j:
+        changed = source[i - 1] != hypothesis[j - 1]
+        yield (i - 1, j - 1), replacing * changed, changed
+
+
+def overlap(lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_unchanged: int = MAX_UNCHANGED) -> Counts:
+    """The counts of one sentence against one annotator's edits."""
+    matched, _, others = _Search(lattice, hypothesis, gold, max_unchanged).best()
+    return Counts(-matched, others - matched, len(gold))
+
+
+class _Search:
+    """The cheapest way through a lattice, by dynamic programming from its first vertex to its last."""
+
+    def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits, most: int) -> None:
+        self.lattice, self.hypothesis, self.most = lattice, hypothesis, most
+        self.gold: dict[int, list[tuple[int, list[str]]]] = {}
+        for edit in gold:
+            self.gold.setdefault(edit.start, []).extend((edit.end, said.split()) for said in edit.corrections)
+        self.rank = _ranks(gold)
+
+    def best(self) -> Cost:
+        costs: dict[Vertex, dict[State, Cost]] = {next(iter(self.lattice)): {(OUTSIDE, 0): (0, 0, 0)}}
+        here: dict[State, Cost] = {}
+        for vertex in self.lattice:
+            here = costs.pop(vertex)
+            for (unchanged, used), cost in list(here.items()):
+                if unchanged != OUTSIDE:
+                    _keep(here, (OUTSIDE, used), cost)  # an edit may end anywhere
+            for state, cost in here.items():
+                for after, then, (matched, steps, edits) in self._moves(vertex, state):
+                    _keep(costs.setdefault(after, {}), then, (cost[0] + matched, cost[1] + steps, cost[2] + edits))
+        return min(here.values())
+
+    def _moves(self, vertex: Vertex, state: State) -> Iterator[tuple[Vertex, State, Cost]]:
+        """Where one can go from ``vertex``: a step further outside of edits, or inside one, or over a gold edit."""
+        unchanged, used = state
+        for after, changed in self.lattice[vertex]:
+            then = used if after[0] == vertex[0] else 0
+            inside = max(unchanged, 0) + (not changed)
+            if inside <= self.most:
+                yield after, (inside, then), (0, 1, unchanged == OUTSIDE)
+            if unchanged == OUTSIDE and not changed:
+                yield after, (OUTSIDE, then), (0, 1, 0)
+        if unchanged == OUTSIDE:
+            for after, then in self._over_gold(vertex, used):
+                yield after, (OUTSIDE, then), (-1, 0, 0)
+
+    def _over_gold(self, vertex: Vertex, used: int) -> Iterator[tuple[Vertex, int]]:
+        i, j = vertex
+        for place, (end, words) in enumerate(self.gold.get(i, ())):
+            after, rank = (end, j + len(words)), self.rank[i][place]
+            if (rank < used and end == i) or list(self.hypothesis[j : after[1]]) != words:
+                continue
+            if self._one_edit(vertex, after):
+                yield after, rank + 1 if end == i else 0
+
+    def _one_edit(self, start: Vertex, end: Vertex) -> bool:
+        """Whether an edit can lead from ``start`` to ``end``: through the lattice, changing something and few words
+        not."""
+        seen, open_ends = {(start, 0, False)}, [(start, 0, False)]
+        while open_ends:
+            vertex, kept, any_change = open_ends.pop()
+            if vertex == end and any_change:
+                return True
+            for after, changed in self.lattice[vertex]:
+                state = after, kept + (not changed), any_change or changed
+                if after[0] <= end[0] and after[1] <= end[1] and state[1] <= self.most and state not in seen:
+                    seen.add(state)
+                    open_ends.append(state)
+        return False
+
+
+def _ranks(gold: Edits) -> dict[int, list[int]]:
+    """For each place and each correction there, in order: which of the place's edits it belongs to."""
+    found: dict[int, list[int]] = {}
+    counts: dict[int, int] = {}
+    for edit in gold:
+        rank = counts.get(edit.start, 0)
+        found.setdefault(edit.start, []).extend([rank] * len(edit.corrections))
+        counts[edit.start] = rank + 1
+    return found
+
+
+def _keep(costs: dict[State, Cost], state: State, cost: Cost) -> None:
+    if state not in costs or cost < costs[state]:
+        costs[state] = cost

@@ -1,0 +1,181 @@
+"""The M2 score agrees with the official scorer's published example, with its papers' rules and with brute force."""
+
+from itertools import product
+from random import Random
+
+import pytest
+
+from scalesearch.tasks.edits import Edit, apply, edits_between, parse_m2
+from scalesearch.tasks.maxmatch import Counts, alignments, overlap, score
+
+# The example of the official scorer's README (release 3.2), whose printed result is 0.8 thrice.
+GOLD = """\
+S The cat sat at mat .
+A 3 4|||Prep|||on|||REQUIRED|||-NONE-|||0
+A 4 4|||ArtOrDet|||the||a|||REQUIRED|||-NONE-|||0
+
+S The dog .
+A 1 2|||NN|||dogs|||REQUIRED|||-NONE-|||0
+A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1
+
+S Giant otters is an apex predator .
+A 2 3|||SVA|||are|||REQUIRED|||-NONE-|||0
+A 3 4|||ArtOrDet|||-NONE-|||REQUIRED|||-NONE-|||0
+A 5 6|||NN|||predators|||REQUIRED|||-NONE-|||0
+A 1 2|||NN|||otter|||REQUIRED|||-NONE-|||1
+"""
+SYSTEM = ["A cat sat on the mat .", "The dog .", "Giant otters are apex predator ."]
+
+
+def counts(system: list[str], gold: str = GOLD) -> Counts:
+    sentences = parse_m2(gold.splitlines(), "gold.m2")
+    return score([s.source for s in sentences], system, [s.annotators for s in sentences])
+
+
+def test_the_official_example() -> None:
+    found = counts(SYSTEM)
+    assert found == Counts(correct=4, proposed=5, gold=5)
+    assert (found.precision, found.recall, found.f()) == pytest.approx((0.8, 0.8, 0.8))
+
+
+def test_a_missing_word_costs_recall() -> None:
+    found = counts(["A cat sat on mat .", *SYSTEM[1:]])
+    assert found == Counts(3, 4, 5)
+    assert found.f() == pytest.approx(1.25 * 0.75 * 0.6 / (0.25 * 0.75 + 0.6))
+
+
+def test_the_source_as_it_is_and_the_corrected_text() -> None:
+    sentences = parse_m2(GOLD.splitlines(), "gold.m2")
+    untouched = counts([s.source for s in sentences])
+    assert (untouched.correct, untouched.proposed, untouched.f()) == (0, 0, 0.0)
+    perfect = counts([apply(s.source, s.annotators[0]) for s in sentences])
+    assert perfect.f() == 1.0 and perfect.correct == perfect.proposed == perfect.gold
+
+
+def test_either_alternative_of_a_gold_edit_is_right() -> None:
+    for article in ("the", "a"):
+        assert counts([f"The cat sat on {article} mat .", *SYSTEM[1:]]) == Counts(4, 4, 5)
+
+
+def test_an_edit_over_a_phrase_is_found_across_two_words_that_stay_but_not_three() -> None:
+    for kept, right in (("x y", 1), ("x y z", 0)):
+        source, said = f"a {kept} b", f"c {kept} d"
+        length = len(source.split())
+        found = overlap(alignments(source.split(), said.split()), said.split(), (Edit(0, length, (said,)),))
+        assert found.correct == right
+
+
+def test_insertions_at_one_place_agree_in_order_and_once_each() -> None:
+    source, said = "go".split(), "we must go".split()
+    lattice = alignments(source, said)
+    we, must = Edit(0, 0, ("we",)), Edit(0, 0, ("must",))
+    assert overlap(lattice, said, (we, must)) == Counts(2, 2, 2)
+    assert overlap(lattice, said, (must, we)) == Counts(1, 2, 2)
+    twice = "we we go".split()
+    assert overlap(alignments(source, twice), twice, (we,)) == Counts(1, 2, 1)
+    assert overlap(alignments(source, twice), twice, (we, we)) == Counts(2, 2, 2)
+
+
+def test_an_edit_that_changes_nothing_is_missed() -> None:
+    words = ["a", "b"]
+    assert overlap(alignments(words, words), words, (Edit(0, 1, ("a",)),)) == Counts(0, 0, 1)
+
+
+def test_the_annotator_counts_that_helps_the_whole_text_most() -> None:
+    gold = "S a b\nA 0 1|||X|||c|||R|||-|||0\nA 1 2|||X|||d|||R|||-|||1\n"
+    assert counts(["a d"], gold) == counts(["c b"], gold) == Counts(1, 1, 1)
+
+
+def paths(source: list[str], said: list[str]) -> list[list[tuple]]:
+    """All ways from one sentence to another by single steps (i, j, i', j', whether a word changes)."""
+    def walk(i: int, j: int) -> list[list[tuple]]:
+        if (i, j) == (len(source), len(said)):
+            return [[]]
+        found = []
+        for di, dj in ((1, 0), (0, 1), (1, 1)):
+            if i + di <= len(source) and j + dj <= len(said):
+                step = (i, j, i + di, j + dj, di != dj or source[i] != said[j])
+                found += [[step, *rest] for rest in walk(i + di, j + dj)]
+        return found
+
+    everything, steps = walk(0, 0), set()
+    for replacing in (1, 2):
+        def cost(path: list[tuple], replacing: int = replacing) -> int:
+            return sum((replacing if s[2] > s[0] and s[3] > s[1] else 1) * s[4] for s in path)
+        least = min(map(cost, everything))
+        steps |= {step for path in everything if cost(path) == least for step in path}
+    return [path for path in everything if steps.issuperset(path)]
+
+
+def splits(path: list[tuple]) -> list[list[list[tuple]]]:
+    """All ways to see a path as edits (runs of steps) and words that stay outside of them."""
+    found = []
+    for cuts in product((True, False), repeat=max(0, len(path) - 1)):
+        runs: list[list[tuple]] = [path[:1]] if path else []
+        for step, cut in zip(path[1:], cuts):
+            if cut:
+                runs.append([step])
+            else:
+                runs[-1].append(step)
+        if all((any(s[4] for s in run) and sum(not s[4] for s in run) <= 2) or len(run) == 1 for run in runs):
+            found.append(runs)
+    return found
+
+
+def brute_force(source: list[str], said: list[str], gold: tuple[Edit, ...]) -> Counts:
+    best = None
+    for path in paths(source, said):
+        for runs in splits(path):
+            edits = [(r[0][0], r[-1][2], " ".join(said[r[0][1]:r[-1][3]]), len(r)) for r in runs if any(s[4] for s in r)]
+            stay = len(path) - sum(edit[3] for edit in edits)
+            for chosen in product((True, False), repeat=len(edits)):
+                right = [edit for edit, yes in zip(edits, chosen) if yes]
+                if agree(right, gold):
+                    other = [edit for edit, yes in zip(edits, chosen) if not yes]
+                    cost = (-len(right), stay + sum(edit[3] for edit in other), len(other))
+                    best = cost if best is None else min(best, cost)
+    assert best is not None
+    return Counts(-best[0], best[2] - best[0], len(gold))
+
+
+def agree(edits: list[tuple], gold: tuple[Edit, ...]) -> bool:
+    """Whether each edit is a gold one, in order, no gold edit twice."""
+    if not edits:
+        return True
+    for place, edit in enumerate(gold):
+        start, end, text, _ = edits[0]
+        if (edit.start, edit.end) == (start, end) and text in edit.corrections:
+            return agree(edits[1:], gold[place + 1:])
+    return False
+
+
+def random_case(rng: Random) -> tuple[list[str], list[str], tuple[Edit, ...]]:
+    source, said = (rng.choices("abc", k=rng.randint(0, 4)) for _ in range(2))
+    gold = set()
+    for _ in range(rng.randint(0, 3)):
+        start = rng.randint(0, len(source))
+        end = rng.randint(start, min(len(source), start + 2))
+        texts = tuple(" ".join(rng.choices("abc", k=rng.randint(0 if end > start else 1, 2)))
+                      for _ in range(rng.randint(1, 2)))
+        gold.add(Edit(start, end, texts))
+    return source, said, tuple(sorted(gold, key=lambda edit: (edit.start, edit.end, edit.corrections)))
+
+
+def test_the_best_set_of_edits_is_that_of_brute_force() -> None:
+    rng, matched = Random(5), 0
+    for _ in range(400):
+        source, said, gold = random_case(rng)
+        found = overlap(alignments(source, said), said, gold)
+        assert found == brute_force(source, said, gold), (source, said, gold)
+        matched += found.correct
+    assert matched > 50
+
+
+def test_a_reference_scores_full_marks_against_its_own_edits() -> None:
+    rng = Random(2)
+    for _ in range(200):
+        source, reference = (" ".join(rng.choices("abcd", k=rng.randint(1, 9))) for _ in range(2))
+        edits = edits_between(source, reference)
+        assert apply(source, edits) == reference
+        found = score([source], [reference], [(edits,)])
+        assert found.correct == found.proposed == found.gold == len(edits)
