@@ -15,6 +15,7 @@ from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from scalesearch.data import Corpus
     from scalesearch.space.architecture import Architecture
@@ -56,7 +57,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     from scalesearch.train.team import ProcessLost
 
     console = Console(stderr=as_json)
-    corpus = load_data(data)
+    corpus = load_data(data, how)
     if resume:
         _check_same(chosen, corpus, how, seed, processes, out)
     _introduce(console, chosen.id, corpus, how, out)
@@ -96,19 +97,23 @@ def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
         return Recipe.from_mapping(found | given)
 
 
-def load_data(name: str) -> Corpus:
+def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
     """The built-in corpus, or the one that the YAML file ``name`` describes; its paths start at its own folder.
 
     Raises:
-        UserError: no such file, or something wrong with it or its data.
+        UserError: no such file, or something wrong with it or its data, or with training on it by ``recipe``.
     """
     from scalesearch.data import DataSpec, load_corpus
+    from scalesearch.train.fit import refuse_unfit
 
     if name == "builtin":
         return load_corpus(DataSpec(builtin="grammar"))
     section = read_section(Path(name), "data", "--data: `builtin` or a file")
     with section.naming():
-        return load_corpus(DataSpec.from_mapping(section.value), base=section.file.parent)
+        spec = DataSpec.from_mapping(section.value)
+        if recipe is not None:
+            refuse_unfit(spec, recipe)
+        return load_corpus(spec, base=section.file.parent)
 
 
 def _check_folder(out: Path, resume: bool) -> None:
@@ -145,7 +150,8 @@ def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int,
 
 def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
     kind = " (synthetic: its scores compare architectures, nothing else)" if corpus.synthetic else ""
-    console.print(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} pairs, "
+    unit = "pairs" if corpus.train.overlap is None else "windows"
+    console.print(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} {unit}, "
                   f"vocabulary {corpus.tokenizer.vocab_size:,}", highlight=False)
     for note in corpus.notes:
         console.print(f"  {note}", style="dim", highlight=False, markup=False)
@@ -186,10 +192,13 @@ def _facts(event: dict[str, Any]) -> str:
 
 
 def _line(event: dict[str, Any]) -> str:
+    from scalesearch.tasks import METRICS
+
     train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
-    bleu = "" if event["bleu"] is None else f" · BLEU {event['bleu']:.1f}"
+    found = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS if event.get(name) is not None
+             and name != "loss"]
     return (f"update {event['step']:>7,} · {_time(event['cpu_seconds']):>6} CPU · train {train} "
-            f"· valid {event['valid_loss']:.3f}{bleu}")
+            f"· valid {event['valid_loss']:.3f}{''.join(found)}")
 
 
 def _time(seconds: float) -> str:
@@ -198,21 +207,12 @@ def _time(seconds: float) -> str:
 
 
 def _show(console: Console, result: Result) -> None:
-    from rich.table import Table
-
     for note in result.notes:
         console.print(note, style="yellow", markup=False)
     if result.state != "complete":
         console.print(f"failed: {result.reason}", style="bold red", markup=False, highlight=False)
         return
-    metrics, table = result.metrics, Table(box=None, header_style="bold")
-    for heading in ("", "BLEU", "chrF", "loss", "perplexity"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for split, scored in [(metrics["split"], metrics), *([("test", metrics["test"])] if "test" in metrics else [])]:
-        found = scored["perplexity"]
-        table.add_row(split, f"{scored['bleu']:.2f}", f"{scored['chrf']:.2f}", f"{scored['loss']:.3f}",
-                      "-" if found is None else f"{found:.2f}")
-    console.print(table)
+    console.print(_table(result.metrics))
     for line in _protocol(result):
         console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
@@ -221,13 +221,44 @@ def _where(result: Result) -> str:
     return result.device if result.processes == 1 else f"{result.processes} x {result.device}"
 
 
+def _table(metrics: dict[str, Any]) -> Table:
+    """The metrics of each split that was scored."""
+    from rich.table import Table
+
+    from scalesearch.tasks import METRICS
+
+    names = [name for name in METRICS if name in metrics]
+    table = Table(box=None, header_style="bold")
+    table.add_column("")
+    for name in names:
+        words = METRICS[name].words.partition(" (")[0]
+        table.add_column(words.lower() if name in ("loss", "perplexity") else words, justify="right")
+    for split, scored in [(metrics["split"], metrics), *([("test", metrics["test"])] if "test" in metrics else [])]:
+        table.add_row(split, *(_number(name, scored.get(name)) for name in names))
+    return table
+
+
+def _number(name: str, value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if name == "loss" else f"{value:.2f}"
+
+
+def _signatures(metrics: dict[str, Any]) -> str:
+    """How each metric was computed, as far as it is said."""
+    from scalesearch.tasks import METRICS
+
+    said = {key.removesuffix("_signature"): text for key, text in metrics.items() if key.endswith("_signature")}
+    return " · ".join(f"{METRICS[name].words if name in METRICS else name} {text}" for name, text in said.items())
+
+
 def _protocol(result: Result) -> list[str]:
     """How the numbers came about, and what they cost."""
     metrics = result.metrics
     synthetic = ["synthetic corpus: the score compares architectures, nothing else"] if metrics["synthetic"] else []
+    decode = [metrics["decode"]] if "decode" in metrics else []
+    measured = [f"{key}: {metrics[f'{key}_protocol']}" for key in ("latency", "memory") if key in metrics]
     return [
-        f"{metrics['decode']} · weights: {metrics['weights']} · BLEU {metrics['bleu_signature']} "
-        f"· chrF {metrics['chrf_signature']}",
+        " · ".join([*decode, f"weights: {metrics['weights']}", _signatures(metrics)]),
+        *measured,
         f"{result.params:,} params · {result.steps:,} updates, {result.tokens:,} target tokens in "
         f"{_time(result.cpu_seconds)} CPU ({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "
         f"{_time(result.total_seconds)} with scoring · {result.dtype} on {_where(result)} · seed {result.seed}",

@@ -31,11 +31,14 @@ def command(checkpoint: str, beam: int, length_penalty: float, batch: int, as_js
     One line comes out for each that goes in, in the same order; an empty one stays empty. With --json, a line is an
     object with source, translation and score.
     """
+    from scalesearch.tasks import TASKS
     from scalesearch.train import Recipe, read_checkpoint
     from scalesearch.train.evaluate import Search
     from scalesearch.train.hardware import Hardware
 
     found = read_checkpoint(checkpoint)
+    if TASKS[found.task].score is None:
+        raise UserError(f"{checkpoint}: trained for the task {found.task}, which turns no line into another")
     hardware = Hardware.of(Recipe(steps=1))
     found.model.to(hardware.device).set_attention(hardware.attention)
     lines, search = _lines(), Search(beam, length_penalty, batch)

@@ -2,8 +2,9 @@
 
 from scalesearch.data.batching import Batch, Batches, batches, eval_batches, make_batch, put_back
 from scalesearch.data.corpus import Corpus, load_corpus
+from scalesearch.data.parts import PairOfFiles
 from scalesearch.data.paths import default_cache
-from scalesearch.data.spec import DataSpec, PairOfFiles
+from scalesearch.data.spec import DataSpec
 from scalesearch.data.split import Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.data.tokens import BOS, EOS, PAD, UNK

@@ -21,7 +21,7 @@ class Batch:
     Attributes:
         source: (B, S), each row ending in EOS.
         target_in: (B, T), each row starting with BOS: what a decoder reads.
-        target_out: (B, T), each row ending in EOS: what it should say.
+        target_out: (B, T), each row ending in EOS: what it should say; PAD where nothing is to be said.
         indices: (B,) places of the pairs in their split.
     """
 
@@ -120,10 +120,22 @@ def put_back(indices: Sequence[Ints], rows: Sequence[Sequence[T]]) -> list[T]:
 
 
 def make_batch(split: Split, indices: Ints) -> Batch:
-    """The pairs at ``indices``, padded."""
+    """The pairs, or the windows, at ``indices``, padded."""
+    if split.overlap is not None:
+        return _windows(split, indices, split.overlap)
     source, target = split.source_ids, split.target_ids
     return Batch(source=source.padded(indices, after=EOS), target_in=target.padded(indices, before=BOS),
                  target_out=target.padded(indices, after=EOS), indices=np.asarray(indices))
+
+
+def _windows(split: Split, indices: Ints, overlap: int) -> Batch:
+    """Windows of a text: their source is an end mark alone, and what a window repeats is read and not said again."""
+    said = split.target_ids.padded(indices)
+    read = np.concatenate([np.full((len(said), 1), BOS), said[:, :-1]], 1)
+    out = said.copy()
+    out[np.asarray(indices) > 0, :overlap] = PAD
+    return Batch(source=np.full((len(said), 1), EOS), target_in=np.where(said == PAD, PAD, read), target_out=out,
+                 indices=np.asarray(indices))
 
 
 def _lengths(split: Split) -> tuple[Ints, Ints]:

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from scalesearch.data.checks import SPLITS
 from scalesearch.data.prepare import Prepared
-from scalesearch.data.spec import SPLITS
 from scalesearch.data.split import Ints, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
+from scalesearch.tasks import Texts
+from scalesearch.tasks.edits import from_json, to_json
 
 # Raise it when what the files hold or mean changes; folders of another format are then left alone.
 FORMAT = 1
@@ -67,8 +69,12 @@ def _write(folder: Path, prepared: Prepared) -> None:
             (folder / f"{name}.{side}.ids").write_bytes(rows.flat.astype(_IDS).tobytes())
             (folder / f"{name}.{side}.offsets").write_bytes(rows.offsets.astype(_OFFSETS).tobytes())
             (folder / f"{name}.{side}.txt").write_bytes("".join(line + "\n" for line in text).encode())
+        if split.texts.gold is not None:
+            lines = [json.dumps(to_json(annotators)) + "\n" for annotators in split.texts.gold]
+            (folder / f"{name}.gold.jsonl").write_text("".join(lines))
     sums = {path.name: _sum(path) for path in sorted(folder.iterdir())}
-    meta = {"format": FORMAT, "hash": _content_hash(sums), "counts": prepared.counts, "files": sums}
+    meta = {"format": FORMAT, "hash": _content_hash(sums), "counts": prepared.counts, "files": sums,
+            "overlaps": {name: split.overlap for name, split in prepared.splits.items()}}
     (folder / _META).write_text(json.dumps(meta, indent=1))
 
 
@@ -92,8 +98,9 @@ def fetch(folder: Path) -> tuple[dict[str, Any], Tokenizer, dict[str, Split]] | 
         return None
     try:
         meta = _checked(folder)
+        overlaps = meta.get("overlaps", {})
         splits = {name: Split(_rows(folder, name, "source"), _rows(folder, name, "target"),
-                              _StoredText(folder, name)) for name in SPLITS}
+                              _StoredText(folder, name), overlaps.get(name)) for name in SPLITS}
         return meta, Tokenizer((folder / _MODEL).read_bytes(), folder / _MODEL), splits
     except OSError as error:
         raise Damaged(f"{folder}: {error}") from None
@@ -128,9 +135,11 @@ class _StoredText:
         self.folder = folder
         self.split = split
 
-    def __call__(self) -> tuple[list[str], list[str]]:
-        source, target = (self._lines(side) for side in _SIDES)
-        return source, target
+    def __call__(self) -> Texts:
+        source, target = (self._lines(f"{side}.txt") for side in _SIDES)
+        if not (self.folder / f"{self.split}.gold.jsonl").exists():
+            return Texts(source, target)
+        return Texts(source, target, [from_json(json.loads(line)) for line in self._lines("gold.jsonl")])
 
-    def _lines(self, side: str) -> list[str]:
-        return (self.folder / f"{self.split}.{side}.txt").read_bytes().decode().split("\n")[:-1]
+    def _lines(self, name: str) -> list[str]:
+        return (self.folder / f"{self.split}.{name}").read_bytes().decode().split("\n")[:-1]

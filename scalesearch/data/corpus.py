@@ -83,7 +83,10 @@ def _identity(spec: DataSpec) -> dict[str, Any]:
     else:
         vocabulary = Tokenizer.from_file(Path(spec.tokenizer)).digest
     said = {key: getattr(spec, key) for key in ("lowercase", "max_length", "max_ratio", "limit")}
-    return {"text": fingerprint(spec), "vocabulary": vocabulary, **said}
+    shape = {} if spec.form == "pairs" else {"form": spec.form}
+    if spec.form == "text":
+        shape |= {"window": spec.window, "stride": spec.stride}
+    return {"text": fingerprint(spec), "vocabulary": vocabulary, **said, **shape}
 
 
 def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
@@ -111,4 +114,5 @@ def _name(spec: DataSpec) -> str:
         return spec.builtin
     first = spec.train[0]
     folder = Path(first if isinstance(first, str) else first.source).parent.name
-    return f"{folder} {spec.source}-{spec.target}".strip()
+    what = f"{spec.source}-{spec.target}" if spec.source and spec.target else spec.task
+    return f"{folder} {what}".strip()

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
+from scalesearch.data.checks import SPLITS
 from scalesearch.data.sources import Pairs
-from scalesearch.data.spec import SPLITS, DataSpec
+from scalesearch.data.spec import DataSpec
 from scalesearch.data.split import Ints, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.data.tokens import UNK
+from scalesearch.data.windows import window_split
 from scalesearch.errors import UserError
+from scalesearch.tasks.edits import lowered
 
 Counts = dict[str, dict[str, int]]
 _AT_ONCE = 1 << 16
@@ -37,18 +40,21 @@ def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
         text = text | {"train": _first(text["train"], spec.limit)}
     tokenizer = _tokenizer(spec, text["train"])
     counts: Counts = {}
-    splits = {split: _encode(spec, split, text[split], tokenizer, counts) for split in SPLITS}
+    encode = _encode_text if spec.form == "text" else _encode
+    splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLITS}
     counts["overlap"] = _overlap(text)
     return Prepared(tokenizer, splits, counts)
 
 
 def _lower(pairs: Pairs) -> Pairs:
     source, target = ([line.lower() for line in side] for side in (pairs.source, pairs.target))
-    return Pairs(source, target, pairs.counts)
+    gold = pairs.gold and [tuple(lowered(edits, line) for edits in annotators)
+                           for line, annotators in zip(pairs.source, pairs.gold)]
+    return Pairs(source, target, pairs.counts, gold)
 
 
 def _first(pairs: Pairs, limit: int) -> Pairs:
-    counts = pairs.counts | {"beyond_limit": max(0, len(pairs.source) - limit)}
+    counts = pairs.counts | {"beyond_limit": max(0, len(pairs.target) - limit)}
     return Pairs(pairs.source[:limit], pairs.target[:limit], counts)
 
 
@@ -70,7 +76,18 @@ def _encode(spec: DataSpec, split: str, pairs: Pairs, tokenizer: Tokenizer, coun
         dropped = {"cut": int(long.sum())}
         source, target = source.cut(spec.max_length), target.cut(spec.max_length)
     counts[split] = pairs.counts | dropped | _sizes(source, target)
-    return Split.of_rows(source, target, _pick(pairs.source, keep), _pick(pairs.target, keep))
+    return Split.of_rows(source, target, _pick(pairs.source, keep), _pick(pairs.target, keep), pairs.gold)
+
+
+def _encode_text(spec: DataSpec, split: str, lines: Pairs, tokenizer: Tokenizer, counts: Counts) -> Split:
+    assert spec.window is not None and spec.stride is not None, "a spec of text has both"
+    stride = spec.window if split == "train" else spec.stride
+    rows = _ids(tokenizer, lines.target)
+    found = window_split(rows, lines.target, spec.window, stride)
+    unknown = int(np.count_nonzero(rows.flat == UNK))
+    counts[split] = lines.counts | {"windows": len(found), "lines": len(rows), "cut": 0, "source_unknown": 0,
+                                    "target_tokens": len(rows.flat) + len(rows), "target_unknown": unknown}
+    return found
 
 
 def _ids(tokenizer: Tokenizer, lines: list[str]) -> Rows:
@@ -107,6 +124,9 @@ def _pick(lines: list[str], keep: Ints) -> list[str]:
 def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
     """How many validation and test pairs, and sources, stand in the training text word for word."""
     held_out = ("valid", "test")
+    if not text["train"].source:
+        known = set(text["train"].target)
+        return {f"{split}_lines": sum(line in known for line in text[split].target) for split in held_out}
     wanted = {source for split in held_out for source in text[split].source}
     pairs = {pair for pair in zip(text["train"].source, text["train"].target) if pair[0] in wanted}
     sources = {source for source, _ in pairs}
@@ -120,6 +140,8 @@ def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
 def notes(spec: DataSpec, counts: Counts) -> list[str]:
     """What a person should know about a corpus: what was left out or cut, and where its splits overlap."""
     train, said = counts["train"], []
+    if spec.form == "text":
+        return _notes_on_text(spec, counts)
     if spec.builtin:
         said.append("synthetic text from the built-in grammar: scores on it compare architectures, nothing else")
     said += [f"train: {train[key]} of {train['read']} pairs left out: {why}" for key, why in _REASONS.items()
@@ -133,6 +155,21 @@ def notes(spec: DataSpec, counts: Counts) -> list[str]:
 
 _REASONS = {"empty": "a side is empty", "beyond_limit": "beyond the limit", "no_token": "a side has no token",
             "too_long": "longer than max_length", "uneven": "beyond max_ratio"}
+
+
+def _notes_on_text(spec: DataSpec, counts: Counts) -> list[str]:
+    said = [f"windows of {spec.window} tokens, validation and test every {spec.stride} tokens; "
+            + ", ".join(f"{split} {counts[split]['target_tokens']:,} tokens" for split in SPLITS)]
+    for split in SPLITS:
+        if counts[split].get("empty"):
+            said.append(f"{split}: {counts[split]['empty']} of {counts[split]['read']} lines left out: empty")
+        if counts[split]["target_unknown"] and split != "train":
+            said.append(f"{split}: {counts[split]['target_unknown']} tokens hold characters that the vocabulary lacks; "
+                        "each counts as one unknown token")
+        if counts["overlap"].get(f"{split}_lines"):
+            said.append(f"warning: {counts['overlap'][f'{split}_lines']} of {counts[split]['lines']} {split} lines are "
+                        "also in the training text")
+    return said + ["all text is lower-cased"] * spec.lowercase
 
 
 def _notes_on(split: str, counts: dict[str, int], overlap: dict[str, int], spec: DataSpec) -> list[str]:

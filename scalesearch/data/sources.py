@@ -6,21 +6,29 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from scalesearch.data.checks import SPLITS
 from scalesearch.data.files import digest, read_lines
+from scalesearch.data.parts import Part, is_m2
 from scalesearch.data.paths import text_file
-from scalesearch.data.spec import SPLITS, DataSpec, Part
+from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
+from scalesearch.tasks.edits import Edits, apply, edits_between, parse_m2
 
 _SHOWN = 8
 
 
 @dataclass
 class Pairs:
-    """The sentence pairs of a split, side by side, and how many were read and left out."""
+    """The sentence pairs of a split, side by side, and how many were read and left out.
+
+    Of text alone, ``target`` holds the lines and ``source`` none. ``gold`` are the edits of each annotator of each
+    sentence, for corrections to be scored.
+    """
 
     source: list[str]
     target: list[str]
     counts: dict[str, int] = field(default_factory=dict)
+    gold: list[tuple[Edits, ...]] | None = None
 
 
 def fingerprint(spec: DataSpec) -> dict[str, Any]:
@@ -31,8 +39,7 @@ def fingerprint(spec: DataSpec) -> dict[str, Any]:
     """
     if spec.builtin:
         return {"builtin": spec.builtin, "pairs": spec.pairs, "seed": spec.seed, "code": _builtin_code()}
-    return {split: [[digest(source), digest(target)] for source, target in find_files(spec, split)]
-            for split in SPLITS}
+    return {split: [list(map(digest, files)) for files in find_files(spec, split)] for split in SPLITS}
 
 
 def read(spec: DataSpec) -> dict[str, Pairs]:
@@ -47,47 +54,82 @@ def read(spec: DataSpec) -> dict[str, Pairs]:
     return {split: _read_split(spec, split) for split in SPLITS}
 
 
-def find_files(spec: DataSpec, split: str) -> list[tuple[Path, Path]]:
-    """The source and target file of each part of a split.
+def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
+    """The files of each part of a split: source, target and further references, or the one that holds everything.
 
     Raises:
         UserError: one is missing.
     """
-    def both(part: Part) -> tuple[str, str]:
-        if isinstance(part, str):
-            return f"{part}.{spec.source}", f"{part}.{spec.target}"
-        return part.source, part.target
+    def files(part: Part) -> tuple[str, ...]:
+        if not isinstance(part, str):
+            return part.source, part.target, *part.references
+        if spec.form == "text" or (spec.form == "corrections" and is_m2(part)):
+            return (part,)
+        return f"{part}.{spec.source}", f"{part}.{spec.target}"
 
-    return [(text_file(source, split), text_file(target, split))
-            for source, target in map(both, getattr(spec, split))]
+    return [tuple(text_file(path, split) for path in files(part)) for part in getattr(spec, split)]
 
 
 def _read_split(spec: DataSpec, split: str) -> Pairs:
-    whole = Pairs([], [], {"read": 0, "empty": 0})
-    for source_file, target_file in find_files(spec, split):
-        source, target = read_lines(source_file), read_lines(target_file)
-        if len(source) != len(target):
-            raise UserError(f"data: {split}: line i of one side translates line i of the other, but {source_file} "
-                            f"has {len(source)} lines and {target_file} has {len(target)}")
-        empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
-        if empty and split != "train":
-            raise UserError(_empty_lines(split, empty, source, source_file, target_file))
-        gone = set(empty)
-        whole.source += [line for i, line in enumerate(source) if i not in gone]
-        whole.target += [line for i, line in enumerate(target) if i not in gone]
-        whole.counts["read"] += len(source)
-        whole.counts["empty"] += len(empty)
-    if not whole.source:
-        raise UserError(f"data: {split}: no sentence pair in {', '.join(_file_names(spec, split))}")
+    whole = Pairs([], [], {"read": 0, "empty": 0}, [] if spec.form == "corrections" and split != "train" else None)
+    for files in find_files(spec, split):
+        part = _read_text(files[0]) if spec.form == "text" else _read_part(files, split, whole.gold is not None)
+        whole.source += part.source
+        whole.target += part.target
+        if whole.gold is not None:
+            whole.gold += part.gold or []
+        for key, count in part.counts.items():
+            whole.counts[key] += count
+    if not whole.target:
+        what = "line of text" if spec.form == "text" else "sentence pair"
+        raise UserError(f"data: {split}: no {what} in {', '.join(_file_names(spec, split))}")
     return whole
 
 
+def _read_text(file: Path) -> Pairs:
+    """The lines of a text that hold any word."""
+    lines = read_lines(file)
+    kept = [line for line in lines if line.strip()]
+    return Pairs([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
+
+
+def _read_part(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
+    """The pairs of one part, without empty ones; with gold ``edits`` where they are wanted."""
+    if len(files) == 1:
+        found = parse_m2(read_lines(files[0]), str(files[0]))
+        source = [sentence.source for sentence in found]
+        target = [apply(sentence.source, sentence.annotators[0]) for sentence in found]
+        gold = [sentence.annotators for sentence in found]
+        places = [sentence.line for sentence in found]
+    else:
+        source, *sides = _same_length(files, split)
+        target, places = sides[0], list(range(1, len(source) + 1))
+        gold = [tuple(edits_between(line, side[i]) for side in sides) for i, line in enumerate(source)] if edits else []
+    empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
+    if empty and split != "train":
+        raise UserError(_empty_lines(split, empty, source, places, files))
+    gone = set(empty)
+    keep = [i for i in range(len(source)) if i not in gone]
+    return Pairs([source[i] for i in keep], [target[i] for i in keep], {"read": len(source), "empty": len(empty)},
+                 [gold[i] for i in keep] if edits else None)
+
+
+def _same_length(files: tuple[Path, ...], split: str) -> list[list[str]]:
+    sides = [read_lines(file) for file in files]
+    for file, side in zip(files, sides):
+        if len(side) != len(sides[0]):
+            raise UserError(f"data: {split}: line i of one side translates line i of the other, but {files[0]} "
+                            f"has {len(sides[0])} lines and {file} has {len(side)}")
+    return sides
+
+
 def _file_names(spec: DataSpec, split: str) -> list[str]:
-    return [str(path) for pair in find_files(spec, split) for path in pair]
+    return [str(path) for files in find_files(spec, split) for path in files]
 
 
-def _empty_lines(split: str, lines: list[int], source: list[str], *files: Path) -> str:
-    shown = [f"{files[1] if source[i].strip() else files[0]}:{i + 1}" for i in lines[:_SHOWN]]
+def _empty_lines(split: str, lines: list[int], source: list[str], places: list[int], files: tuple[Path, ...]) -> str:
+    target = files[1] if len(files) > 1 else files[0]
+    shown = [f"{target if source[i].strip() else files[0]}:{places[i]}" for i in lines[:_SHOWN]]
     more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return (f"data: {split}: {len(lines)} empty line(s), which cannot be scored: {', '.join(shown)}{more}. "
             "Remove these lines on both sides (only training pairs are dropped by themselves)")

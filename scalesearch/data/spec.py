@@ -1,30 +1,17 @@
 """What to learn from: the built-in corpus or parallel text files, and how to cut the text into tokens."""
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from scalesearch.data.checks import DEFAULT_WINDOW, SPLITS, check, check_task, refuse, unknown
+from scalesearch.data.parts import Part, names, plain, read_parts
 from scalesearch.data.paths import expand
 from scalesearch.errors import UserError
+from scalesearch.tasks import TASKS
 
-SPLITS = ("train", "valid", "test")
-BUILTINS = ("grammar",)
-MODELS = ("bpe", "unigram")
-_OF_BUILTIN, _OF_FILES = ("pairs", "seed"), ("source", "target", *SPLITS)
 _FILES_VOCAB, _BUILTIN_VOCAB, _DEFAULT_PAIRS, _DEFAULT_SEED = 8000, 2000, 20_000, 1
-
-
-@dataclass(frozen=True)
-class PairOfFiles:
-    """Two files whose lines translate each other, for data that is not named ``prefix.language``."""
-
-    source: str
-    target: str
-
-
-Part = str | PairOfFiles
 
 
 @dataclass(frozen=True)
@@ -36,6 +23,20 @@ class DataSpec:
     Parallel text: ``source`` and ``target`` are the languages, that is the file endings, and each of
     ``train``, ``valid`` and ``test`` is a prefix (``data/train`` stands for ``data/train.en`` and
     ``data/train.de``, or the same with ``.gz``), a :class:`PairOfFiles`, or a sequence of these to be joined.
+    What else the parts may be, and which metrics there are, is the task's:
+
+    - ``task``: ``translation``, ``summarisation`` (texts and their summaries), ``correction`` or ``language-model``.
+    - ``correction``: sentences and their corrections. A part may be an M2 file of gold edits (``test.m2``), and a
+      pair's ``target`` of ``valid`` and ``test`` a list of files, each another annotator's corrections. ``source`` and
+      ``target`` are only needed for prefixes. Training, and the loss, are on the first annotator's corrections.
+    - ``language-model``: a part is one text file, and there is no ``source`` and ``target``. The text is one stream of
+      tokens, an end mark behind each line; empty lines are left out. It is cut into windows of ``window`` tokens to
+      train on; perplexity is of windows that begin ``stride`` tokens apart (half a window, unless said), so that each
+      token is scored once, with at least ``window`` - ``stride`` tokens before it where the text has them.
+    - ``tokenised``: words are apart by blanks. For translation, ``tokenised_bleu`` is reported beside BLEU; for
+      summarisation, ROUGE takes such words in place of its own.
+    - ``comet``: a COMET model's name or checkpoint file, to score translations with; needs the package.
+
     Paths may hold ``~`` and ``$VARIABLES``; they are kept as written, so that a spec in a record names no
     machine, and expanded by :meth:`resolve`.
 
@@ -56,6 +57,7 @@ class DataSpec:
         UserError: naming every field that is wrong and what would be right.
     """
 
+    task: str = "translation"
     builtin: str | None = None
     pairs: int | None = None
     seed: int | None = None
@@ -72,20 +74,34 @@ class DataSpec:
     max_length: int = 256
     max_ratio: float | None = None
     limit: int | None = None
+    tokenised: bool = False
+    comet: str | None = None
+    window: int | None = None
+    stride: int | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
-        problems = _check(self)
+        refuse(check_task(self.task))
+        problems = check(self)
         for split in SPLITS:
-            parts, wrong = _parts(split, getattr(self, split))
+            parts, wrong = read_parts(split, getattr(self, split), self.form)
             object.__setattr__(self, split, parts)
             problems += wrong
-        _refuse(problems)
+        refuse(problems)
         if self.vocab is None and self.tokenizer is None:
             object.__setattr__(self, "vocab", _BUILTIN_VOCAB if self.builtin else _FILES_VOCAB)
         if self.builtin:
             object.__setattr__(self, "pairs", _DEFAULT_PAIRS if self.pairs is None else self.pairs)
             object.__setattr__(self, "seed", _DEFAULT_SEED if self.seed is None else self.seed)
+        if self.form == "text":
+            window = DEFAULT_WINDOW if self.window is None else self.window
+            object.__setattr__(self, "window", window)
+            object.__setattr__(self, "stride", max(1, window // 2) if self.stride is None else self.stride)
+
+    @property
+    def form(self) -> str:
+        """Of the files: one of :data:`scalesearch.tasks.FORMS`."""
+        return TASKS[self.task].form
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "DataSpec":
@@ -97,21 +113,22 @@ class DataSpec:
         if not isinstance(mapping, Mapping):
             raise UserError(f"data: expected keys such as `builtin: grammar` or `train: PREFIX`, not {mapping!r}")
         known = [field.name for field in fields(cls)]
-        _refuse([_unknown(str(key), known) for key in mapping if key not in known])
+        refuse([unknown(str(key), known) for key in mapping if key not in known])
         return cls(**mapping)
 
     def to_json(self) -> dict[str, Any]:
         """The fields that say something, as JSON values; ``from_mapping`` reads them back."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         said = {key: value for key, value in given.items() if value not in (None, ())}
-        return said | {split: _plain(said[split]) for split in SPLITS if split in said}
+        return said | {split: plain(said[split]) for split in SPLITS if split in said}
 
     def describe(self) -> str:
         """One line for a person: what text, and which vocabulary."""
         if self.builtin:
             text = f"built-in {self.builtin} (synthetic), {self.pairs} pairs, seed {self.seed}"
         else:
-            text = f"{self.source}-{self.target} from {', '.join(_names(self.train))}"
+            what = f"{self.source}-{self.target}" if self.source and self.target else self.task
+            text = f"{what} from {', '.join(names(self.train))}"
         given = f"tokenizer {self.tokenizer}"
         vocabulary = given if self.tokenizer else f"{self.model} vocabulary of {self.vocab}"
         extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
@@ -128,9 +145,7 @@ class DataSpec:
             return str(expand(path, where, base))
 
         def part(split: str, value: Part) -> Part:
-            if isinstance(value, str):
-                return full(split, value)
-            return PairOfFiles(full(split, value.source), full(split, value.target))
+            return full(split, value) if isinstance(value, str) else value.moved(lambda path: full(split, path))
 
         changes: dict[str, Any] = {}
         for split in SPLITS:
@@ -138,102 +153,3 @@ class DataSpec:
         if self.tokenizer is not None:
             changes["tokenizer"] = full("tokenizer", self.tokenizer)
         return replace(self, **changes)
-
-
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        raise UserError("\n".join(f"data: {problem}" for problem in problems))
-
-
-def _unknown(key: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
-    return f"unknown key `{key}`; {hint}"
-
-
-def _parts(split: str, value: Any) -> tuple[tuple[Part, ...], list[str]]:
-    """The prefixes and pairs of files of a split, and what is wrong with them."""
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    parts: list[Part] = []
-    problems = []
-    for item in items:
-        match item:
-            case str() if item.strip():
-                parts.append(item)
-            case PairOfFiles():
-                parts.append(item)
-            case {"source": str(source), "target": str(target), **rest} if not rest:
-                parts.append(PairOfFiles(source, target))
-            case _:
-                problems.append(f"{split}: {item!r} is no path prefix and no {{source: FILE, target: FILE}}")
-    return tuple(parts), problems
-
-
-def _plain(parts: tuple[Part, ...]) -> Any:
-    plain = [part if isinstance(part, str) else asdict(part) for part in parts]
-    return plain[0] if len(plain) == 1 else plain
-
-
-def _names(parts: tuple[Part, ...]) -> list[str]:
-    return [part if isinstance(part, str) else f"{part.source} + {part.target}" for part in parts]
-
-
-def _check(spec: DataSpec) -> list[str]:
-    return [*_check_shape(spec), *_check_values(spec)]
-
-
-def _check_shape(spec: DataSpec) -> list[str]:
-    """Which keys go together."""
-    of_files = [key for key in _OF_FILES if getattr(spec, key) not in (None, ())]
-    of_builtin = [key for key in _OF_BUILTIN if getattr(spec, key) is not None]
-    if spec.builtin is not None:
-        problems = [f"`{key}` is for text files and cannot stand beside `builtin`" for key in of_files]
-        if spec.builtin not in BUILTINS:
-            problems.append(f"builtin: no built-in corpus is called {spec.builtin!r}; {', '.join(BUILTINS)} is")
-        return problems
-    problems = [f"`{key}` is only for `builtin: grammar`" for key in of_builtin]
-    missing = [key for key in _OF_FILES if key not in of_files]
-    if len(missing) == len(_OF_FILES):
-        shapes = "give `builtin: grammar`, or `source`, `target`, `train`, `valid` and `test` for text files"
-        return [*problems, shapes]
-    return problems + [f"`{key}` is missing: {_MEANING[key]}" for key in missing]
-
-
-_MEANING = {
-    "source": "the language to translate from, which is the ending of its files, such as en",
-    "target": "the language to translate into, which is the ending of its files, such as de",
-    "train": "the path prefix of the training text, such as data/train for data/train.en and data/train.de",
-    "valid": "the path prefix of the validation text, such as data/val for data/val.en and data/val.de",
-    "test": "the path prefix of the test text, such as data/test for data/test.en and data/test.de",
-}
-
-
-def _check_values(spec: DataSpec) -> list[str]:
-    """Each value by itself."""
-    problems = [f"{key}: expected text, found {getattr(spec, key)!r}"
-                for key in ("builtin", "source", "target", "tokenizer", "name")
-                if not isinstance(getattr(spec, key), str | None)]
-    lowest = {"pairs": 1, "seed": 0, "vocab": 5, "max_length": 1, "limit": 1}
-    problems += [f"{key}: expected a whole number of at least {low}, found {getattr(spec, key)!r}"
-                 for key, low in lowest.items() if not _whole(getattr(spec, key), low, key != "max_length")]
-    if spec.vocab is not None and spec.tokenizer is not None:
-        problems.append("give `vocab` (to fit a vocabulary) or `tokenizer` (to use one as it is), not both")
-    if spec.model not in MODELS:
-        problems.append(f"model: expected {' or '.join(MODELS)}, found {spec.model!r}")
-    if not isinstance(spec.lowercase, bool):
-        problems.append(f"lowercase: expected true or false, found {spec.lowercase!r}")
-    if not (_number(spec.coverage) and 0.9 <= spec.coverage <= 1):
-        problems.append(f"coverage: expected a number from 0.9 to 1, found {spec.coverage!r}")
-    if not (spec.max_ratio is None or (_number(spec.max_ratio) and spec.max_ratio >= 1)):
-        problems.append(f"max_ratio: expected a number of at least 1, found {spec.max_ratio!r}")
-    return problems
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _whole(value: Any, low: int, optional: bool) -> bool:
-    if value is None:
-        return optional
-    return isinstance(value, int) and not isinstance(value, bool) and value >= low

@@ -8,8 +8,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.tasks import Texts
+from scalesearch.tasks.edits import Edits
+
 Ints = NDArray[Any]
-Texts = tuple[list[str], list[str]]
+Gold = list[tuple[Edits, ...]]
 
 
 class Rows(Sequence[Ints]):
@@ -98,11 +101,17 @@ class Split:
     """Sentence pairs: ``source_ids`` and ``target_ids`` (no BOS, no EOS) and the text they came from.
 
     The text is read when first asked for: training needs none.
+
+    A split of text alone holds windows of one stream of tokens in ``target_ids``, end marks among them, and no
+    source; its ``source_ids`` are empty rows. ``overlap`` then says how many tokens each window but the first repeats
+    of the one before, to be read and not scored. Of sentence pairs it is None.
     """
 
-    def __init__(self, source_ids: Rows, target_ids: Rows, texts: Callable[[], Texts]) -> None:
+    def __init__(self, source_ids: Rows, target_ids: Rows, texts: Callable[[], Texts],
+                 overlap: int | None = None) -> None:
         self.source_ids = source_ids
         self.target_ids = target_ids
+        self.overlap = overlap
         self._texts = texts
 
     @classmethod
@@ -116,24 +125,25 @@ class Split:
         return cls.of_rows(Rows.of(source_ids), Rows.of(target_ids), source_text or blank, target_text or blank)
 
     @classmethod
-    def of_rows(cls, source_ids: Rows, target_ids: Rows, source_text: list[str],
-                target_text: list[str]) -> "Split":
+    def of_rows(cls, source_ids: Rows, target_ids: Rows, source_text: list[str], target_text: list[str],
+                gold: Gold | None = None, overlap: int | None = None) -> "Split":
         """A split of rows and text at hand."""
-        return cls(source_ids, target_ids, _TextAtHand(source_text, target_text))
+        return cls(source_ids, target_ids, _TextAtHand(Texts(source_text, target_text, gold)), overlap)
 
     @cached_property
-    def _text(self) -> Texts:
+    def texts(self) -> Texts:
+        """What hypotheses are scored against."""
         return self._texts()
 
     @property
     def source_text(self) -> list[str]:
         """The source sentences, after lower-casing where the spec asks for it."""
-        return self._text[0]
+        return list(self.texts.source)
 
     @property
     def target_text(self) -> list[str]:
         """The target sentences: the references."""
-        return self._text[1]
+        return list(self.texts.target)
 
     def __len__(self) -> int:
         return len(self.source_ids)
@@ -146,8 +156,8 @@ class Split:
 class _TextAtHand:
     """Text at hand, in the shape of text to be read; a class, so that it pickles."""
 
-    def __init__(self, source: list[str], target: list[str]) -> None:
-        self.both = source, target
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
 
     def __call__(self) -> Texts:
-        return self.both
+        return self.texts

@@ -17,6 +17,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from scalesearch.files import write_atomic
 from scalesearch.report.front import staircase
 from scalesearch.report.labels import place
+from scalesearch.tasks import MEASURED, METRICS
 
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
 FRONT, REST, REFERENCE, LIMIT, INK = "#0072B2", "#999999", "#D55E00", "#CC79A7", "#222222"
@@ -33,10 +34,7 @@ STYLE: Any = {
     "svg.hashsalt": "scalesearch",
     "pdf.fonttype": 42,
 }
-WORDS = {"bleu": "BLEU (valid)", "chrf": "chrF (valid)", "loss": "Loss (nats per token, valid)",
-         "perplexity": "Perplexity (valid)", "test.bleu": "BLEU (test)", "test.chrf": "chrF (test)",
-         "test.loss": "Loss (nats per token, test)",
-         "params": "parameters", "macs": "multiply-accumulates per sentence pair", "flops": "FLOPs per sentence pair",
+WORDS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair", "flops": "FLOPs per sentence pair",
          "memory.weights": "Weights (bytes, float32)", "memory.cache": "Key-value cache (bytes, float32)",
          "memory.activations": "Training activations (bytes, float32)"}
 SECTIONS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ", "encoder": "encoder ",
@@ -53,7 +51,7 @@ class Subject:
         protocol: of the costs, as JSON (name, source, target, vocab).
         bounds: cost to the largest value that the study allows.
         corpus: the name of the data, and whether it is ``synthetic``.
-        signature: of BLEU.
+        signature: of the metrics.
     """
 
     objectives: Mapping[str, str]
@@ -67,6 +65,9 @@ class Subject:
 def describe(name: str, protocol: Mapping[str, Any]) -> str:
     """The axis label of a metric or cost: what it is, its unit, and for work the protocol it is stated under."""
     group, _, section = name.partition(".")
+    metric = name.removeprefix("test.")
+    if metric in METRICS:
+        return _of_split(METRICS[metric].words, "" if metric in MEASURED else "valid" if metric == name else "test")
     if name in WORDS:
         return WORDS[name]
     label = (SECTIONS[section] + WORDS[group]).strip()
@@ -77,6 +78,19 @@ def describe(name: str, protocol: Mapping[str, Any]) -> str:
         return f"{label} (vocabulary {protocol['vocab']:,})"
     return (f"{label}\n({protocol['name']}: {protocol['source']} source, {protocol['target']} target tokens, "
             f"vocabulary {protocol['vocab']:,})")
+
+
+def _of_split(words: str, split: str) -> str:
+    """``BLEU (valid)``, ``Loss (nats per token, valid)``."""
+    if not split:
+        return words
+    return f"{words[:-1]}, {split})" if words.endswith(")") else f"{words} ({split})"
+
+
+def direction(name: str) -> str:
+    """``max`` or ``min``: which of a metric, or of a cost, is better."""
+    metric = METRICS.get(name.removeprefix("test."))
+    return metric.direction if metric else "min"
 
 
 def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu") -> Figure:
@@ -176,7 +190,7 @@ def _points(axes: Axes, table: pd.DataFrame, done: pd.DataFrame, subject: Subjec
 
 def _stairs(axes: Axes, best: pd.DataFrame, x: str, y: str, subject: Subject) -> None:
     """The front of the two shown: the best ``y`` to be had at up to each ``x``."""
-    way = subject.objectives.get(y, "max" if y in ("bleu", "chrf") else "min")
+    way = subject.objectives.get(y, direction(y))
     corners_x, corners_y = staircase(best[x].to_numpy(float), best[y].to_numpy(float), ("min", way))
     bottom, top = axes.get_ylim()
     floor = bottom if way == "max" else top

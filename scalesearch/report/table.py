@@ -8,9 +8,11 @@ import pandas as pd
 from rich.table import Table
 
 from scalesearch.report.front import front
+from scalesearch.tasks import MEASURED
+from scalesearch.tasks import METRICS as EVERY_METRIC
 
-METRICS = ("bleu", "chrf", "loss", "perplexity")  # on the split that a study chooses by
-REPORTED = ("test.bleu", "test.chrf", "test.loss")  # on the one that it never sees
+METRICS = tuple(EVERY_METRIC)  # of all tasks; on the split that a study chooses by
+REPORTED = tuple(f"test.{name}" for name in METRICS if name not in MEASURED)  # on the one that it never sees
 COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights")
 # Column to the record's key. Training seconds are the updates alone; wall seconds hold validation and decoding too.
 FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds", "cpu_seconds": "cpu_seconds",
@@ -58,7 +60,7 @@ def to_rich(
 ) -> Table:
     """The front as people read it: objectives first, then as many of the ``asked`` answers that differ as fit."""
     table = Table(title=title, title_justify="left")
-    reported = [name for name in REPORTED[:1] if rows[name].notna().any()]
+    reported = [name for name in REPORTED if rows[name].notna().any()][:1]
     names = [*objectives, *reported, "training_seconds"]
     table.add_column("trial", justify="right", no_wrap=True)
     for name in names:

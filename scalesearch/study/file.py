@@ -15,8 +15,9 @@
 """
 
 from collections.abc import Sequence as Items
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from scalesearch.data import DataSpec
@@ -28,8 +29,9 @@ from scalesearch.space.problems import Source
 from scalesearch.space.raw import Sequence, Table, Text
 from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.budget import budget_of
-from scalesearch.study.objectives import Objective, objective
+from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign
 from scalesearch.study.sections import Sections, override, plain
+from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
@@ -130,6 +132,7 @@ class _Reader:
         top, inside = self.top, self.path.parent
         name = str(top.text("study", self.path.stem))
         space, data, recipe, objectives = self._space(), self._data(), self._recipe(), self._objectives()
+        self._together(space, data, recipe, objectives)
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
         resources = top.part("resources", Resources.__dataclass_fields__)
         seed = top.whole("seed", 1)
@@ -158,7 +161,27 @@ class _Reader:
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         if top.problems or space is None or data is None or recipe is None:
             return None
+        recipe = replace(recipe, measure=measure(objectives, recipe.measure))
         return StudySpec(name, inside / self.path.name, self.text, space, data, recipe, objectives, folder, **known)
+
+    def _together(self, space: Space | None, data: DataSpec | None, recipe: Recipe | None,
+                  objectives: tuple[Objective, ...]) -> None:
+        """Complains of what is right by itself and does not go with the data's task."""
+        if data is None:
+            return
+        if recipe is not None:
+            self.top.trying("recipe" if self.top.has("recipe") else "data", lambda: refuse_unfit(data, recipe))
+        if space is not None:
+            for kind in model_kinds(space):
+                self.top.trying("space", lambda kind=kind: refuse_model(data.task, kind))
+        node = self.top.node("objectives")
+        places = {key.text: key.here for key, _ in node} if isinstance(node, Table) else {}
+        for one in objectives:
+            try:
+                refuse_foreign(one, data)
+            except UserError as error:
+                message, _, help = str(error).partition("; ")
+                self.top.complain(places[one.name], message, help)
 
     def _missing(self, key: str, example: str) -> None:
         self.top.complain(self.top.table.place, f"a study needs the key `{key}`", f"such as `{key}: {example}`")
@@ -277,6 +300,14 @@ class _Reader:
             part.complain(node.here, "a reference is a file, answers under `set`, or both",
                           "such as `{name: base, set: {encoder.depth: 6}}`")
         return ReferenceSpec(str(part.text("name", Path(file or "reference").stem)), file, sets)
+
+
+def model_kinds(space: Space) -> list[str]:
+    """The kinds of model that a space may propose, by its question ``model``."""
+    for path, question in space.dimensions():
+        if path == "model":
+            return [str(option) for option in getattr(question, "options", ())]
+    return [str(dict(space.sample(Random(0)))["model"])]
 
 
 def _written(value: Any) -> str:

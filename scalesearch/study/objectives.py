@@ -1,15 +1,16 @@
-"""What a study optimises: metrics of a trained model and costs of its bill, each with a direction."""
+"""What a study optimises: metrics of a trained model, what running it takes, and costs of its bill."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.space.names import COST_NAMES
 from scalesearch.space.problems import suggest
+from scalesearch.tasks import MEASURED, METRICS, TASKS
 
-METRICS = {"bleu": "max", "chrf": "max", "loss": "min", "perplexity": "min"}
 NAMES = (*METRICS, *COST_NAMES)
 
 
@@ -40,6 +41,31 @@ def objective(name: str, direction: str) -> Objective:
     if direction not in ("min", "max"):
         raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`")
     return Objective(name, direction)
+
+
+def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
+    """Raises UserError where training on such data does not end with the objective's number."""
+    task = TASKS[spec.task]
+    known = [*task.measures(spec), *MEASURED]
+    if not objective.measured or objective.name in known:
+        return
+    of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
+    why = f"`{objective.name}` is a metric of {of}, and the data's task is {task.name}" if of else \
+        f"the data does not ask for `{objective.name}`: {_ASKING[objective.name]}"
+    raise UserError(f"{why}; its metrics are {', '.join(known)}")
+
+
+_ASKING = {
+    "tokenised_bleu": "it is a metric of translation with `tokenised: true` in `data:`",
+    "comet": "it is a metric of translation with `comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da",
+}
+
+
+def measure(objectives: tuple[Objective, ...], given: str) -> str:
+    """What a recipe that says ``measure: given`` has to measure for the objectives."""
+    wanted = {one.name for one in objectives if one.name in MEASURED}
+    wanted |= set(MEASURED) if given == "both" else {given} - {"none"}
+    return "both" if len(wanted) > 1 else next(iter(wanted), "none")
 
 
 def values(

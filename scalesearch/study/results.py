@@ -10,11 +10,12 @@ import pandas as pd
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.report.hypervolume import hypervolume, worst_corner
-from scalesearch.report.plot import Subject, save, tradeoff
+from scalesearch.report.plot import Subject, direction, save, tradeoff
 from scalesearch.report.table import filled, frame, front_rows, number
 from scalesearch.study.ledger import COMPLETE, FAILED
 from scalesearch.study.record import rejected_record
 from scalesearch.study.store import Store
+from scalesearch.tasks import MEASURED, TASKS
 
 SHORT = {"total": "", "non_embedding": "-non-embedding"}
 
@@ -52,9 +53,16 @@ class Results:
 
     @property
     def signature(self) -> str:
-        """BLEU's, of the first finished candidate; empty before there is one."""
+        """BLEU's, or that of another task's metrics, of the first finished candidate; empty before there is one."""
         done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
-        return next((record["metrics"].get("bleu_signature") or "" for record in done if record), "")
+        metrics = next((record["metrics"] for record in done if record), {})
+        said = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
+        return str(said.get("bleu_signature") or next(iter(said.values()), ""))
+
+    @property
+    def task(self) -> str:
+        """Of the data."""
+        return str(self.store.meta["data"].get("spec", {}).get("task", "translation"))
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Of the front, and the reference point: beyond the worst of all finished candidates. None before any."""
@@ -78,7 +86,8 @@ class Results:
             "Chosen by scores on valid; what is called test was not looked at in choosing.",
             f"Training seed {meta['seed']}, one seed a candidate: differences within the noise of a seed are no order.",
         ]
-        return [*lines, *([f"BLEU: {self.signature}"] if self.signature else [])]
+        name = "BLEU" if self.task == "translation" else f"Metrics of {self.task}"
+        return [*lines, *([f"{name}: {self.signature}"] if self.signature else [])]
 
 
 def load(folder: Path) -> Results:
@@ -107,12 +116,13 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
 
 
 def plots(results: Results, folder: Path) -> list[Path]:
-    """A figure of BLEU, or else of the first metric among the objectives, against each cost."""
-    metrics = [name for name in results.objectives if "." not in name]
-    y = "bleu" if "bleu" in metrics or not metrics else metrics[0]
+    """A figure of the task's main metric, or else of the first metric among the objectives, against each cost."""
+    metrics = [name for name in results.objectives if "." not in name and name not in MEASURED]
+    main = TASKS[results.task].main
+    y = main if main in metrics or not metrics else metrics[0]
     if not np.any((results.table["state"] == COMPLETE) & results.table[y].notna()):
         return []
-    costs = [name for name in results.objectives if "." in name]
+    costs = [name for name in results.objectives if "." in name or name in MEASURED]
     for usual in ("params.total", "macs.total"):
         if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
             costs.append(usual)
@@ -141,7 +151,7 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
     name = best or next(iter(results.objectives))
     if name not in results.front.columns or not len(results.front):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}")
-    low = results.objectives.get(name, "max" if name in ("bleu", "chrf") else "min") == "min"
+    low = results.objectives.get(name, direction(name)) == "min"
     values: Any = results.front[name].astype(float)
     at = values.idxmin() if low else values.idxmax()
     return int(results.front["trial"].loc[at]), f"best {name} of the front ({number(values.loc[at], name)})"
@@ -149,4 +159,4 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
 
 def _short(name: str) -> str:
     group, _, section = name.partition(".")
-    return group + SHORT.get(section, f"-{section}")
+    return group + SHORT.get(section, f"-{section}") if section else group

@@ -7,9 +7,9 @@ a library that a metric needs is imported when it is computed.
 import importlib
 import pkgutil
 
-from scalesearch.tasks.base import COMMON, FORMS, Asked, Metric, Task, Texts
+from scalesearch.tasks.base import COMMON, FORMS, MEASURED, Asked, Metric, Task, Texts
 
-__all__ = ["COMMON", "FORMS", "METRICS", "TASKS", "Asked", "Metric", "Task", "Texts"]
+__all__ = ["COMMON", "FORMS", "MEASURED", "METRICS", "TASKS", "Asked", "Metric", "Task", "Texts"]
 
 _MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
 TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES if hasattr(module, "TASK")}
@@ -21,6 +21,17 @@ class _Everything:
     tokenised, comet, window, stride = True, "", 1, 1
 
 
-METRICS: dict[str, Metric] = {
-    name: metric for task in TASKS.values() for name, metric in task.measures(_Everything()).items()
-}
+def _all_metrics() -> dict[str, Metric]:
+    """Those of what is generated first, then those of every task, then those of text alone, then what is measured."""
+    generated = [task for task in TASKS.values() if task.score is not None]
+    others = [task for task in TASKS.values() if task.score is None]
+    found: dict[str, Metric] = {}
+    for task in generated:
+        found |= {**task.metrics, **task.optional(_Everything())}
+    found |= COMMON
+    for task in others:
+        found |= {**task.metrics, **task.optional(_Everything())}
+    return found | MEASURED
+
+
+METRICS = _all_metrics()

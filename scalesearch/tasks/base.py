@@ -91,3 +91,7 @@ class Task:
 
 
 COMMON = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}
+MEASURED = {
+    "latency": Metric("min", 0.0, "Latency (ms per sentence, one at a time, greedy)"),
+    "memory": Metric("min", 0.0, "Peak memory of training (MiB)"),
+}

@@ -114,6 +114,7 @@ class Checkpoint:
     Attributes:
         lowercase: it was trained on lower-cased text.
         max_length: tokens of a source sentence that it was trained on at most.
+        task: that it was trained for.
     """
 
     model: Any
@@ -122,6 +123,7 @@ class Checkpoint:
     lowercase: bool
     max_length: int
     recipe: Recipe
+    task: str = "translation"
 
 
 def read_checkpoint(directory: Path | str) -> Checkpoint:
@@ -146,7 +148,7 @@ def read_checkpoint(directory: Path | str) -> Checkpoint:
     spec = loads((folder / DATA).read_text())["spec"]
     recipe = Recipe.from_mapping(loads((folder / RECIPE).read_text()))
     return Checkpoint(model.eval(), tokenizer, architecture, spec.get("lowercase", False),
-                      spec.get("max_length", 256), recipe)
+                      spec.get("max_length", 256), recipe, spec.get("task", "translation"))
 
 
 def load_checkpoint(directory: Path | str) -> tuple[Any, Tokenizer, Any]:

@@ -1,15 +1,17 @@
-"""How good a model is: loss and perplexity a token, BLEU and chrF of its translations with their signatures."""
+"""How good a model is: loss and perplexity a token, and what its task makes of its hypotheses."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from sacrebleu.metrics import BLEU, CHRF
 
-from scalesearch.data import Split, Tokenizer, eval_batches, put_back
+from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, put_back
 from scalesearch.nn.decode import Hypotheses, beam_search, greedy
+from scalesearch.tasks import TASKS
+from scalesearch.tasks.translation import scores as scores
+from scalesearch.tasks.translation import tokenised_bleu as tokenised_bleu
 from scalesearch.train.engine import Engine
 from scalesearch.train.failures import out_of_memory
 from scalesearch.train.hardware import Hardware
@@ -78,6 +80,21 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
     return with_memory(run, max(1, search.tokens * 2 // (search.beam + 1)))
 
 
+def score_split(engine: Engine, corpus: Corpus, name: str, search: Search, check: Check = lambda: None,
+                progress: Progress = lambda done, of: None) -> dict[str, Any]:
+    """Loss, perplexity and the task's metrics, with their signatures, on the split ``name`` of ``corpus``."""
+    task, split = TASKS[corpus.spec.task], getattr(corpus, name)
+    loss, found = loss_a_token(engine, split, check), {}
+    if task.score is not None:
+        said, _ = translate(engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
+        found = {**task.score(said, split.texts, corpus.spec), "decode": search.protocol}
+    found |= {"loss": loss, "perplexity": perplexity(loss)}
+    if task.of_loss is not None:
+        tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_TOKENS))
+        found |= task.of_loss(loss, tokens, split.texts, corpus.spec)
+    return found
+
+
 def _search(model: Any, source: torch.Tensor, search: Search) -> Hypotheses:
     if search.beam == 1:
         return greedy(model, source)
@@ -93,17 +110,3 @@ def with_memory(run: Callable[[int], T], most: int) -> T:
             if most == 1 or not out_of_memory(error):
                 raise
         most //= 2
-
-
-def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """sacreBLEU's BLEU and chrF2 of detokenised text, with signatures (Post 2018; Popović 2015)."""
-    bleu, chrf = BLEU(), CHRF()
-    found = {"bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,
-             "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score}
-    return found | {"bleu_signature": str(bleu.get_signature()), "chrf_signature": str(chrf.get_signature())}
-
-
-def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """BLEU of text as it is tokenised (words apart by blanks), as multi-bleu.perl: to compare with papers only."""
-    metric = BLEU(tokenize="none", force=True)
-    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)

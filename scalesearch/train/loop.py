@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from scalesearch.data import Corpus
+from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
 from scalesearch.train.averaging import Snapshot, Snapshots, write_weights
 from scalesearch.train.engine import Engine
-from scalesearch.train.evaluate import Search, loss_a_token, perplexity, scores, translate
+from scalesearch.train.evaluate import Search, loss_a_token, perplexity, score_split, translate
 from scalesearch.train.failures import Diverged, Stop, TrainingFailed
 from scalesearch.train.feed import Feed
+from scalesearch.train.measure import latency
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.schedule import Marks, Schedule, Spent
 
@@ -34,6 +36,7 @@ class Run:
                  report: Report) -> None:
         self.engine, self.corpus, self.recipe, self.directory = engine, corpus, recipe, directory
         self.stop, self.report = stop, report
+        self.task = TASKS[corpus.spec.task]
         self.feed = Feed(corpus.train, recipe.max_tokens, seed)
         self.spent, self.schedule = Spent(), Schedule(recipe)
         self.snapshots = Snapshots(directory, recipe)
@@ -173,14 +176,15 @@ class Run:
     def _validate(self) -> None:
         self._take_losses()
         valid_loss = loss_a_token(self.engine, self.corpus.valid, self.stop.check)
-        bleu = self._valid_bleu() if self.recipe.validate_bleu else None
+        score = self._valid_score() if self.recipe.validate_bleu else None
         train_loss = self.window[0] / self.window[1] if self.window[1] else None
         if not math.isfinite(valid_loss):
             raise Diverged(f"the validation loss is {valid_loss} after update {self.spent.steps}: it diverged")
-        self.curve.append({**self._where(), "lr": self.lr, "train_loss": train_loss,
-                           "valid_loss": valid_loss, "bleu": bleu})
+        scored = {"bleu": None} | ({} if score is None else {self.task.main: score})
+        self.curve.append({**self._where(), "lr": self.lr, "train_loss": train_loss, "valid_loss": valid_loss,
+                           **scored})
         self.window = [0.0, 0]
-        self._compare(valid_loss if self.recipe.watch == "loss" else -float(bleu or 0))
+        self._compare(valid_loss if self.recipe.watch == "loss" else -float(score or 0))
         self.report({"kind": "validation", **self.curve[-1]})
 
     def _compare(self, score: float) -> None:
@@ -192,12 +196,14 @@ class Run:
         if self.recipe.patience is not None and self.stale >= self.recipe.patience:
             self.stopped = "patience"
 
-    def _valid_bleu(self) -> float:
+    def _valid_score(self) -> float:
+        """The task's main metric, of which more is better for every task that generates."""
         split = self.corpus.valid
+        assert self.task.score is not None, "a recipe that validates by decoding is refused with other tasks"
         said, _ = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, Search(1),
                             self.stop.check)
         self.engine.model.train()
-        return float(scores(said, split.target_text)["bleu"])
+        return float(self.task.score(said, split.texts, self.corpus.spec)[self.task.main])
 
     def _where(self) -> dict[str, Any]:
         spent = self.spent
@@ -223,7 +229,11 @@ class Run:
             steps = sorted(snapshot.step for snapshot in self.snapshots.kept)
             weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
         write_weights(self.directory / checkpoint.WEIGHTS, model.state_dict())
-        return {**self._scores(), "weights": weights, "synthetic": self.corpus.synthetic}
+        found = self._scores()
+        if recipe.measure in ("latency", "both"):
+            split = getattr(self.corpus, found["split"])
+            found |= latency(model, split, self.engine.hardware, self.stop.check)
+        return {**found, "weights": weights, "task": self.task.name, "synthetic": self.corpus.synthetic}
 
     def _scores(self) -> dict[str, Any]:
         """Scores on the split that one chooses by, and under ``test`` those that one reports."""
@@ -237,12 +247,9 @@ class Run:
         return found | ({"test": self._scores_on("test")} if self.recipe.score_on == "both" else {})
 
     def _scores_on(self, name: str) -> dict[str, Any]:
-        split, search = getattr(self.corpus, name), Search(self.recipe.beam, self.recipe.length_penalty)
-        loss = loss_a_token(self.engine, split, self.stop.check)
-        said, _ = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, search,
-                            self.stop.check, lambda done, of: self.report({"kind": "decode", "done": done, "of": of}))
-        return {**scores(said, split.target_text), "decode": search.protocol, "loss": loss,
-                "perplexity": perplexity(loss)}
+        search = Search(self.recipe.beam, self.recipe.length_penalty)
+        return score_split(self.engine, self.corpus, name, search, self.stop.check,
+                           lambda done, of: self.report({"kind": "decode", "done": done, "of": of}))
 
     # -- stopping and going on
 

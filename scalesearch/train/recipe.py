@@ -14,6 +14,7 @@ CHOICES = {
     "watch": ("loss", "bleu"),
     "average": ("last", "best", "none"),
     "score_on": ("both", "valid", "test"),
+    "measure": ("none", "latency", "memory", "both"),
     "init": ("xavier", "released", "partialformer", "edgeformer", "anthe", "torch"),
     "precision": ("auto", "fp32", "bf16"),
     "compile": ("auto", "yes", "no"),
@@ -55,13 +56,15 @@ class Recipe:
 
     Looking, stopping, averaging:
 
-    - ``validate_every`` (*), 0 for only at the end; ``validate_bleu``: also decode the validation split, greedily.
-    - ``patience``: stop after so many validations without a better ``watch`` (``loss`` or ``bleu``).
+    - ``validate_every`` (*), 0 for only at the end; ``validate_bleu``: also decode the validation split, greedily,
+      for BLEU, or for the first metric of another task (ROUGE-L, F0.5).
+    - ``patience``: stop after so many validations without a better ``watch`` (``loss``, or ``bleu`` for that metric).
     - ``average``: mean of the weights of the ``last`` ``average_count`` moments, ``average_every`` (*) apart, the
       end being one; or of the ``best`` validations by ``watch``; or ``none``, the last weights as they are.
 
     Scoring: ``beam`` (1: greedy) and ``length_penalty`` on the split ``score_on``; ``both`` scores on valid, which is
-    what one chooses by, and reports test beside it.
+    what one chooses by, and reports test beside it. ``measure``: also the ``latency`` of a sentence and the peak
+    ``memory`` of training (see :mod:`scalesearch.train.measure`), or ``both``; a study sets it by its objectives.
 
     Machine: ``precision`` (``auto``: bf16 where the hardware is fast at it), ``compile`` (``auto``: long runs on a
     GPU), ``device``, ``threads`` (None: as the process has it), ``checkpoint_minutes`` between saves for resuming.
@@ -103,6 +106,7 @@ class Recipe:
     beam: int = 5
     length_penalty: float = 1.0
     score_on: str = "both"
+    measure: str = "none"
 
     precision: str = "auto"
     compile: str = "auto"

@@ -10,7 +10,7 @@ from typing import Any
 from scalesearch.files import write_json
 
 FILE = "result.json"
-PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu")
+PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "rouge-score", "unbabel-comet")
 
 
 @dataclass
@@ -24,8 +24,11 @@ class Result:
             token, EOS included, no smoothing) and ``perplexity``. ``valid_loss``, ``valid_perplexity``.
             ``test``: the same scores on test, where
             both were asked for. ``weights``: which weights these are. ``synthetic``: the corpus was generated.
+            ``task``: whose metrics these are; those of others than translation stand in place of BLEU and chrF, with
+            signatures likewise (:mod:`scalesearch.tasks`). ``latency`` (ms) and ``memory`` (MiB), where the recipe
+            asks for them, with ``latency_protocol`` and ``memory_protocol``.
         curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss, valid_loss, bleu
-            (of the validation split, greedy; None unless asked for).
+            or the first metric of another task (of the validation split, greedy; None unless asked for).
         steps, tokens: updates, and real target tokens trained on.
         seconds, cpu_seconds: wall-clock and CPU time (of all processes) of updates, which budgets are measured in.
         total_seconds, total_cpu_seconds: with validation, decoding and saving.

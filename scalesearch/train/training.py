@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull
@@ -14,8 +15,10 @@ from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.train import checkpoint
 from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.failures import Interrupted, TrainingFailed, out_of_memory, stoppable
+from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.loop import Report, Run
+from scalesearch.train.measure import PeakMemory
 from scalesearch.train.parallel import follow, lead
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import Result, versions
@@ -52,12 +55,15 @@ def train(
         what it must not are ``failed`` results with their reason.
 
     Raises:
-        UserError: ``directory`` holds another training, or a recipe asks for GPUs that are not there.
+        UserError: ``directory`` holds another training, a recipe asks for GPUs that are not there, or the task needs
+            another kind of model or a package that is not installed.
         DiskFull: a checkpoint or a result cannot be written; the last checkpoint is as it was.
         ProcessLost: one of the other processes ended; the last checkpoint is kept.
         Interrupted: Ctrl-C or SIGTERM, after saving; a result that was complete by then is on disk.
     """
     folder, tell = Path(directory), report or (lambda event: None)
+    refuse_unfit(corpus.spec, recipe)
+    refuse_model(corpus.spec.task, "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder")
     done = Result.read(folder) if resume else None
     processes = team.size if team else processes
     wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)
@@ -117,7 +123,7 @@ def _others(processes: int, team: Team | None, recipe: Recipe, hardware: Hardwar
 
 def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Result) -> None:
     """Train to the end and score; what was learned is saved if someone stops it."""
-    run.identity = wanted
+    run.identity, peak = wanted, PeakMemory(run.engine.hardware.device)
     state = checkpoint.load_state(folder, torch.device("cpu")) if resume else None
     if state is not None:
         checkpoint.check_identity(state["identity"], wanted, folder)
@@ -126,7 +132,8 @@ def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Re
         _clear(run, folder)
     try:
         run.train()
-        result.metrics = run.finish()
+        used = peak.read() if run.recipe.measure in ("memory", "both") else {}
+        result.metrics = {**run.finish(), **used}
     except Interrupted as stopped:
         run.save()
         raise Interrupted(f"{stopped}: saved after {run.spent.steps} updates in {folder}; go on with --resume",

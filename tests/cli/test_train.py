@@ -161,3 +161,21 @@ def test_translate_refuses_what_is_no_checkpoint_and_no_text(data: Path, tmp_pat
     trained(data, tmp_path / "out")
     bad = run(translate_verb, tmp_path / "out", text=b"good\nb\xffd\n")
     assert isinstance(bad.exception, UserError) and "line 2: not UTF-8 at byte 2" in str(bad.exception)
+
+
+def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path: Path) -> None:
+    for split, count in (("train", 60), ("val", 8), ("test", 8)):
+        (tmp_path / f"{split}.txt").write_text("".join(f"{ENGLISH[i % 5]} {i}\n" for i in range(count)))
+    file = tmp_path / "text.yaml"
+    file.write_text("data: {task: language-model, train: train.txt, valid: val.txt, test: test.txt, vocab: 60, "
+                    "window: 16}\n")
+    only = [*SMALL[:2], *SMALL[4:6], *SMALL[8:], "--set", "model=decoder-only"]
+    done = run(train_verb, "transformer", "--data", file, *only, *RECIPE, "--out", tmp_path / "out",
+               "--recipe-set", "measure=both")
+    assert done.exit_code == 0, done.output
+    for said in ("Perplexity per word", "window:16|stride:8", "windows", "latency: ", "memory: "):
+        assert said in done.output
+    refused = run(translate_verb, tmp_path / "out", text="a\n")
+    assert isinstance(refused.exception, UserError) and "language-model" in str(refused.exception)
+    wrong = run(train_verb, "transformer", "--data", file, *SMALL, *RECIPE, "--out", tmp_path / "other")
+    assert isinstance(wrong.exception, UserError) and "needs `model: decoder-only`" in str(wrong.exception)

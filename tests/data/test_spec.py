@@ -13,7 +13,7 @@ FILES = {"source": "en", "target": "de", "train": "d/train", "valid": "d/val", "
 
 @pytest.mark.parametrize(("mapping", "said"), [
     ({"builtin": "grammar", "vocabulary": 10}, "unknown key `vocabulary`; did you mean `vocab`?"),
-    ({"builtin": "grammar", "xyz": 1}, "unknown key `xyz`; known are builtin, pairs"),
+    ({"builtin": "grammar", "xyz": 1}, "unknown key `xyz`; known are task, builtin, pairs"),
     ({"builtin": "grammer"}, "no built-in corpus is called 'grammer'; grammar is"),
     ({"builtin": "grammar", "train": "d/train"}, "`train` is for text files"),
     ({}, "give `builtin: grammar`, or `source`"),

@@ -205,3 +205,51 @@ def test_a_study_may_not_choose_by_the_test_split(tmp_path):
     assert "score_on is `both`" in said and "s.yaml" in said
     chosen = read_study(write(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: valid")))
     assert (chosen.recipe.score_on, read_study(write(tmp_path, SPACE + REST)).recipe.score_on) == ("valid", "both")
+
+
+TASK_FILES = "source: a, target: b, train: t, valid: v, test: w"
+ONLY = SPACE.replace("space:\n", "space:\n  model: decoder-only\n").replace(
+    "  encoder: { depth: 1..2, heads: 2, head_dim: 16, ffn: { relu: { hidden: 64 } } }\n", "")
+
+
+def of_task(data, objectives, space=SPACE):
+    return f"{space}data: {{ {data} }}\nrecipe: {{ steps: 5 }}\nobjectives: {{ {objectives} }}\n"
+
+
+@pytest.mark.parametrize(("data", "objectives", "space"), [
+    (f"{TASK_FILES}, tokenised: true", "tokenised_bleu: max, chrf: max, params.total: min", SPACE),
+    (f"task: summarisation, {TASK_FILES}", "rouge1: max, rouge2: max, rougeL: max, loss: min, memory.weights: min",
+     SPACE),
+    (f"task: correction, {TASK_FILES}", "f05: max, precision: max, recall: max", SPACE),
+    ("task: language-model, train: t, valid: v, test: w", "perplexity: min, word_perplexity: min", ONLY),
+])
+def test_every_tasks_metrics_are_objectives(tmp_path, data, objectives, space):
+    spec = read_study(write(tmp_path, of_task(data, objectives, space)))
+    assert ", ".join(map(str, spec.objectives)) == objectives and spec.recipe.measure == "none"
+
+
+@pytest.mark.parametrize(("objectives", "measured"), [
+    ("bleu: max, latency: min", "latency"), ("bleu: max, memory: min", "memory"),
+    ("bleu: max, memory: min, latency: min", "both"),
+])
+def test_what_is_to_be_measured_follows_from_the_objectives(tmp_path, objectives, measured):
+    assert read_study(write(tmp_path, of_task(TASK_FILES, objectives))).recipe.measure == measured
+
+
+@pytest.mark.parametrize(("data", "objectives", "space", "said"), [
+    (f"task: summarisation, {TASK_FILES}", "bleu: max", SPACE,
+     ["s.yaml:9:15: `bleu` is a metric of translation, and the data's task is summarisation",
+      "its metrics are rougeL, rouge1, rouge2, loss, perplexity, latency, memory"]),
+    (TASK_FILES, "tokenised_bleu: max", SPACE, ["does not ask for `tokenised_bleu`", "`tokenised: true`"]),
+    (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
+    (f"{TASK_FILES}, comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
+    ("task: language-model, train: t, valid: v, test: w", "perplexity: min", SPACE,
+     ["the task language-model needs `model: decoder-only`, and this architecture is encoder-decoder"]),
+    ("task: language-model, train: t, valid: v, test: w", "perplexity: min",
+     ONLY.replace("decoder-only", "decoder-only | encoder-decoder"), ["needs `model: decoder-only`"]),
+])
+def test_an_objective_that_the_task_has_not_is_refused(tmp_path, monkeypatch, data, objectives, space, said):
+    monkeypatch.setattr("scalesearch.tasks.translation.importlib.util.find_spec", lambda name: None)
+    found = problems(tmp_path, of_task(data, objectives, space))
+    for words in said:
+        assert words in found

@@ -66,12 +66,12 @@ def test_an_edit_over_a_phrase_is_found_across_two_words_that_stay_but_not_three
 
 
 def test_insertions_at_one_place_agree_in_order_and_once_each() -> None:
-    source, said = "go".split(), "we must go".split()
+    source, said = ["go"], ["we", "must", "go"]
     lattice = alignments(source, said)
     we, must = Edit(0, 0, ("we",)), Edit(0, 0, ("must",))
     assert overlap(lattice, said, (we, must)) == Counts(2, 2, 2)
     assert overlap(lattice, said, (must, we)) == Counts(1, 2, 2)
-    twice = "we we go".split()
+    twice = ["we", "we", "go"]
     assert overlap(alignments(source, twice), twice, (we,)) == Counts(1, 2, 1)
     assert overlap(alignments(source, twice), twice, (we, we)) == Counts(2, 2, 2)
 
@@ -126,7 +126,8 @@ def brute_force(source: list[str], said: list[str], gold: tuple[Edit, ...]) -> C
     best = None
     for path in paths(source, said):
         for runs in splits(path):
-            edits = [(r[0][0], r[-1][2], " ".join(said[r[0][1]:r[-1][3]]), len(r)) for r in runs if any(s[4] for s in r)]
+            edits = [(run[0][0], run[-1][2], " ".join(said[run[0][1]:run[-1][3]]), len(run)) for run in runs
+                     if any(step[4] for step in run)]
             stay = len(path) - sum(edit[3] for edit in edits)
             for chosen in product((True, False), repeat=len(edits)):
                 right = [edit for edit, yes in zip(edits, chosen) if yes]

@@ -1,0 +1,106 @@
+"""What a model takes: time for a sentence, and memory for its training; each with how it was measured."""
+
+import ctypes
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from scalesearch.data import Batch, Split, make_batch
+from scalesearch.nn.decode import greedy
+from scalesearch.train.hardware import Hardware
+
+SENTENCES, WARM_UP = 32, 3
+MIB = 1 << 20
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def latency(model: Any, split: Split, hardware: Hardware, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """``latency``: milliseconds a sentence, one at a time, greedily; the median of 32 spread over the split.
+
+    Of text alone, milliseconds a window, all of its tokens scored in one pass. ``latency_protocol`` says on what it was
+    measured. The first few sentences are run once before, and do not count.
+    """
+    spread = np.linspace(0, len(split) - 1, min(SENTENCES, len(split))).astype(np.int64)
+    batches = [make_batch(split, np.array([place])) for place in np.unique(spread)]
+    run = _pass if split.overlap is not None else _decode
+    model.eval()
+    times = []
+    for batch in batches[:WARM_UP] + batches:
+        check()
+        times.append(_timed(run, model, batch, hardware))
+    times = times[-len(batches) :]
+    protocol = {"batch": 1, "decode": "greedy" if run is _decode else "one pass over a window",
+                "statistic": "median", "sentences": len(batches), "device": hardware.name, "dtype": hardware.dtype,
+                "threads": torch.get_num_threads(), "compiled": False}
+    return {"latency": statistics.median(times), "latency_protocol": protocol}
+
+
+def _timed(run: Callable[[Any, Batch, Hardware], None], model: Any, batch: Batch, hardware: Hardware) -> float:
+    """Milliseconds of one run, until the device is done."""
+    start = time.perf_counter()
+    with torch.inference_mode(), hardware.autocast():
+        run(model, batch, hardware)
+    if hardware.device.type == "cuda":
+        torch.cuda.synchronize(hardware.device)
+    return 1e3 * (time.perf_counter() - start)
+
+
+def _decode(model: Any, batch: Batch, hardware: Hardware) -> None:
+    greedy(model, hardware.tensor(batch.source))
+
+
+def _pass(model: Any, batch: Batch, hardware: Hardware) -> None:
+    model(hardware.tensor(batch.source), hardware.tensor(batch.target_in))
+
+
+class PeakMemory:
+    """The most memory in use since it was made, in this process or on its GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        self.since = device.type == "cuda" or _forget_peak()
+
+    def read(self) -> dict[str, Any]:
+        """``memory``: MiB; ``memory_protocol``: what of."""
+        if self.device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self.device)
+            words = "peak of tensors allocated on the GPU while training and validating"
+            return {"memory": peak / MIB, "memory_protocol": words}
+        peak, of = _peak_resident()
+        since = "while training and validating" if self.since and of == "VmHWM" else "of the process so far"
+        words = f"peak resident memory {since} ({of}), interpreter and libraries included"
+        return {"memory": peak / MIB, "memory_protocol": words}
+
+
+def _forget_peak() -> bool:
+    """Hand free memory back and let Linux count the peak anew; False where that cannot be done.
+
+    Earlier trainings in the same process leave freed blocks behind, which would count as this one's.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        _CLEAR.write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _peak_resident() -> tuple[int, str]:
+    """Bytes, and the name that the system gives the number."""
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024, "VmHWM"
+    import resource  # not on every system
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return (peak if platform.system() == "Darwin" else peak * 1024), "ru_maxrss"

@@ -1,0 +1,67 @@
+"""A small corpus of each form of files, written for a test."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from scalesearch.data import Corpus, DataSpec, load_corpus
+from scalesearch.space.architecture import Architecture, assemble
+from scalesearch.tasks import Task
+from tests.architectures import answers
+
+WORDS = ["one", "two", "red", "blue", "dog", "cat", "sees", "and", "the", "big", "house", "old", "tree", "runs"]
+COUNTS = {"train": 120, "valid": 12, "test": 12}
+
+
+def lines(split: str) -> list[str]:
+    """Sentences of 3 to 9 words."""
+    rng = Random(split)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(3, 9))) for _ in range(COUNTS[split])]
+
+
+def write(file: Path, text: list[str]) -> str:
+    file.write_text("".join(line + "\n" for line in text))
+    return file.name
+
+
+def pairs(folder: Path) -> dict[str, Any]:
+    """Sentences and the same with a word less at the end."""
+    for split in COUNTS:
+        write(folder / f"{split}.a", lines(split))
+        write(folder / f"{split}.b", [line.rsplit(" ", 1)[0] for line in lines(split)])
+    return {"source": "a", "target": "b", **{split: split for split in COUNTS}}
+
+
+def corrections(folder: Path) -> dict[str, Any]:
+    """Training and validation text as pairs, two references in validation; the test text with gold edits."""
+    found = pairs(folder)
+    write(folder / "other.b", [f"{line} please" for line in lines("valid")])
+    m2 = [row for line in lines("test") for row in
+          (f"S {line}", "A 0 1|||R:OTHER|||the||a|||REQUIRED|||-NONE-|||0", "A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1",
+           "")]
+    write(folder / "test.m2", m2)
+    return found | {"valid": {"source": "valid.a", "target": ["valid.b", "other.b"]}, "test": "test.m2"}
+
+
+def text(folder: Path) -> dict[str, Any]:
+    """One file a split, with an empty line in it."""
+    return {split: write(folder / f"{split}.txt", ["", *lines(split)]) for split in COUNTS} | {"window": 12, "stride": 5}
+
+
+FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {"pairs": pairs, "corrections": corrections, "text": text}
+
+
+def spec_of(task: Task, folder: Path, **more: Any) -> DataSpec:
+    """A spec for the task, its files written below ``folder``."""
+    return DataSpec.from_mapping({"task": task.name, "vocab": 60, **FORMS[task.form](folder), **more})
+
+
+def corpus_of(task: Task, folder: Path, **more: Any) -> Corpus:
+    return load_corpus(spec_of(task, folder, **more), folder / "cache", folder)
+
+
+def model_for(task: Task, **more: Any) -> Architecture:
+    """Width 16, one layer."""
+    return assemble(answers(width=16, encoder__depth=1, decoder__depth=1, embedding__max_length=128,
+                            model=task.model or "encoder-decoder", **more))

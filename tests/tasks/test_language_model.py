@@ -1,0 +1,98 @@
+"""Perplexity over sliding windows is what scoring token by token gives; each token counts once."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from scalesearch.data import BOS, EOS, PAD, eval_batches
+from scalesearch.errors import UserError
+from scalesearch.nn import build
+from scalesearch.tasks import TASKS
+from scalesearch.tasks.language_model import words
+from scalesearch.train import Recipe, train
+from scalesearch.train.engine import Engine
+from scalesearch.train.evaluate import Search, loss_a_token, score_split
+from scalesearch.train.hardware import Hardware
+from tests.tasks.small import corpus_of, lines, model_for
+
+TASK = TASKS["language-model"]
+HOW = Recipe(steps=1, threads=1, device="cpu", precision="fp32")
+
+
+def engine_for(corpus) -> Engine:
+    model = build(model_for(TASK).block, vocab=corpus.tokenizer.vocab_size, seed=1, dtype=torch.float64)
+    return Engine(model.eval(), HOW, Hardware.of(HOW))
+
+
+def stream_of(corpus, split: str) -> list[int]:
+    return [token for row in corpus.tokenizer.encode(lines(split)) for token in [*row, EOS]]
+
+
+def by_hand(model, stream: list[int], window: int, stride: int) -> float:
+    """The sum of -log p, each token scored alone, after the context that its window gives it."""
+    total, scored = 0.0, 0
+    for start in range(0, len(stream), stride):
+        for place in range(scored, min(start + window, len(stream))):
+            read = torch.tensor([[BOS, *stream[start:place]]])
+            logits = model(torch.tensor([[EOS]]), read)[0, -1]
+            total -= float(torch.log_softmax(logits, -1)[stream[place]])
+        scored = max(scored, min(start + window, len(stream)))
+    assert scored == len(stream)
+    return total
+
+
+@pytest.mark.parametrize(("window", "stride"), [(8, 8), (8, 3), (8, 1), (500, 100)])
+def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, stride: int) -> None:
+    corpus = corpus_of(TASK, tmp_path, window=window, stride=stride)
+    engine, stream = engine_for(corpus), stream_of(corpus, "valid")
+    with torch.inference_mode():
+        expected = by_hand(engine.model, stream, window, stride)
+    assert loss_a_token(engine, corpus.valid) * len(stream) == pytest.approx(expected, rel=1e-9)
+    found = score_split(engine, corpus, "valid", Search(1))
+    count = sum(len(line.split()) for line in lines("valid")) + len(lines("valid"))
+    assert found["perplexity"] == pytest.approx(math.exp(expected / len(stream)))
+    assert found["word_perplexity"] == pytest.approx(math.exp(expected / count))
+    assert f"window:{window}|stride:{stride}|tokens:{len(stream)}|words:{count}" in found["perplexity_signature"]
+
+
+def test_windows_a_window_apart_are_disjoint_and_whole(tmp_path) -> None:
+    corpus = corpus_of(TASK, tmp_path, window=8, stride=8)
+    rows = [row.tolist() for row in corpus.valid.target_ids]
+    assert sum(rows, []) == stream_of(corpus, "valid") and {len(row) for row in rows[:-1]} == {8}
+
+
+@pytest.mark.parametrize("stride", [1, 5, 12])
+def test_every_token_is_scored_once_after_enough_others(tmp_path, stride: int) -> None:
+    corpus = corpus_of(TASK, tmp_path, window=12, stride=stride)
+    stream, seen = stream_of(corpus, "test"), []
+    for batch in eval_batches(corpus.test, 100):
+        for row, place in zip(batch.target_out, batch.indices):
+            scored = np.flatnonzero(row != PAD)
+            seen += [place * stride + column for column in scored]
+            assert all(row[column] == stream[place * stride + column] for column in scored)
+            assert place == 0 or scored[0] >= 12 - stride
+    assert sorted(seen) == list(range(len(stream)))
+
+
+def test_training_windows_do_not_overlap_and_empty_lines_are_left_out(tmp_path) -> None:
+    corpus = corpus_of(TASK, tmp_path, window=12, stride=5)
+    assert corpus.train.overlap == 0 and len(corpus.train.target_ids.flat) == len(stream_of(corpus, "train"))
+    assert corpus.counts["train"]["empty"] == 1
+    assert corpus.counts["train"]["target_tokens"] == len(corpus.train.target_ids.flat)
+
+
+def test_words_are_what_blanks_part_and_ends_of_lines() -> None:
+    assert words(["a b c", " d  e "]) == 7
+
+
+def test_another_kind_of_model_is_refused_before_anything_is_written(tmp_path) -> None:
+    with pytest.raises(UserError, match="needs `model: decoder-only`, and this architecture is encoder-decoder"):
+        train(model_for(TASKS["translation"]), corpus_of(TASK, tmp_path), HOW, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_decoding_at_validation_is_refused(tmp_path) -> None:
+    with pytest.raises(UserError, match="validate_bleu: a language-model generates nothing"):
+        train(model_for(TASK), corpus_of(TASK, tmp_path), Recipe(steps=1, validate_bleu=True), tmp_path / "run")

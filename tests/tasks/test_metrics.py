@@ -1,0 +1,146 @@
+"""Each metric is what its library or its definition says."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from rouge_score import rouge_scorer
+
+from scalesearch.data import DataSpec
+from scalesearch.errors import UserError
+from scalesearch.tasks import TASKS, Texts
+from scalesearch.tasks.correction import m2
+from scalesearch.tasks.edits import Edit, edits_between, lowered, parse_m2
+from scalesearch.tasks.summarisation import rouge
+from scalesearch.tasks.translation import scores, tokenised_bleu
+
+FILES = {"source": "a", "target": "b", "train": "x", "valid": "y", "test": "z"}
+SAID = ["The cats sat on a mat .", "police killed the gunman"]
+RIGHT = ["the cat sat on the mat", "the gunman was killed by police"]
+
+
+def spec(**more) -> DataSpec:
+    return DataSpec.from_mapping(FILES | more)
+
+
+def test_rouge_is_the_librarys_mean_f1() -> None:
+    scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    found = rouge(SAID, RIGHT)
+    for name in ("rouge1", "rouge2", "rougeL"):
+        single = [scorer.score(right, said)[name].fmeasure for said, right in zip(SAID, RIGHT)]
+        assert found[name] == pytest.approx(100 * sum(single) / 2)
+    assert "stemmer:porter" in found["rouge_signature"] and "rouge-score:0." in found["rouge_signature"]
+
+
+def test_rouge_by_hand() -> None:
+    found = rouge(["police killed the gunman"], ["police kill the gunman"], tokenised=True)
+    assert [found[name] for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx([75, 100 / 3, 75])
+    assert rouge(["a b"], ["b a"], tokenised=True)["rougeL"] == pytest.approx(50)
+
+
+def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
+    score, texts = TASKS["summarisation"].score, Texts(["x"], ["кошка сидит"])
+    with pytest.raises(UserError, match="tokenised: true"):
+        score(["кошка сидит"], texts, spec(task="summarisation"))
+    assert score(["кошка сидит"], texts, spec(task="summarisation", tokenised=True))["rouge2"] == 100
+
+
+def test_tokenised_text_has_a_score_of_its_own_and_no_warning(caplog) -> None:
+    said = ["the cat sat on the mat .", "a b c d ."] * 60
+    plain = scores(said, said)
+    assert "tokenized" in caplog.text and "tokenised_bleu" not in plain
+    caplog.clear()
+    found = scores(said, said, tokenised=True)
+    assert not caplog.text and found["tokenised_bleu"] == pytest.approx(100)
+    assert {key: found[key] for key in plain} == plain
+    assert tokenised_bleu(["a b c"], ["a b d"]) == 0  # without smoothing, as multi-bleu.perl
+
+
+def test_comet_is_asked_of_the_package(monkeypatch) -> None:
+    asked = []
+    fake = ModuleType("comet")
+    fake.__spec__ = SimpleNamespace(name="comet")
+    fake.download_model = lambda name: asked.append(name) or "there.ckpt"
+    fake.load_from_checkpoint = lambda path: SimpleNamespace(
+        predict=lambda rows, **how: asked.append((path, rows)) or SimpleNamespace(system_score=0.5))
+    monkeypatch.setitem(sys.modules, "comet", fake)
+    task, data = TASKS["translation"], spec(comet="some/model")
+    task.refuse(data)
+    found = task.score(["m"], Texts(["s"], ["r"]), data)
+    assert (found["comet"], found["comet_signature"]) == (0.5, "model:some/model")
+    assert asked == ["some/model", ("there.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
+    assert "comet" in task.measures(data) and "comet" not in task.measures(spec())
+
+
+def test_comet_that_is_not_installed_is_said(monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install unbabel-comet"):
+        TASKS["translation"].refuse(spec(comet="m"))
+    TASKS["translation"].refuse(spec())
+    with pytest.raises(UserError, match="rouge-score, which is not installed"):
+        TASKS["summarisation"].refuse(spec(task="summarisation"))
+
+
+def test_references_are_edits_of_their_source() -> None:
+    assert edits_between("The cat sat at mat .", "The cat sat on the mat .") == (Edit(3, 4, ("on the",)),)
+    assert edits_between("a b c", "b c d") == (Edit(0, 1, ("",)), Edit(3, 3, ("d",)))
+    assert edits_between("a", "a") == ()
+    found = m2(["The cat sat on the mat ."], Texts(["The cat sat at mat ."], ["The cat sat on the mat ."]))
+    assert found["f05"] == 100 and "correct:1|proposed:1|gold:1" in found["m2_signature"]
+
+
+def test_lower_casing_drops_edits_of_case_alone() -> None:
+    edits = (Edit(0, 1, ("The",)), Edit(1, 2, ("Dog",)))
+    assert lowered(edits, "the Cat") == (Edit(1, 2, ("dog",)),)
+
+
+@pytest.mark.parametrize(("lines", "said"), [
+    (["A 0 1|||X|||y|||R|||-|||0"], "f.m2:1: an M2 file's sentence begins with `S `"),
+    (["S a b", "A 0 1|||X|||y|||0"], "f.m2:2: an edit is `A START END"),
+    (["S a b", "A x 1|||X|||y|||R|||-|||0"], "f.m2:2: an edit is"),
+    (["", "S a b", "A 1 3|||X|||y|||R|||-|||0"], "f.m2:3: the edit is of words 1 to 3, but its sentence has 2"),
+])
+def test_a_broken_m2_file_is_said_with_its_place(lines: list[str], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_m2(lines, "f.m2")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("mapping", "said"), [
+    ({"task": "translating"}, "no task 'translating'; did you mean `translation`?"),
+    ({"task": "correction", "window": 9}, "`window` is for language-model, and the task is correction"),
+    ({"task": "correction", "tokenised": True}, "`tokenised` is for summarisation, translation"),
+    ({"task": "summarisation", "test": {"source": "a", "target": ["b", "c"]}}, "several references are for"),
+    ({"task": "correction", "train": {"source": "a", "target": ["b", "c"]}}, "several references are for"),
+    ({"task": "language-model"}, "`source` is for pairs of texts"),
+    ({"tokenised": 3}, "tokenised: expected true or false, found 3"),
+])
+def test_what_is_wrong_with_a_spec_is_said(mapping: dict, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        spec(**mapping)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("mapping", "said"), [
+    ({"train": "t", "valid": "v"}, "`test` is missing: the test text, one file"),
+    ({"train": "t", "valid": "v", "test": {"source": "a", "target": "b"}}, "is no path of a text file"),
+    ({"train": "t", "valid": "v", "test": "w", "window": 8, "stride": 9}, "stride: expected at most the window of 8"),
+    ({"builtin": "grammar"}, "the built-in corpus is one of translations"),
+])
+def test_what_is_wrong_with_a_spec_of_text_is_said(mapping: dict, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        DataSpec.from_mapping({"task": "language-model"} | mapping)
+    assert said in str(error.value)
+
+
+def test_gold_edits_need_no_endings_and_prefixes_do() -> None:
+    parts = {"task": "correction", "train": "t.m2", "valid": {"source": "a", "target": "b"}, "test": "t.m2.gz"}
+    assert DataSpec.from_mapping(parts).source is None
+    with pytest.raises(UserError, match="`source` is missing"):
+        DataSpec.from_mapping(parts | {"train": "t"})
+
+
+def test_a_window_has_defaults() -> None:
+    text = {"task": "language-model", "train": "t", "valid": "v", "test": "w"}
+    assert (DataSpec.from_mapping(text).window, DataSpec.from_mapping(text).stride) == (128, 64)
+    assert DataSpec.from_mapping(text | {"window": 9}).stride == 4
