@@ -37,16 +37,15 @@ def corrections(folder: Path) -> dict[str, Any]:
     """Training and validation text as pairs, two references in validation; the test text with gold edits."""
     found = pairs(folder)
     write(folder / "other.b", [f"{line} please" for line in lines("valid")])
-    m2 = [row for line in lines("test") for row in
-          (f"S {line}", "A 0 1|||R:OTHER|||the||a|||REQUIRED|||-NONE-|||0", "A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1",
-           "")]
-    write(folder / "test.m2", m2)
+    edits = ["A 0 1|||R:OTHER|||the||a|||REQUIRED|||-NONE-|||0", "A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1", ""]
+    write(folder / "test.m2", [row for line in lines("test") for row in (f"S {line}", *edits)])
     return found | {"valid": {"source": "valid.a", "target": ["valid.b", "other.b"]}, "test": "test.m2"}
 
 
 def text(folder: Path) -> dict[str, Any]:
     """One file a split, with an empty line in it."""
-    return {split: write(folder / f"{split}.txt", ["", *lines(split)]) for split in COUNTS} | {"window": 12, "stride": 5}
+    files = {split: write(folder / f"{split}.txt", ["", *lines(split)]) for split in COUNTS}
+    return files | {"window": 12, "stride": 5}
 
 
 FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {"pairs": pairs, "corrections": corrections, "text": text}
