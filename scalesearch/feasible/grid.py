@@ -17,7 +17,7 @@ from scalesearch.space.questions import Choice, Question
 
 Codes = dict[str, NDArray[np.int32]]  # question to the index of each candidate's answer
 UNASKED = -1
-MOST_STRUCTURES = 12_000  # sheets that are filled in, at about a millisecond each
+MOST_STRUCTURES = 40_000  # sheets that are filled in, at about a millisecond each
 
 
 class TooMany(UserError):

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
-from scalesearch.cost.population import price
+from scalesearch.cost.population import Look, price
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
+from scalesearch.feasible.halves import Half, joined, without_ffn
 from scalesearch.feasible.identity import Networks, signature
 from scalesearch.space import Space
 from scalesearch.space.answers import Questionnaire
@@ -28,6 +29,7 @@ from scalesearch.space.specs import expressions
 from scalesearch.space.tree import Leaf
 
 MOST_ROWS = 6_000_000
+HALVED = ("encoder", "decoder")
 SPINE = "spine"  # what sections share
 REST = "rest"  # what no section depends on, and decides nothing but how many answer sheets there are
 _CHAIN = ("tensor_chain.length", "tensor_chain.apply", "tensor_chain.bond")
@@ -109,10 +111,15 @@ class Taken:
 
     def _lent(self) -> tuple[str, ...]:
         """What of the encoder a decoder depends on that may borrow from it."""
-        loans = " ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith("share.decoder"))
-        if "encoder.ffn" in loans:
+        if self._lends_ffn():
             return READS["encoder"]
-        return LENT if "encoder." in loans else ()
+        return LENT if "encoder." in self._loans() else ()
+
+    def _lends_ffn(self) -> bool:
+        return "encoder.ffn" in self._loans()
+
+    def _loans(self) -> str:
+        return " ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith("share.decoder"))
 
     def _asks(self, leaf: Leaf) -> set[str]:
         return {name for name, _ in self.form.plans[leaf.path].dimensions()}
@@ -124,19 +131,39 @@ class Taken:
     # -- listing
 
     def _part(self, name: str, most: int) -> Part:
-        keys = dict.fromkeys([*self._keys(name), *self._together(self._keys(name))])
-        keys |= dict.fromkeys(key for constraint in self.constraints[name] for key in constraint.names())
+        keys, where = self._keys(name), self.constraints[name]
+        if name not in HALVED or (name == "decoder" and self._lends_ffn()):
+            return self._listed(name, keys, where, self.shared, most)
+        halves = [Half(name, fed=False), Half(name, fed=True)]
+        apart = [[key for key in keys if not other.own(key)] for other in reversed(halves)]
+        asked = [self._questions(half) for half in apart]
+        homes = [_home(self._questions(constraint.names()), asked) for constraint in where]
+        # A constraint over both halves ties them together: both then have its questions.
+        across = [key for constraint, home in zip(where, homes) if home is None for key in constraint.names()]
+        apart = [[*half, *across] for half in apart]
+        asked = [self._questions(half) for half in apart]
+        shared = self.shared | (asked[0] & asked[1])
+        mine = [[c for c, home in zip(where, homes) if home == n or (home is None and n == 0)] for n in (0, 1)]
+        parts = [self._listed(name, apart[n], mine[n], shared, most, halves[n]) for n in (0, 1)]
+        return joined(*parts, most, partial(Part, name))
+
+    def _listed(self, name: str, keys: list[str], where: list[Constraint], shared: frozenset[str], most: int,
+                half: Half | None = None) -> Part:
+        """The candidates of a section, or of one half of it."""
+        wanted = dict.fromkeys([*keys, *self._together(keys, shared)])
+        wanted |= dict.fromkeys(key for constraint in where for key in constraint.names())
         networks, found, first = Networks(), [], 0
-        for table in tables(self.form, keys, most):
-            found.append((table.codes, *self._priced(name, table, networks, first)))
+        for table in tables(self.form, wanted, most):
+            costs, built = self._priced(name, table, networks, first, half)
+            found.append((table.codes, costs, built & _all_hold(where, table)))
             first += table.rows
         return _stacked(name, found, len(self.names), networks.numbered(first))
 
-    def _together(self, keys: Iterable[str]) -> list[str]:
+    def _together(self, keys: Iterable[str], shared: frozenset[str]) -> list[str]:
         """Keys that ``keys`` depend on and that shared questions decide: they come up whenever they exist."""
-        return [leaf.key for leaf in leaves_behind(self.form, keys) if self._asks(leaf) & self.shared]
+        return [leaf.key for leaf in leaves_behind(self.form, keys) if self._asks(leaf) & shared]
 
-    def _priced(self, name: str, table: Table, networks: Networks, first: int) -> tuple[Any, Any]:
+    def _priced(self, name: str, table: Table, networks: Networks, first: int, half: Half | None) -> tuple[Any, Any]:
         """Costs and soundness of the candidates of one table, whose networks are noted from place ``first`` on."""
         if table.faulty:
             return np.zeros((table.rows, len(self.names)), np.int64), np.zeros(table.rows, bool)
@@ -145,27 +172,25 @@ class Taken:
             inner = block.inner  # type: ignore[attr-defined]
             networks.add(*(signature(inner) if inner is not None else ("", [])), first + index)
 
-        build = partial(section, name=name)
-        costs, built = price(table.answers, table.rows, self.protocol, self.names, build, look)
-        return np.stack([costs[n] for n in self.names], 1), built & self._holds(name, table)
+        answers = half.alone(table.answers) if half else table.answers
+        costs, built = self._price(name, answers, table.rows, look)
+        if half and half.fed:  # what feed-forward networks add to the plainest attention
+            without, plain = self._price(name, without_ffn(name, answers), table.rows, None)
+            costs, built = costs - without, built & plain
+        return costs, built
 
-    def _holds(self, name: str, table: Table) -> NDArray[np.bool_]:
-        """Which candidates meet the constraints over answers that are this section's."""
-        good = np.ones(table.rows, bool)
-        for constraint in self.constraints[name]:
-            good &= holding(constraint, table.answers, table.rows)
-        return good
+    def _price(self, name: str, answers: Mapping[str, Any], rows: int, look: Look | None) -> tuple[Any, Any]:
+        costs, built = price(answers, rows, self.protocol, self.names, partial(section, name=name), look)
+        return np.stack([costs[n] for n in self.names], 1), built
 
     def _free(self, name: str, keys: list[str], most: int) -> Part:
         """A part that costs nothing: all combinations of answers that decide ``keys``."""
-        wanted = dict.fromkeys([*keys, *self._together(keys)])
+        wanted = dict.fromkeys([*keys, *self._together(keys, self.shared)])
         wanted |= dict.fromkeys(key for constraint in self.constraints.get(name, ()) for key in constraint.names())
         found: list[tuple[Codes, Any, Any]] = []
         for table in tables(self.form, wanted, most):
             nothing = np.zeros((table.rows, len(self.names)), np.int64)
-            good = np.full(table.rows, not table.faulty)
-            for constraint in self.constraints.get(name, ()):
-                good &= holding(constraint, table.answers, table.rows)
+            good = _all_hold(self.constraints.get(name, ()), table) & (not table.faulty)
             found.append((table.codes, nothing, good))
         return _stacked(name, found, len(self.names), np.zeros(sum(len(good) for _, _, good in found), np.int64))
 
@@ -181,6 +206,19 @@ def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
                 queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
                 queue += [group for group, _ in leaf.guards]
     return list(found.values())
+
+
+def _home(asked: frozenset[str], halves: list[frozenset[str]]) -> int | None:
+    """The half that has all the questions ``asked``."""
+    return next((n for n, half in enumerate(halves) if asked <= half), None)
+
+
+def _all_hold(where: Iterable[Constraint], table: Table) -> NDArray[np.bool_]:
+    """Which candidates of a table meet constraints over answers."""
+    good = np.ones(table.rows, bool)
+    for constraint in where:
+        good &= holding(constraint, table.answers, table.rows)
+    return good
 
 
 def holding(constraint: Constraint, values: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:

@@ -1,0 +1,63 @@
+"""Halves of a stack: their costs add up to the stack's, for random architectures of the widest space there is."""
+
+import random
+
+import pytest
+
+from scalesearch.cost import cost, find_protocol
+from scalesearch.feasible.halves import Half, without_ffn
+from scalesearch.feasible.identity import signature
+from scalesearch.library import find_file
+from scalesearch.space import Unbuildable, read_space
+from scalesearch.space.architecture import section
+
+PROTOCOL = find_protocol("edgeformer", 12, 9, 1000)
+NAMES = ("params.total", "params.encoder", "params.decoder", "params.non_embedding", "macs.total", "flops.total")
+SMALL = {"width": "24 | 32 | 48", "encoder.depth": "2..12", "decoder.depth": "1..4", "encoder.heads": "2 | 4 | 8",
+         "decoder.heads": "2 | 4 | 8", "encoder.head_dim": "4 | 8 | 16", "decoder.head_dim": "4 | 8 | 16"}
+
+
+def drawn(count: int) -> list:
+    space, found, dice = read_space(find_file("slim", "spaces")).set(SMALL), [], random.Random(5)
+    while len(found) < count:
+        answers = space.sample(dice)
+        try:
+            space.architecture(answers)
+        except Unbuildable:
+            continue
+        found.append(dict(answers))
+    return found
+
+
+def bill(answers: dict, name: str) -> dict[str, int]:
+    priced = cost(section(answers, name), PROTOCOL)
+    return {selector: priced[selector] for selector in NAMES}
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_halves_add_up_to_the_stack(stack: str) -> None:
+    for answers in drawn(120):
+        attention, fed = (Half(stack, fed).alone(answers) for fed in (False, True))
+        parts = [bill(a, stack) for a in (attention, fed, without_ffn(stack, fed))]
+        whole = bill(answers, stack)
+        assert whole == {name: parts[0][name] + parts[1][name] - parts[2][name] for name in NAMES}
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_two_stacks_are_one_network_exactly_where_both_halves_are(stack: str) -> None:
+    def identity(answers: dict) -> str:
+        inner = section(answers, stack).inner
+        return str(signature(inner) if inner is not None else None)
+
+    rows = [{**a, **{k: v for k, v in b.items() if k.startswith((f"{stack}.ffn", f"share.{stack}.ffn"))}}
+            for a, b in zip(drawn(60), reversed(drawn(60))) if a[f"{stack}.ffn"] == b[f"{stack}.ffn"]]
+    whole, halves = [], []
+    for answers in rows + drawn(60):
+        try:
+            whole.append(identity(answers))
+        except Unbuildable:
+            continue
+        halves.append(tuple(identity(Half(stack, fed).alone(answers)) for fed in (False, True)))
+    same = [(a == b, c == d) for a, c in zip(whole, halves) for b, d in zip(whole, halves)]
+    assert all(one == other for one, other in same)
+    assert len(set(whole)) > 25
