@@ -15,7 +15,7 @@ import optuna
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
-from scalesearch.study.encoding import Encoding
+from scalesearch.search.encoding import Encoding
 from scalesearch.study.ledger import COMPLETE, FAILED, INFEASIBLE, PENDING, Ledger, Trial
 from scalesearch.study.objectives import Objective
 

@@ -1,0 +1,29 @@
+"""Who proposes, by name. A new proposer is a file and a line here; the contract tests then hold for it, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from scalesearch.errors import UserError
+from scalesearch.search.history import Goal
+from scalesearch.search.proposers.base import Askable, Proposer, Settings
+
+PROPOSERS = {
+    "tpe": ("samplers", "TPE"), "nsga2": ("samplers", "NSGA2"), "nsga3": ("samplers", "NSGA3"),
+    "gp": ("samplers", "GP"), "random": ("random_draws", "RandomDraws"), "grid": ("grid", "Grid"),
+    "local": ("local", "Local"), "mixed": ("mixed", "Mixed"),
+}
+
+
+def make_proposer(space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings) -> Proposer:
+    """The proposer ``settings.kind``.
+
+    Raises:
+        UserError: there is none of that name, or it lacks a library.
+    """
+    if settings.kind not in PROPOSERS:
+        raise UserError(f"there is no proposer `{settings.kind}`; there are {', '.join(PROPOSERS)}")
+    module, name = PROPOSERS[settings.kind]
+    kind: type[Proposer] = getattr(import_module(f"{__name__}.{module}"), name)
+    return kind(space, limits, goals, settings)

@@ -1,0 +1,77 @@
+"""What a proposer is: a function of what was seen, of its seed and of the number of the proposal, and of nothing else.
+
+So a study that was interrupted proposes what it would have proposed, whichever process asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from scalesearch.search.history import Goal, History
+from scalesearch.space.questions import Question
+
+
+class Askable(Protocol):
+    """What a space is to a proposer."""
+
+    def dimensions(self) -> list[tuple[str, Question]]: ...
+
+    def answer(self, ask: Any) -> Any: ...
+
+    def enumerate(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Who proposes. ``startup``: random proposals before a model or a front is trusted; ``population``: NSGA's."""
+
+    kind: str = "tpe"
+    seed: int = 1
+    startup: int = 10
+    population: int = 20
+
+
+class Proposer:
+    """Answers a space's questions.
+
+    Args:
+        space: asks the questions.
+        limits: names of all limits, in the order in which every candidate has them.
+        goals: of the study.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings) -> None:
+        self.space, self.limits, self.goals, self.settings = space, tuple(limits), tuple(goals), settings
+
+    def ask(self, number: int, history: History) -> Mapping[str, Any] | None:
+        """Proposal ``number``: question to answer; None where there is nothing more to propose.
+
+        The same number and history give the same proposal.
+        """
+        raise NotImplementedError
+
+    def seed(self, number: int) -> int:
+        """A seed of 32 bits for proposal ``number``."""
+        digest = hashlib.sha256(f"{self.settings.seed}:{number}".encode()).digest()
+        return int.from_bytes(digest[:4], "big")
+
+    def drawn(self, dice: random.Random) -> dict[str, Any]:
+        """A random sheet: each question uniform, log-uniform for log ranges."""
+        return self.filled(lambda name, question: question.draw(dice))
+
+    def filled(self, ask: Any) -> dict[str, Any]:
+        """The answers that ``ask(name, question)`` gives to what the space asks."""
+        asked: dict[str, Any] = {}
+
+        def answer(name: str, question: Question) -> Any:
+            asked[name] = ask(name, question)
+            return asked[name]
+
+        self.space.answer(answer)
+        return asked

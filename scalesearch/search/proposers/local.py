@@ -1,0 +1,83 @@
+"""``local``: small changes to members of the front, as the evolutionary search of HAT (Wang et al. 2020)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from scalesearch.errors import UserError
+from scalesearch.report.front import ranks
+from scalesearch.search.history import History, Seen
+from scalesearch.search.predict import foreseen
+from scalesearch.search.proposers.base import Proposer
+from scalesearch.search.proposers.grid import key_of
+from scalesearch.space.questions import Choice, Question
+
+TRIES = 60  # changes tried until one is new
+SECOND = 0.3  # chance of each further change
+FROM_FRONT = 0.8  # parents of the first front; the others are of the second
+
+
+class Local(Proposer):
+    """Changes one answer of a parent, sometimes more: a number to a near one, anything else to any."""
+
+    name = "local"
+
+    def ask(self, number: int, history: History) -> Mapping[str, Any]:
+        dice = random.Random(self.seed(number))
+        values = foreseen(history, self.goals)
+        if len(values) < self.settings.startup:
+            return self.drawn(dice)
+        parents = self._parents(history, values, dice)
+        known = {key_of(seen.asked) for seen in history}
+        for attempt in range(TRIES):
+            child = self._changed(dice.choice(parents).asked, dice, 1 + attempt // 20)
+            if key_of(child) not in known:
+                return child
+        return self.drawn(dice)
+
+    def _parents(self, history: History, values: Mapping[int, Mapping[str, float]], dice: random.Random) -> list[Seen]:
+        candidates = [seen for seen in history if seen.number in values]
+        table = np.array([[values[seen.number][goal.name] for goal in self.goals] for seen in candidates])
+        rank = ranks(table, [goal.direction for goal in self.goals])
+        level = 0 if dice.random() < FROM_FRONT else min(1, int(rank.max()))
+        return [seen for seen, its in zip(candidates, rank) if its == level]
+
+    def _changed(self, parent: Mapping[str, Any], dice: random.Random, least: int) -> dict[str, Any]:
+        count = least
+        while dice.random() < SECOND:
+            count += 1
+        changing = set(dice.sample(sorted(parent), min(count, len(parent))))
+
+        def ask(name: str, question: Question) -> Any:
+            try:
+                value = question.settle(parent[name])
+            except (KeyError, UserError, ValueError, TypeError):
+                return question.draw(dice)  # the parent was not asked this, or the answer is no longer legal
+            return near(question, value, dice) if name in changing else value
+
+        return self.filled(ask)
+
+
+def near(question: Question, value: Any, dice: random.Random) -> Any:
+    """Another answer: of numbers a neighbour one or, seldom, more steps away; of words any other."""
+    values = question.values()
+    if values is None:
+        return question.draw(dice)
+    if len(values) < 2:
+        return value
+    if isinstance(question, Choice) and not all(_number(option) for option in values):
+        return dice.choice([option for option in values if option != value])
+    ordered = sorted(values)
+    at, step = ordered.index(value), 1
+    while step < len(ordered) and dice.random() < 0.35:
+        step *= 2
+    places = [place for place in (at - step, at + step) if 0 <= place < len(ordered)]
+    return ordered[dice.choice(places) if places else (0 if at else len(ordered) - 1)]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

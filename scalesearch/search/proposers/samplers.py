@@ -1,0 +1,121 @@
+"""Optuna's samplers as proposers: ``tpe``, ``nsga2``, ``nsga3``, ``gp``.
+
+The study that the sampler sees is built anew for every proposal, in memory, from what was seen: values of Optuna's
+trials cannot be changed once told, but what a paused candidate is worth changes with every other that ends.
+Infeasible proposals are told as pruned, with constraints, which teaches TPE (and FAIL would trap it).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import optuna
+from optuna.samplers import BaseSampler, GPSampler, NSGAIIISampler, NSGAIISampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
+
+from scalesearch.errors import UserError
+from scalesearch.search.encoding import Encoding
+from scalesearch.search.history import FAILED, INFEASIBLE, PAUSED, PENDING, History, Seen
+from scalesearch.search.predict import foreseen
+from scalesearch.search.proposers.base import Askable, Proposer, Settings
+
+DIRECTIONS = {"min": "minimize", "max": "maximize"}
+STATES = {INFEASIBLE: TrialState.PRUNED, FAILED: TrialState.FAIL, PENDING: TrialState.RUNNING,
+          PAUSED: TrialState.RUNNING}
+
+
+class Sampled(Proposer):
+    """Asks a fresh Optuna sampler."""
+
+    name: ClassVar[str]
+
+    def __init__(self, space: Askable, limits: Any, goals: Any, settings: Settings) -> None:
+        super().__init__(space, limits, goals, settings)
+        self.encoding = Encoding(space)
+        self._params: dict[int, Any] = {}
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+    def sampler(self, seed: int) -> BaseSampler:
+        """The sampler of one proposal."""
+        raise NotImplementedError
+
+    def ask(self, number: int, history: History) -> Mapping[str, Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is experimental in Optuna is our business, not the user's
+            study = self._study(history, self.sampler(self.seed(number)))
+            trial = study.ask()
+            return self.filled(lambda name, question: self.encoding.suggest(trial, name, question))
+
+    def _study(self, history: History, sampler: BaseSampler) -> optuna.Study:
+        study = optuna.create_study(directions=[DIRECTIONS[g.direction] for g in self.goals], sampler=sampler)
+        values = foreseen(history, self.goals)
+        told = 0
+        for seen in history:
+            if seen.asked:
+                study.add_trial(self._frozen(seen, values.get(seen.number), told))
+                told += seen.number in values
+        return study
+
+    def _frozen(self, seen: Seen, values: Mapping[str, float] | None, told: int) -> FrozenTrial:
+        if seen.number not in self._params:
+            self._params[seen.number] = self.encoding.encode(seen.asked)
+        params, shapes = self._params[seen.number]
+        return optuna.create_trial(
+            state=TrialState.COMPLETE if values else STATES[seen.state],
+            values=[values[goal.name] for goal in self.goals] if values else None,
+            params=params, distributions=shapes, system_attrs=self.attributes(told),
+            constraints={name: seen.slacks.get(name, 0.0) for name in self.limits},
+        )
+
+    def attributes(self, told: int) -> dict[str, Any]:
+        """What the sampler wants to find in a trial before which ``told`` others were told."""
+        return {}
+
+
+class TPE(Sampled):
+    """Tree-structured Parzen estimators (Bergstra et al. 2011; several objectives: Ozaki et al. 2022)."""
+
+    name = "tpe"
+
+    def sampler(self, seed: int) -> BaseSampler:
+        return TPESampler(seed=seed, n_startup_trials=self.settings.startup, constant_liar=True)
+
+
+class NSGA2(Sampled):
+    """NSGA-II (Deb et al. 2002). Generations are of the candidates that ended, in their order."""
+
+    name = "nsga2"
+    kind: ClassVar[type[NSGAIISampler | NSGAIIISampler]] = NSGAIISampler
+
+    def sampler(self, seed: int) -> BaseSampler:
+        return self.kind(seed=seed, population_size=self.settings.population)
+
+    def attributes(self, told: int) -> dict[str, Any]:
+        return {self.kind._get_generation_key(): told // self.settings.population}
+
+
+class NSGA3(NSGA2):
+    """NSGA-III (Deb & Jain 2014), for three objectives and more."""
+
+    name = "nsga3"
+    kind = NSGAIIISampler
+
+
+class GP(Sampled):
+    """Gaussian processes with expected hypervolume improvement; seconds a proposal, for studies of few candidates."""
+
+    name = "gp"
+
+    def __init__(self, space: Askable, limits: Any, goals: Any, settings: Settings) -> None:
+        super().__init__(space, limits, goals, settings)
+        try:
+            import scipy  # noqa: F401
+            import torch  # noqa: F401
+        except ImportError as error:
+            raise UserError(f"proposer gp: Optuna's needs scipy and torch ({error}); pip install them, or take tpe"
+                            ) from None
+
+    def sampler(self, seed: int) -> BaseSampler:
+        return GPSampler(seed=seed, n_startup_trials=self.settings.startup)

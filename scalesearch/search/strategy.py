@@ -1,0 +1,103 @@
+"""What a free worker does next: train someone on, or start someone new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scalesearch.search.history import COMPLETE, INFEASIBLE, PAUSED, Goal, History, Seen, having
+from scalesearch.search.predict import foreseen
+from scalesearch.search.proposers.base import Proposer
+from scalesearch.search.proposers.random_draws import RandomDraws
+from scalesearch.search.rungs import Rungs, promotable, spread
+
+PATIENCE = 10  # proposals in a row that were seen before, until a random one is asked for
+Judge = Callable[[int, Mapping[str, Any]], Seen]
+
+
+@dataclass(frozen=True)
+class TrainOn:
+    """Train a paused candidate to its next rung."""
+
+    seen: Seen
+
+
+@dataclass(frozen=True)
+class Start:
+    """Train a new candidate to its first rung; ``rejected`` are those that were proposed before it and cost nothing."""
+
+    seen: Seen
+    rejected: tuple[Seen, ...] = ()
+
+
+class Strategy:
+    """Decides from what was seen alone.
+
+    Args:
+        proposer: who proposes.
+        judge: number and answers to a candidate, infeasible or to be trained, with costs and slacks.
+        rungs: where training pauses; a single rung is full training of everyone.
+        goals: of the study.
+        asks: proposals in a row that bring nothing new, after which there is nothing more.
+    """
+
+    def __init__(self, proposer: Proposer, judge: Judge, rungs: Rungs, goals: Sequence[Goal], asks: int = 1000) -> None:
+        self.proposer, self.judge, self.rungs, self.goals, self.asks = proposer, judge, rungs, tuple(goals), asks
+        self._dice = RandomDraws(proposer.space, proposer.limits, goals, proposer.settings)
+
+    def next(self, history: History, left: float) -> TrainOn | Start | None:
+        """What to do with ``left`` full trainings' worth of compute; None where there is nothing left to do.
+
+        The last compute goes to those that are likely to stand on the front, since only a candidate that was trained
+        to the end can.
+        """
+        chosen = promotable(history, self.rungs, self.goals)
+        if chosen is not None and self.rungs.step(len(chosen.rungs)) <= left + 1e-9:
+            return TrainOn(chosen)
+        if left > self._reserve(history) + 1e-9 and self.rungs.step(0) <= left + 1e-9:
+            return self.start(history)
+        return self._last_call(history, left)
+
+    def start(self, history: History) -> Start | None:
+        """A new candidate."""
+        seen, repeats = list(history), 0
+        networks = {one.identity for one in seen if one.state != INFEASIBLE}
+        rejected: list[Seen] = []
+        for _ in range(self.asks):
+            number = len(seen)
+            asked = (self._dice if repeats >= PATIENCE else self.proposer).ask(number, seen)
+            if asked is None:
+                break
+            candidate = self.judge(number, asked)
+            if candidate.state != INFEASIBLE and candidate.identity not in networks:
+                return Start(candidate, tuple(rejected))
+            if candidate.state == INFEASIBLE:
+                repeats = 0
+            else:  # a network that is known: the sampler hears of it, and nothing is trained twice
+                first = next(one for one in seen if one.identity == candidate.identity and one.state != INFEASIBLE)
+                candidate, repeats = replace(first, number=number, asked=asked), repeats + 1
+            seen.append(candidate)
+            rejected.append(candidate)
+        return None
+
+    def _reserve(self, history: History) -> float:
+        """Full trainings that are kept for those that wait at the last rung before the end."""
+        if not self.rungs.pauses:
+            return 0.0
+        return max(1.0 - self.rungs.shares[-2], 0.5) * min(len(having(history, PAUSED)), 2)
+
+    def _last_call(self, history: History, left: float) -> TrainOn | None:
+        """The paused candidate that is most likely to join the front and can still be trained to the end."""
+        values = foreseen(history, self.goals)
+        able = [seen for seen in having(history, PAUSED)
+                if seen.number in values and 1.0 - self.rungs.shares[len(seen.rungs) - 1] <= left + 1e-9]
+        return TrainOn(able[self._best(history, able, values)]) if able else None
+
+    def _best(self, history: History, able: Sequence[Seen], values: Mapping[int, Mapping[str, float]]) -> int:
+        import numpy as np
+
+        ended = [seen for seen in having(history, COMPLETE) if seen.number in values]
+        rows = [[values[seen.number][goal.name] * goal.sign for goal in self.goals] for seen in (*able, *ended)]
+        order = spread(np.array(rows, float), len(rows))
+        return next(place for place in order if place < len(able))
