@@ -1,6 +1,7 @@
 """Where a corpus's sentences come from: parallel files or the built-in grammar."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,7 @@ from scalesearch.data.paths import text_file
 from scalesearch.data.spec import SPLITS, DataSpec, Part
 from scalesearch.errors import UserError
 
+DISTILLED = "distilled"
 _SHOWN = 8
 
 
@@ -30,21 +32,32 @@ def fingerprint(spec: DataSpec) -> dict[str, Any]:
         UserError: a file is missing or cannot be read.
     """
     if spec.builtin:
-        return {"builtin": spec.builtin, "pairs": spec.pairs, "seed": spec.seed, "code": _builtin_code()}
+        text = {"builtin": spec.builtin, "pairs": spec.pairs, "seed": spec.seed, "code": _builtin_code()}
+        return text | _digests(spec, _translated(spec))
+    return _digests(spec, (*SPLITS, *_translated(spec)))
+
+
+def _digests(spec: DataSpec, splits: Iterable[str]) -> dict[str, Any]:
     return {split: [[digest(source), digest(target)] for source, target in find_files(spec, split)]
-            for split in SPLITS}
+            for split in splits}
+
+
+def _translated(spec: DataSpec) -> tuple[str, ...]:
+    """``distilled``, where the spec names a teacher's translations."""
+    return () if spec.distilled is None else (DISTILLED,)
 
 
 def read(spec: DataSpec) -> dict[str, Pairs]:
-    """The sentence pairs of each split, none of them empty.
+    """The sentence pairs of each split, none of them empty; and under ``distilled`` a teacher's, where there are any.
 
     Raises:
         UserError: files that are missing, not UTF-8, of unequal length, or without any pair; an empty line in
             the validation or test text, which would shift or falsify the score.
     """
+    translated = {split: _read_split(spec, split) for split in _translated(spec)}
     if spec.builtin:
-        return _generate(spec)
-    return {split: _read_split(spec, split) for split in SPLITS}
+        return _generate(spec) | translated
+    return {split: _read_split(spec, split) for split in SPLITS} | translated
 
 
 def find_files(spec: DataSpec, split: str) -> list[tuple[Path, Path]]:
@@ -55,11 +68,11 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, Path]]:
     """
     def both(part: Part) -> tuple[str, str]:
         if isinstance(part, str):
-            return f"{part}.{spec.source}", f"{part}.{spec.target}"
+            return f"{part}.{spec.suffixes[0]}", f"{part}.{spec.suffixes[1]}"
         return part.source, part.target
 
-    return [(text_file(source, split), text_file(target, split))
-            for source, target in map(both, getattr(spec, split))]
+    parts = (spec.distilled,) if split == DISTILLED else getattr(spec, split)
+    return [(text_file(source, split), text_file(target, split)) for source, target in map(both, parts)]
 
 
 def _read_split(spec: DataSpec, split: str) -> Pairs:
@@ -70,7 +83,7 @@ def _read_split(spec: DataSpec, split: str) -> Pairs:
             raise UserError(f"data: {split}: line i of one side translates line i of the other, but {source_file} "
                             f"has {len(source)} lines and {target_file} has {len(target)}")
         empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
-        if empty and split != "train":
+        if empty and split not in ("train", DISTILLED):
             raise UserError(_empty_lines(split, empty, source, source_file, target_file))
         gone = set(empty)
         whole.source += [line for i, line in enumerate(source) if i not in gone]

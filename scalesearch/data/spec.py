@@ -50,6 +50,9 @@ class DataSpec:
       validation and test sentences are cut for the model, while their text, the reference, stays whole.
     - ``max_ratio``: drop training pairs one side of which has more than this many times the other's tokens.
     - ``limit``: use only the first so many training pairs (also to fit the vocabulary).
+    - ``distilled``: prefix of a teacher's translations of the training text, as ``scalesearch distill`` writes them;
+      they are learned from in place of the real pairs, or with ``mix`` beside them. The vocabulary stays that of the
+      real training text, and validation and test stay as they are.
     - ``name``: what tables call the corpus.
 
     Raises:
@@ -72,6 +75,8 @@ class DataSpec:
     max_length: int = 256
     max_ratio: float | None = None
     limit: int | None = None
+    distilled: str | None = None
+    mix: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -115,7 +120,13 @@ class DataSpec:
         given = f"tokenizer {self.tokenizer}"
         vocabulary = given if self.tokenizer else f"{self.model} vocabulary of {self.vocab}"
         extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
+        extras += [f"{'with' if self.mix else 'as'} translated in {self.distilled}"] * bool(self.distilled)
         return "; ".join([text, vocabulary, *extras])
+
+    @property
+    def suffixes(self) -> tuple[str, str]:
+        """What the files of the two sides end with; the built-in corpus has none, but its translations do."""
+        return self.source or "en", self.target or "de"
 
     def resolve(self, base: Path | None = None) -> "DataSpec":
         """This spec with variables and ``~`` expanded and relative paths made absolute under ``base`` (or the
@@ -135,8 +146,9 @@ class DataSpec:
         changes: dict[str, Any] = {}
         for split in SPLITS:
             changes[split] = tuple(part(split, value) for value in getattr(self, split))
-        if self.tokenizer is not None:
-            changes["tokenizer"] = full("tokenizer", self.tokenizer)
+        for key in ("tokenizer", "distilled"):
+            if getattr(self, key) is not None:
+                changes[key] = full(key, getattr(self, key))
         return replace(self, **changes)
 
 
@@ -211,7 +223,7 @@ _MEANING = {
 def _check_values(spec: DataSpec) -> list[str]:
     """Each value by itself."""
     problems = [f"{key}: expected text, found {getattr(spec, key)!r}"
-                for key in ("builtin", "source", "target", "tokenizer", "name")
+                for key in ("builtin", "source", "target", "tokenizer", "distilled", "name")
                 if not isinstance(getattr(spec, key), str | None)]
     lowest = {"pairs": 1, "seed": 0, "vocab": 5, "max_length": 1, "limit": 1}
     problems += [f"{key}: expected a whole number of at least {low}, found {getattr(spec, key)!r}"
@@ -220,8 +232,10 @@ def _check_values(spec: DataSpec) -> list[str]:
         problems.append("give `vocab` (to fit a vocabulary) or `tokenizer` (to use one as it is), not both")
     if spec.model not in MODELS:
         problems.append(f"model: expected {' or '.join(MODELS)}, found {spec.model!r}")
-    if not isinstance(spec.lowercase, bool):
-        problems.append(f"lowercase: expected true or false, found {spec.lowercase!r}")
+    problems += [f"{key}: expected true or false, found {getattr(spec, key)!r}"
+                 for key in ("lowercase", "mix") if not isinstance(getattr(spec, key), bool)]
+    if spec.mix and spec.distilled is None:
+        problems.append("mix: there is nothing to mix with; name a teacher's translations under `distilled`")
     if not (_number(spec.coverage) and 0.9 <= spec.coverage <= 1):
         problems.append(f"coverage: expected a number from 0.9 to 1, found {spec.coverage!r}")
     if not (spec.max_ratio is None or (_number(spec.max_ratio) and spec.max_ratio >= 1)):
