@@ -222,9 +222,9 @@ def refuse_other_data(store: Store, plan: Plan) -> None:
     for trial in store.ledger.having(COMPLETE):
         record = store.record(trial)
         if record and record["data"]["hash"] != plan.facts["data"]["hash"]:
-            raise UserError(f"{store.folder}: the teacher's translations are not those that trial {trial.number} learned "
-                            "from, so old and new candidates would not compare. Put teacher/ back, or start another "
-                            "study with --out")
+            raise UserError(f"{store.folder}: the teacher's translations are not those that trial {trial.number} "
+                            "learned from, so old and new candidates would not compare. Put teacher/ back, or start "
+                            "another study with --out")
 
 
 def _and(words: list[str]) -> str:

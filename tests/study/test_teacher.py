@@ -1,22 +1,33 @@
 """A teacher in a study: read from its file, looked at before anything starts, and a real study under one."""
 
+import io
 import json
 import signal
 import time
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from scalesearch.errors import UserError
+from scalesearch.study.driver import Driver
 from scalesearch.study.file import read_study
-from scalesearch.study.prepare import load_data
-from scalesearch.study.preview import preview
+from scalesearch.study.launch import launch
+from scalesearch.study.prepare import Odds, load_data, make_bill
+from scalesearch.study.preview import Preview, preview
+from scalesearch.study.results import load
 from scalesearch.study.teacher import TeacherSpec
 from scalesearch.study.teaching import find_teacher, share
-from tests.study.test_end_to_end import STUDY, call, start
+from tests.study.test_end_to_end import STUDY, start
 from tests.study.test_file import REST, SPACE, problems, write
 
-BIG = "{ set: { width: 48, encoder.depth: 2, decoder.ffn.relu.hidden: 64 }, recipe: { steps: 9, beam: 1 }, beam: 2 }"
-TAUGHT = f"{STUDY}teacher: {BIG}\n"
+QUICK = STUDY.replace("recipe: { steps: 6,", "recipe: { steps: 6, score_on: valid,").replace("trials: 2", "trials: 1")
+TAUGHT = f"""\
+{QUICK}teacher:
+  set: {{ width: 32, encoder.depth: 1, decoder.ffn.relu.hidden: 64 }}
+  recipe: {{ steps: 60, max_tokens: 256, beam: 1, average: none }}
+  beam: 2
+"""
 
 
 def teacher_of(folder, text):
@@ -73,42 +84,85 @@ def test_how_far_it_is():
     assert share({"kind": "decode", "done": 30, "of": 40}) == 0.75
 
 
-def wait_for(process, *files):
-    until = time.monotonic() + 120
-    while not all(file.exists() for file in files):
+def run(folder, *sets, resume=False, text=TAUGHT, out="found"):
+    """Runs the study in this process, from inside ``folder``, and returns what it says."""
+    (folder / "run.yaml").write_text(text)
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        try:
+            launch(read_study(Path("run.yaml"), sets, Path(out)), resume, Console(file=said, width=200))
+        except (UserError, KeyboardInterrupt) as error:
+            said.write(f"{type(error).__name__}: {error}")
+    return said.getvalue()
+
+
+def interrupted(driver):
+    raise KeyboardInterrupt
+
+
+def stop_before_the_first_candidate(folder, *sets):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Driver, "run", interrupted)
+        return run(folder, *sets, resume=True)
+
+
+def killed_while_the_teacher_learns(folder):
+    (folder / "tiny.yaml").write_text(TAUGHT)
+    process, until = start(folder, "run", "tiny.yaml"), time.monotonic() + 120
+    while not (folder / "found" / "teacher" / "checkpoint.pt").exists():
         assert process.poll() is None and time.monotonic() < until, process.communicate()
         time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A study that was killed while its first candidate trained, and then gone on with."""
+    """A study killed in its teacher's training, stopped again before its first candidate, and then gone on with."""
     where = tmp_path_factory.mktemp("taught")
-    (where / "tiny.yaml").write_text(TAUGHT)
     teacher = where / "found" / "teacher"
-    # The candidates' training is long enough to be killed in, and steps are part of what a resumed study must keep.
-    process = start(where, "run", "tiny.yaml", "--set", "recipe.steps=40")
-    wait_for(process, teacher / "corpus" / "result.json", where / "found" / "events.jsonl")
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    killed_while_the_teacher_learns(where)
+    said = {"again": run(where), "other": run(where, "teacher.recipe.steps=99", resume=True)}
+    assert not (teacher / "result.json").exists()
+    said["stopped"] = stop_before_the_first_candidate(where)
     files = [teacher / name for name in ("result.json", "model.safetensors", "corpus/train.de", "corpus/result.json")]
     before = [(file, file.stat().st_mtime_ns) for file in files]
-    assert not list((where / "found").glob("trials/*/record.json"))
-    (where / "said.txt").write_text(call(where, "run", "tiny.yaml", "--set", "recipe.steps=40", "--resume"))
+    assert not list((where / "found").glob("trials/*"))
+    said["whole"] = run(where, resume=True)
     assert [(file, file.stat().st_mtime_ns) for file in files] == before
+    (where / "said.json").write_text(json.dumps(said))
     return where
 
 
-def records(folder):
-    return [json.loads(file.read_text()) for file in (folder / "found").glob("trials/*/record.json")]
+def said_by(folder):
+    return json.loads((folder / "said.json").read_text())
+
+
+def records(folder, out="found"):
+    return [json.loads(file.read_text()) for file in (folder / out).glob("trials/*/record.json")]
+
+
+def test_a_study_that_was_killed_while_its_teacher_learned_is_there(folder):
+    said = said_by(folder)
+    assert "UserError" in said["again"] and "a study is here already" in said["again"]
+    assert "UserError" in said["other"] and "since this study began, the teacher changed" in said["other"]
+
+
+def test_what_was_done_is_not_done_again(folder):
+    said = said_by(folder)
+    assert "in training" in said["stopped"] and "translates the training text\n" in said["stopped"]
+    assert said["stopped"].endswith("KeyboardInterrupt: ")
+    assert "the teacher translates the training text\n" not in said["whole"] and "[small]" in said["whole"]
 
 
 def test_every_candidate_learned_from_the_one_teacher(folder):
     found, teacher = records(folder), json.loads((folder / "found" / "teacher" / "result.json").read_text())
-    assert len(found) == 3 and {record["state"] for record in found} == {"complete"}
+    assert len(found) == 2 and {record["state"] for record in found} == {"complete"}
     for record in found:
         said = record["teacher"]
-        assert said["architecture"] == teacher["architecture_id"] and teacher["steps"] == 9
+        assert said["architecture"] == teacher["architecture_id"] and teacher["steps"] == 60
         assert said["bleu"] == {"valid": teacher["metrics"]["bleu"], "test": teacher["metrics"]["test"]["bleu"]}
         assert said["translations"]["pairs"] == 300 and "beam 2" in said["translations"]["decode"]
         assert record["data"]["hash"] == record["corpus"] != teacher["corpus"] == said["corpus"]
@@ -116,75 +170,70 @@ def test_every_candidate_learned_from_the_one_teacher(folder):
 
 
 def test_the_report_says_who_taught(folder):
-    said = (folder / "said.txt").read_text()
-    teacher = records(folder)[0]["teacher"]
-    line = f"Teacher: {teacher['architecture']}, {teacher['params']:,} params, BLEU {teacher['bleu']['valid']:.1f} on valid"
-    assert line in said and line in call(folder, "front", "found")
-    assert json.loads(call(folder, "status", "found", "--json"))["teacher"] == teacher
+    results, teacher = load(folder / "found"), records(folder)[0]["teacher"]
+    assert results.teacher == teacher
+    start = f"Teacher: {teacher['architecture']}, {teacher['params']:,} params, BLEU {teacher['bleu']['valid']:.1f} on"
+    assert [line for line in results.notes() if line.startswith(start)]
+    assert start in said_by(folder)["whole"]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--resume", "--set", "teacher.beam=1"], "since this study began, the teacher changed"),
-    (["--resume", "--set", "teacher=none"], "since this study began, the teacher changed"),
-    ([], "a study is here already"),
-])
-def test_another_teacher_is_refused(folder, arguments, message):
-    said = call(folder, "run", "tiny.yaml", "--set", "recipe.steps=40", *arguments, status=2)
-    assert message in said and "Traceback" not in said
+@pytest.mark.parametrize("change", ["teacher.beam=1", "teacher=none", "teacher.seed=2"])
+def test_another_teacher_is_refused(folder, change):
+    before = (folder / "found" / "events.jsonl").read_bytes()
+    assert "since this study began, the teacher changed" in run(folder, change, resume=True)
+    assert (folder / "found" / "events.jsonl").read_bytes() == before
 
 
-def test_a_dry_run_says_who_will_teach(folder):
-    said = call(folder, "run", "tiny.yaml", "--dry-run", "--set", "teacher.mix=yes")
-    assert "trained once: 9 steps" in said and "with beam 2; candidates learn from its translations and the real" in said
+def test_other_translations_are_refused(folder):
+    text = folder / "found" / "teacher" / "corpus" / "train.de"
+    before = text.read_text()
+    text.write_text(before.replace("\n", " .\n"))
+    assert "translations are not those that trial" in run(folder, resume=True)
+    text.write_text(before)
+    assert "UserError" not in run(folder, resume=True)
 
 
-def test_a_study_that_was_killed_while_its_teacher_learned_is_there(folder, tmp_path):
-    (tmp_path / "tiny.yaml").write_text(TAUGHT)
-    process = start(tmp_path, "run", "tiny.yaml", "--set", "teacher.recipe.steps=5000")
-    wait_for(process, tmp_path / "found" / "teacher" / "checkpoint.pt")
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert "a study is here already" in call(tmp_path, "run", "tiny.yaml", status=2)
-    assert "the teacher changed" in call(tmp_path, "run", "tiny.yaml", "--resume", status=2)
-
-
-def spec_under(folder, text, sets=()):
-    file = folder / "again.yaml"
-    file.write_text(f"{STUDY}teacher: {text}\n")
-    return read_study(file, sets)
-
-
-def found_teacher(spec):
-    return find_teacher(spec, load_data(spec.data))
+def test_a_dry_run_says_who_will_teach(tmp_path):
+    spec = read_study(write(tmp_path, TAUGHT), ("teacher.mix=yes",))
+    corpus = load_data(spec.data)
+    found = Preview(spec, make_bill(spec, corpus), 1, Odds(1, 1, {}, {}), (), find_teacher(spec, corpus))
+    said = io.StringIO()
+    found.show(Console(file=said, width=400))
+    assert "trained once: 60 steps" in said.getvalue()
+    assert "with beam 2; candidates learn from its translations and the real pairs" in said.getvalue()
+    assert found.to_json()["teacher"]["recipe"]["steps"] == 60
 
 
 def test_a_finished_training_teaches_another_study(folder):
-    (folder / "again.yaml").write_text(f"{STUDY}teacher: {{ folder: found/teacher, beam: 1, mix: yes }}\n")
-    said = call(folder, "run", "again.yaml", "--out", "again", "--trials", "1")
-    assert "(distilled, mixed)" in (folder / "again" / "trials").glob("*/record.json").__next__().read_text()
+    text = f"{QUICK}teacher: {{ folder: found/teacher, beam: 1, mix: yes }}\n"
+    said = run(folder, "reference=[]", text=text, out="again")
+    record, = records(folder, "again")
+    assert record["data"]["name"] == "grammar (distilled, mixed)" and record["state"] == "complete"
+    assert record["teacher"]["architecture"] == records(folder)[0]["teacher"]["architecture"]
     assert "and from the real pairs" in said and not (folder / "again" / "teacher" / "result.json").exists()
+
+
+def test_a_teacher_whose_training_fails_stops_the_study(tmp_path):
+    said = run(tmp_path, "teacher.recipe.lr=1e30", "teacher.recipe.clip_norm=0", "teacher.recipe.warmup=0")
+    assert "UserError: teacher: its training failed: the loss is" in said and "Change its recipe" in said
+    assert not list((tmp_path / "found").glob("trials/*"))
 
 
 @pytest.mark.parametrize(("sets", "message"), [
     (("teacher=nowhere",), "there is no folder"),
     (("teacher=found",), "holds no finished training"),
-    (("teacher=$NOT_SET/big",), "teacher: \\$NOT_SET/big needs the environment variable NOT_SET"),
-    (("data.vocab=290",), "has another vocabulary than the study's data"),
+    (("teacher=$NOT_SET/big",), "UserError: teacher: $NOT_SET/big needs the environment variable NOT_SET"),
+    (("teacher=found/teacher", "data.vocab=290"), "has another vocabulary than the study's data"),
 ])
-def test_a_folder_that_cannot_teach_is_refused(folder, monkeypatch, sets, message):
-    monkeypatch.chdir(folder)
-    with pytest.raises(UserError, match=message):
-        found_teacher(spec_under(folder, "found/teacher", sets))
+def test_a_folder_that_cannot_teach_is_refused(folder, sets, message):
+    assert message in run(folder, *sets, out="new")
+    assert not (folder / "new" / "study.json").exists()
 
 
-def test_a_teacher_of_another_task_is_refused(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    spec = spec_under(folder, "found/teacher")
-    corpus = load_data(spec.data)
+def test_a_teacher_of_another_task_is_refused(folder):
     data = folder / "found" / "teacher" / "data.json"
     before = data.read_text()
     data.write_text(before.replace('"builtin": "grammar"', '"source": "de"'))
-    with pytest.raises(UserError, match="learned another task: builtin None, and the study's is grammar"):
-        find_teacher(spec, corpus)
+    said = run(folder, "teacher=found/teacher", out="new")
     data.write_text(before)
-    assert find_teacher(spec, corpus).architecture.id == records(folder)[0]["teacher"]["architecture"]
+    assert "learned another task: builtin None, and the study's is grammar" in said
