@@ -237,3 +237,12 @@ def test_a_teacher_of_another_task_is_refused(folder):
     said = run(folder, "teacher=found/teacher", out="new")
     data.write_text(before)
     assert "learned another task: builtin None, and the study's is grammar" in said
+
+
+@pytest.mark.ray
+def test_ray_workers_train_the_teacher_and_learn_from_it(tmp_path):
+    said = run(tmp_path, "backend=ray", "workers=1")
+    found = records(tmp_path)
+    assert len(found) == 2 and {record["state"] for record in found} == {"complete"}, said
+    assert {record["teacher"]["translations"]["pairs"] for record in found} == {300}
+    assert len({record["data"]["hash"] for record in found}) == 1
