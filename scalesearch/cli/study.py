@@ -125,6 +125,7 @@ def _as_json(results: Results) -> dict[str, Any]:
         "synthetic": results.store.meta["synthetic"],
         "bleu_signature": results.signature,
         "seed": results.store.meta["seed"],
+        "teacher": results.teacher,
         "counts": results.table["state"].value_counts().to_dict(),
         "front": json.loads(results.front.to_json(orient="records")),
         "hypervolume": None if found is None else {"value": found[0], "reference": found[1]},

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from scalesearch.cli.options import json_option
 from scalesearch.errors import UserError
-
-if TYPE_CHECKING:
-    from scalesearch.train import Checkpoint
 
 AT_ONCE = 1000  # lines that are sorted by length together, and how long the first answer takes
 
@@ -35,6 +31,7 @@ def command(checkpoint: str, beam: int, length_penalty: float, batch: int, as_js
     from scalesearch.train import Recipe, read_checkpoint
     from scalesearch.train.evaluate import Search
     from scalesearch.train.hardware import Hardware
+    from scalesearch.train.lines import translate_lines
 
     found = read_checkpoint(checkpoint)
     if TASKS[found.task].score is None:
@@ -46,26 +43,6 @@ def command(checkpoint: str, beam: int, length_penalty: float, batch: int, as_js
         for source, said, score in translate_lines(found, some, search, hardware):
             click.echo(_object(source, said, score) if as_json else said)
         sys.stdout.flush()
-
-
-def translate_lines(checkpoint: Checkpoint, lines: list[str], search: Any, hardware: Any,
-                    ) -> Iterable[tuple[str, str, float | None]]:
-    """Each line with its translation and its score; a line without words has an empty one, and no score."""
-    from scalesearch.data import Split
-    from scalesearch.train.evaluate import translate
-
-    text = [line.lower() for line in lines] if checkpoint.lowercase else lines
-    ids = [row[: checkpoint.max_length] for row in checkpoint.tokenizer.encode(text)]
-    filled = [place for place, row in enumerate(ids) if row]
-    said = [""] * len(lines)
-    scores: list[float | None] = [None] * len(lines)
-    if filled:
-        split = Split.of([ids[place] for place in filled])
-        found = translate(checkpoint.model, split, checkpoint.tokenizer, hardware, search)
-        for place, translation, score in zip(filled, *found):
-            # One line in, one line out, whatever the vocabulary holds.
-            said[place], scores[place] = " ".join(translation.split()), score
-    return zip(lines, said, scores)
 
 
 def _lines() -> Iterator[str]:

@@ -102,7 +102,7 @@ _MEANING_OF_TEXT = {split: f"the {words} text, one file, such as data/{split}.tx
 def _check_values(spec: Any) -> list[str]:
     """Each value by itself."""
     problems = [f"{key}: expected text, found {getattr(spec, key)!r}"
-                for key in ("builtin", "source", "target", "tokenizer", "comet", "name")
+                for key in ("builtin", "source", "target", "tokenizer", "comet", "distilled", "name")
                 if not isinstance(getattr(spec, key), str | None)]
     lowest = {"pairs": 1, "seed": 0, "vocab": 5, "max_length": 1, "limit": 1, "window": 2, "stride": 1}
     problems += [f"{key}: expected a whole number of at least {low}, found {getattr(spec, key)!r}"
@@ -111,8 +111,13 @@ def _check_values(spec: Any) -> list[str]:
         problems.append("give `vocab` (to fit a vocabulary) or `tokenizer` (to use one as it is), not both")
     if spec.model not in MODELS:
         problems.append(f"model: expected {' or '.join(MODELS)}, found {spec.model!r}")
-    problems += [f"{key}: expected true or false, found {getattr(spec, key)!r}" for key in ("lowercase", "tokenised")
+    flags = ("lowercase", "tokenised", "mix")
+    problems += [f"{key}: expected true or false, found {getattr(spec, key)!r}" for key in flags
                  if not isinstance(getattr(spec, key), bool)]
+    if spec.mix and spec.distilled is None:
+        problems.append("mix: there is nothing to mix with; name a teacher's translations under `distilled`")
+    if spec.distilled is not None and spec.form == "text":
+        problems.append(f"distilled: a teacher writes targets for sources, and the task is {spec.task}")
     window = DEFAULT_WINDOW if spec.window is None else spec.window
     if _number(window) and _number(spec.stride) and spec.stride > window:
         problems.append(f"stride: expected at most the window of {window}, found {spec.stride}: tokens between two "

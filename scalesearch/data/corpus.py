@@ -71,7 +71,7 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
     if found is None:
         found, said = _make(full, folder)
     meta, tokenizer, splits = found
-    return Corpus(name=spec.name or _name(full), hash=meta["hash"], synthetic=spec.builtin is not None,
+    return Corpus(name=_name(full), hash=meta["hash"], synthetic=spec.builtin is not None,
                   spec=spec, tokenizer=tokenizer, counts=meta["counts"],
                   notes=(*notes(spec, meta["counts"]), *said), folder=folder, **splits)
 
@@ -83,10 +83,11 @@ def _identity(spec: DataSpec) -> dict[str, Any]:
     else:
         vocabulary = Tokenizer.from_file(Path(spec.tokenizer)).digest
     said = {key: getattr(spec, key) for key in ("lowercase", "max_length", "max_ratio", "limit")}
-    shape = {} if spec.form == "pairs" else {"form": spec.form}
+    shape: dict[str, Any] = {} if spec.form == "pairs" else {"form": spec.form}
     if spec.form == "text":
         shape |= {"window": spec.window, "stride": spec.stride}
-    return {"text": fingerprint(spec), "vocabulary": vocabulary, **said, **shape}
+    mixed = {"mix": spec.mix} if spec.distilled else {}
+    return {"text": fingerprint(spec), "vocabulary": vocabulary, **said, **shape, **mixed}
 
 
 def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
@@ -110,8 +111,11 @@ def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
 
 
 def _name(spec: DataSpec) -> str:
-    if spec.builtin:
-        return spec.builtin
+    taught = (" (distilled, mixed)" if spec.mix else " (distilled)") if spec.distilled else ""
+    return (spec.name or spec.builtin or _name_of_files(spec)) + taught
+
+
+def _name_of_files(spec: DataSpec) -> str:
     first = spec.train[0]
     folder = Path(first if isinstance(first, str) else first.source).parent.name
     what = f"{spec.source}-{spec.target}" if spec.source and spec.target else spec.task

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from scalesearch.data.checks import SPLITS
-from scalesearch.data.sources import Pairs
+from scalesearch.data.sources import DISTILLED, Pairs
 from scalesearch.data.spec import DataSpec
 from scalesearch.data.split import Ints, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
@@ -37,8 +37,11 @@ def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
     if spec.lowercase:
         text = {split: _lower(pairs) for split, pairs in text.items()}
     if spec.limit is not None:
-        text = text | {"train": _first(text["train"], spec.limit)}
+        limited = {split: _first(text[split], spec.limit) for split in ("train", DISTILLED) if split in text}
+        text = text | limited
     tokenizer = _tokenizer(spec, text["train"])
+    if DISTILLED in text:
+        text = text | {"train": _joined(text[DISTILLED], text["train"]) if spec.mix else text[DISTILLED]}
     counts: Counts = {}
     encode = _encode_text if spec.form == "text" else _encode
     splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLITS}
@@ -56,6 +59,11 @@ def _lower(pairs: Pairs) -> Pairs:
 def _first(pairs: Pairs, limit: int) -> Pairs:
     counts = pairs.counts | {"beyond_limit": max(0, len(pairs.target) - limit)}
     return Pairs(pairs.source[:limit], pairs.target[:limit], counts)
+
+
+def _joined(first: Pairs, second: Pairs) -> Pairs:
+    counts = {key: first.counts.get(key, 0) + second.counts.get(key, 0) for key in {**first.counts, **second.counts}}
+    return Pairs(first.source + second.source, first.target + second.target, counts)
 
 
 def _tokenizer(spec: DataSpec, train: Pairs) -> Tokenizer:
@@ -144,6 +152,9 @@ def notes(spec: DataSpec, counts: Counts) -> list[str]:
         return _notes_on_text(spec, counts)
     if spec.builtin:
         said.append("synthetic text from the built-in grammar: scores on it compare architectures, nothing else")
+    if spec.distilled:
+        where = "beside" if spec.mix else "in place of"
+        said.append(f"train: a teacher's translations, {where} the real ones; valid and test are the real text")
     said += [f"train: {train[key]} of {train['read']} pairs left out: {why}" for key, why in _REASONS.items()
              if train.get(key)]
     for split in ("valid", "test"):

@@ -1,6 +1,7 @@
 """Where a corpus's sentences come from: parallel files or the built-in grammar."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,8 @@ from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.tasks.edits import Edits, apply, edits_between, parse_m2
 
+DISTILLED = "distilled"
+_LEARNED = ("train", DISTILLED)
 _SHOWN = 8
 
 
@@ -38,20 +41,31 @@ def fingerprint(spec: DataSpec) -> dict[str, Any]:
         UserError: a file is missing or cannot be read.
     """
     if spec.builtin:
-        return {"builtin": spec.builtin, "pairs": spec.pairs, "seed": spec.seed, "code": _builtin_code()}
-    return {split: [list(map(digest, files)) for files in find_files(spec, split)] for split in SPLITS}
+        text = {"builtin": spec.builtin, "pairs": spec.pairs, "seed": spec.seed, "code": _builtin_code()}
+        return text | _digests(spec, _translated(spec))
+    return _digests(spec, (*SPLITS, *_translated(spec)))
+
+
+def _digests(spec: DataSpec, splits: Iterable[str]) -> dict[str, Any]:
+    return {split: [list(map(digest, files)) for files in find_files(spec, split)] for split in splits}
+
+
+def _translated(spec: DataSpec) -> tuple[str, ...]:
+    """``distilled``, where the spec names a teacher's translations."""
+    return () if spec.distilled is None else (DISTILLED,)
 
 
 def read(spec: DataSpec) -> dict[str, Pairs]:
-    """The sentence pairs of each split, none of them empty.
+    """The sentence pairs of each split, none of them empty; and under ``distilled`` a teacher's, where there are any.
 
     Raises:
         UserError: files that are missing, not UTF-8, of unequal length, or without any pair; an empty line in
             the validation or test text, which would shift or falsify the score.
     """
+    translated = {split: _read_split(spec, split) for split in _translated(spec)}
     if spec.builtin:
-        return _generate(spec)
-    return {split: _read_split(spec, split) for split in SPLITS}
+        return _generate(spec) | translated
+    return {split: _read_split(spec, split) for split in SPLITS} | translated
 
 
 def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
@@ -65,13 +79,14 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
             return part.source, part.target, *part.references
         if spec.form == "text" or (spec.form == "corrections" and is_m2(part)):
             return (part,)
-        return f"{part}.{spec.source}", f"{part}.{spec.target}"
+        return f"{part}.{spec.suffixes[0]}", f"{part}.{spec.suffixes[1]}"
 
-    return [tuple(text_file(path, split) for path in files(part)) for part in getattr(spec, split)]
+    parts = (spec.distilled,) if split == DISTILLED else getattr(spec, split)
+    return [tuple(text_file(path, split) for path in files(part)) for part in parts]
 
 
 def _read_split(spec: DataSpec, split: str) -> Pairs:
-    whole = Pairs([], [], {"read": 0, "empty": 0}, [] if spec.form == "corrections" and split != "train" else None)
+    whole = Pairs([], [], {"read": 0, "empty": 0}, [] if spec.form == "corrections" and split not in _LEARNED else None)
     for files in find_files(spec, split):
         part = _read_text(files[0]) if spec.form == "text" else _read_part(files, split, whole.gold is not None)
         whole.source += part.source
@@ -106,7 +121,7 @@ def _read_part(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
         target, places = sides[0], list(range(1, len(source) + 1))
         gold = [tuple(edits_between(line, side[i]) for side in sides) for i, line in enumerate(source)] if edits else []
     empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
-    if empty and split != "train":
+    if empty and split not in _LEARNED:
         raise UserError(_empty_lines(split, empty, source, places, files))
     gone = set(empty)
     keep = [i for i in range(len(source)) if i not in gone]

@@ -51,6 +51,9 @@ class DataSpec:
       validation and test sentences are cut for the model, while their text, the reference, stays whole.
     - ``max_ratio``: drop training pairs one side of which has more than this many times the other's tokens.
     - ``limit``: use only the first so many training pairs (also to fit the vocabulary).
+    - ``distilled``: prefix of a teacher's translations of the training text, as ``scalesearch distill`` writes them;
+      they are learned from in place of the real pairs, or with ``mix`` beside them. The vocabulary stays that of the
+      real training text, and validation and test stay as they are.
     - ``name``: what tables call the corpus.
 
     Raises:
@@ -78,6 +81,8 @@ class DataSpec:
     comet: str | None = None
     window: int | None = None
     stride: int | None = None
+    distilled: str | None = None
+    mix: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -132,7 +137,13 @@ class DataSpec:
         given = f"tokenizer {self.tokenizer}"
         vocabulary = given if self.tokenizer else f"{self.model} vocabulary of {self.vocab}"
         extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
+        extras += [f"{'with' if self.mix else 'as'} translated in {self.distilled}"] * bool(self.distilled)
         return "; ".join([text, vocabulary, *extras])
+
+    @property
+    def suffixes(self) -> tuple[str, str]:
+        """What the files of the two sides end with; the built-in corpus has none, but its translations do."""
+        return self.source or "en", self.target or "de"
 
     def resolve(self, base: Path | None = None) -> "DataSpec":
         """This spec with variables and ``~`` expanded and relative paths made absolute under ``base`` (or the
@@ -150,6 +161,7 @@ class DataSpec:
         changes: dict[str, Any] = {}
         for split in SPLITS:
             changes[split] = tuple(part(split, value) for value in getattr(self, split))
-        if self.tokenizer is not None:
-            changes["tokenizer"] = full("tokenizer", self.tokenizer)
+        for key in ("tokenizer", "distilled"):
+            if getattr(self, key) is not None:
+                changes[key] = full(key, getattr(self, key))
         return replace(self, **changes)

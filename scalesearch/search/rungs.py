@@ -78,7 +78,7 @@ def _on_the_way(seen: Seen, rung: int) -> bool:
 
 
 def points_at(seen: Sequence[Seen], rung: int, goals: Sequence[Goal]) -> Points:
-    """(candidates, 1 + costs) losses: the log of the loss at ``rung``, and the logs of the goals that the bill tells."""
+    """(candidates, 1 + costs) losses: the log of the loss at ``rung``, and of the goals that the bill tells."""
     costs = [goal for goal in goals if not goal.measured]
     return np.array([[math.log(max(s.rungs[rung], 1e-12)), *(_log(s.costs[g.name]) * g.sign for g in costs)]
                      for s in seen], float)

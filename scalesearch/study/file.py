@@ -12,6 +12,7 @@
     proposer: {kind: tpe, seed: 1}
     trials: 12
     reference: [{name: base, set: {encoder.depth: 6}}]
+    teacher: runs/big                              # or one to train; see ``study.teacher``
 """
 
 from collections.abc import Sequence as Items
@@ -29,13 +30,14 @@ from scalesearch.space.problems import Source
 from scalesearch.space.raw import Sequence, Table, Text
 from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.budget import budget_of
-from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign
-from scalesearch.study.sections import Sections, override, plain
+from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
+from scalesearch.study.sections import Sections, override, plain, written
+from scalesearch.study.teacher import TeacherSpec, read_teacher
 from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
-        "backend", "resources", "storage", "out", "reference", "seed", "attempts")
+        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts")
 PROPOSERS = ("tpe", "nsga2", "random")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
@@ -91,6 +93,7 @@ class StudySpec:
     resources: Resources = Resources()
     storage: str | None = None
     references: tuple[ReferenceSpec, ...] = ()
+    teacher: TeacherSpec | None = None
     attempts: int = 3
 
     @property
@@ -156,6 +159,7 @@ class _Reader:
             ),
             "storage": top.text("storage"),
             "references": self._references(),
+            "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),
         }
         folder = out or Path(str(top.text("out", f"runs/{name}")))
@@ -199,7 +203,7 @@ class _Reader:
             return self.top.trying("space", lambda: self._space_file(node.text))
         if isinstance(node, Table) and node.get("file"):
             part = self.top.part("space", ("file", "set"))
-            sets = {key: _written(value) for key, value in (part.value("set") or {}).items()}
+            sets = {key: written(value) for key, value in (part.value("set") or {}).items()}
             return self.top.trying("space", lambda: self._space_file(str(part.text("file"))).set(sets))
         if not isinstance(node, Table):
             self.top.complain(node.here, "a space is a file, a mapping of its keys, or {file: …, set: {…}}")
@@ -235,7 +239,7 @@ class _Reader:
         return self.top.trying("data", lambda: DataSpec.from_mapping(given))
 
     def _recipe(self) -> Recipe | None:
-        return self.top.trying("recipe", lambda: _unseen(Recipe.from_mapping(self.top.value("recipe", {}) or {})))
+        return self.top.trying("recipe", lambda: unseen(Recipe.from_mapping(self.top.value("recipe", {}) or {})))
 
     def _objectives(self) -> tuple[Objective, ...]:
         node = self.top.node("objectives")
@@ -294,7 +298,7 @@ class _Reader:
             return ReferenceSpec(Path(node.text).stem, node.text)
         part = Sections(node if isinstance(node, Table) else Table(node.place, ()), ("name", "file", "set"),
                         self.top.problems)
-        sets = {key: _written(value) for key, value in (part.value("set") or {}).items()}
+        sets = {key: written(value) for key, value in (part.value("set") or {}).items()}
         file = part.text("file")
         if not sets and not file:
             part.complain(node.here, "a reference is a file, answers under `set`, or both",
@@ -308,18 +312,3 @@ def model_kinds(space: Space) -> list[str]:
         if path == "model":
             return [str(option) for option in getattr(question, "options", ())]
     return [str(dict(space.sample(Random(0)))["model"])]
-
-
-def _written(value: Any) -> str:
-    """A value in the space language."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
-
-
-def _unseen(recipe: Recipe) -> Recipe:
-    """``recipe``, unless it would let the search see the split on which its results are reported."""
-    if recipe.score_on == "test":
-        raise UserError("recipe: a study chooses by its scores, so score_on is `both` (choose on valid, report test) "
-                        "or `valid`, not `test`")
-    return recipe

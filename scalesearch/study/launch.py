@@ -6,12 +6,16 @@ from pathlib import Path
 from rich.console import Console
 
 from scalesearch.study import prepare
-from scalesearch.study.driver import Driver
+from scalesearch.study.bill import Bill
+from scalesearch.study.driver import Driver, Plan
 from scalesearch.study.file import StudySpec
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
+from scalesearch.study.runners.base import Runner
 from scalesearch.study.store import Store
+from scalesearch.study.teacher import describe_taught
+from scalesearch.study.teaching import Teacher, distilled, find_teacher, teach
 
 
 def launch(spec: StudySpec, resume: bool, console: Console) -> str:
@@ -22,9 +26,10 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         KeyboardInterrupt: after everything was stopped; the study can be resumed.
     """
     prepare.refuse_a_second_start(spec, resume)
-    corpus = prepare.load_data(spec)
+    corpus = prepare.load_data(spec.data)
     for note in corpus.notes:
         console.print(note, highlight=False, markup=False)
+    teacher = find_teacher(spec, corpus)
     bill = prepare.make_bill(spec, corpus)
     prepare.refuse_the_impossible(bill, spec.proposer_seed)
     plan = prepare.make_plan(spec, bill, corpus)
@@ -32,12 +37,26 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         runner = prepare.make_runner(spec)
         stack.callback(runner.stop)
         stack.enter_context(Store(spec.out).owned())
-        store = prepare.open_store(spec, plan, corpus, resume)
+        store = prepare.open_store(spec, plan, corpus, resume, teacher and teacher.to_json())
+        if teacher is not None:
+            plan = _taught(spec, teacher, bill, runner, console)
+            prepare.refuse_other_data(store, plan)
         proposer = prepare.make_proposer(spec, plan, store)
         console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False, markup=False)
         console.print(f"Recipe: {spec.recipe.describe()}", highlight=False, markup=False)
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
         return Driver(plan, store, proposer, runner, view).run()
+
+
+def _taught(spec: StudySpec, teacher: Teacher, bill: Bill, runner: Runner, console: Console) -> Plan:
+    """The plan of candidates that learn from ``teacher``, whose work is done by then."""
+    console.print(f"Teacher: {teacher.describe()}", highlight=False, markup=False, soft_wrap=True)
+    facts = teach(teacher, spec, runner, console)
+    corpus = prepare.load_data(distilled(spec))
+    for note in corpus.notes:
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+    console.print(describe_taught(facts), highlight=False, markup=False, soft_wrap=True)
+    return prepare.make_plan(spec, bill, corpus, facts)
 
 
 def _view(stack: ExitStack, console: Console, store: Store, spec: StudySpec, wanted: int, slots: int) -> View:

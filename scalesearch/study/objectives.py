@@ -10,6 +10,7 @@ from scalesearch.errors import UserError
 from scalesearch.space.names import COST_NAMES
 from scalesearch.space.problems import suggest
 from scalesearch.tasks import MEASURED, METRICS, TASKS
+from scalesearch.train.recipe import Recipe
 
 NAMES = (*METRICS, *COST_NAMES)
 
@@ -88,3 +89,11 @@ def values(
 def directions(objectives: tuple[Objective, ...]) -> list[str]:
     """``min`` or ``max`` of each, in order."""
     return [objective.direction for objective in objectives]
+
+
+def unseen(recipe: Recipe) -> Recipe:
+    """``recipe``, unless it would let the search see the split on which its results are reported."""
+    if recipe.score_on == "test":
+        raise UserError("recipe: a study chooses by its scores, so score_on is `both` (choose on valid, report test) "
+                        "or `valid`, not `test`")
+    return recipe

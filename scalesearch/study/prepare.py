@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.cost import protocol_of
-from scalesearch.data import Corpus, default_cache, load_corpus
+from scalesearch.data import Corpus, DataSpec, default_cache, load_corpus
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
@@ -18,6 +18,7 @@ from scalesearch.study.bill import Bill
 from scalesearch.study.budget import bounds, limits
 from scalesearch.study.driver import Plan, Reference
 from scalesearch.study.file import CORPUS, ReferenceSpec, StudySpec
+from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.proposer import Proposer, ProposerSettings
 from scalesearch.study.record import SEARCHERS
 from scalesearch.study.runners.base import Runner
@@ -97,7 +98,12 @@ def references(spec: StudySpec) -> tuple[Reference, ...]:
     return tuple(_reference(reference, spec) for reference in spec.references)
 
 
-def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
+def closed_space(called: str, reference: ReferenceSpec, spec: StudySpec) -> Space:
+    """The space of one architecture that ``reference`` describes.
+
+    Raises:
+        UserError: it leaves something open; the message begins with ``called``.
+    """
     space = spec.space
     if reference.file is not None:
         beside = spec.file.parent / reference.file
@@ -105,9 +111,13 @@ def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
     space = space.set(reference.set) if reference.set else space
     open_keys = [path for path, _ in space.dimensions()]
     if open_keys:
-        raise UserError(f"reference {reference.name}: it leaves {', '.join(open_keys[:6])} open; "
-                        "answer them under `set`")
-    answers = space.answer(_nothing_to_ask)
+        raise UserError(f"{called}: it leaves {', '.join(open_keys[:6])} open; answer them under `set`")
+    return space
+
+
+def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
+    space = closed_space(f"reference {reference.name}", reference, spec)
+    answers = space.answer(nothing_to_ask)
     return Reference(reference.name, space.architecture(answers), _asked(spec.space, answers))
 
 
@@ -120,13 +130,19 @@ def _asked(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None
     return found.asked if dict(found) == dict(answers) else None
 
 
-def _nothing_to_ask(path: str, question: Any) -> Any:
+def nothing_to_ask(path: str, question: Any) -> Any:
+    """Answers for a space that leaves nothing open."""
     raise AssertionError(f"{path} was to be closed")
 
 
-def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus) -> Plan:
-    """What the driver works off. Paths in the jobs are absolute, since workers may start elsewhere."""
-    data = spec.data.resolve().to_json()
+def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus, teacher: Mapping[str, Any] | None = None) -> Plan:
+    """What the driver works off. Paths in the jobs are absolute, since workers may start elsewhere.
+
+    Args:
+        corpus: what the candidates learn from.
+        teacher: what their records say of the teacher, where they have one.
+    """
+    data = corpus.spec.resolve().to_json()
     job = {"data": data, "cache": str(default_cache()), "recipe": spec.recipe.to_json(), "seed": spec.seed,
            "threads": spec.resources.threads_per_trial, "processes": spec.resources.processes_per_trial}
     facts = {
@@ -137,12 +153,13 @@ def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus) -> Plan:
         "recipe": spec.recipe.to_json(),
         "seed": spec.seed,
         "data": {key: value for key, value in corpus.to_json().items() if key not in ("counts", "notes")},
+        **({"teacher": dict(teacher)} if teacher else {}),
     }
     return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS)
 
 
-def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus) -> dict[str, Any]:
-    """What ``study.json`` says, and what a resumed study must agree with."""
+def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What ``study.json`` says, and what a resumed study must agree with; ``corpus`` is the real text's."""
     return {
         "id": uuid.uuid4().hex,
         "name": spec.name,
@@ -153,6 +170,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus) -> dict[str, Any]:
         "limits": [limit.text for limit in plan.bill.limits],
         "bounds": bounds(limits(spec.space, spec.budget)),
         "proposer": {"kind": spec.proposer, "seed": spec.proposer_seed},
+        "teacher": teacher,
         "versions": versions(*SEARCHERS),
     }
 
@@ -165,6 +183,7 @@ FIXED = {
     "recipe": "the training recipe",
     "seed": "the training seed",
     "proposer": "the proposer",
+    "teacher": "the teacher",
 }
 
 
@@ -175,13 +194,14 @@ def refuse_a_second_start(spec: StudySpec, resume: bool) -> None:
                         "with --out")
 
 
-def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool) -> Store:
+def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool,
+               teacher: Mapping[str, Any] | None = None) -> Store:
     """The study's folder: a new one, or with ``resume`` the one that is there.
 
     Raises:
         UserError: there is a study already and ``resume`` is off, or it is not the one that the file describes.
     """
-    store, meta = Store(spec.out), meta_of(spec, plan, corpus)
+    store, meta = Store(spec.out), meta_of(spec, plan, corpus, teacher)
     if not store.begun():
         store.create(meta, spec.text, spec.space.to_yaml())
         return store.load()
@@ -195,6 +215,16 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool) -> Sto
         raise UserError(f"{spec.out}: since this study began, {_and(changed)} changed, so old and new candidates would "
                         "not compare. Undo that, or start another study with --out")
     return store
+
+
+def refuse_other_data(store: Store, plan: Plan) -> None:
+    """Raises UserError where candidates on record learned from other translations than those to come would."""
+    for trial in store.ledger.having(COMPLETE):
+        record = store.record(trial)
+        if record and record["data"]["hash"] != plan.facts["data"]["hash"]:
+            raise UserError(f"{store.folder}: the teacher's translations are not those that trial {trial.number} "
+                            "learned from, so old and new candidates would not compare. Put teacher/ back, or start "
+                            "another study with --out")
 
 
 def _and(words: list[str]) -> str:
@@ -237,6 +267,6 @@ def ray_train_is_there() -> bool:
     return True
 
 
-def load_data(spec: StudySpec) -> Corpus:
-    """The study's corpus; made and cached now, so that workers find it."""
-    return load_corpus(spec.data, default_cache(), Path.cwd())
+def load_data(data: DataSpec) -> Corpus:
+    """The corpus of ``data``; made and cached now, so that workers find it."""
+    return load_corpus(data, default_cache(), Path.cwd())

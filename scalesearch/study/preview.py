@@ -11,6 +11,7 @@ from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.file import CORPUS, StudySpec
 from scalesearch.study.live import short
 from scalesearch.study.prepare import Odds, load_data, make_bill, odds, references, refuse_the_impossible
+from scalesearch.study.teaching import Teacher, find_teacher
 
 SHOWN = 8
 
@@ -24,6 +25,7 @@ class Preview:
     size: int | None
     odds: Odds
     proposals: tuple[Candidate, ...]
+    teacher: Teacher | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -35,6 +37,7 @@ class Preview:
             "feasible": self.odds.feasible,
             "missed": dict(self.odds.missed),
             "trials": self.spec.trials,
+            "teacher": self.teacher and self.teacher.to_json(),
             "out": str(self.spec.out),
             "proposals": [_json(candidate) for candidate in self.proposals],
         }
@@ -49,6 +52,7 @@ class Preview:
             f"Feasible: {self.odds.feasible / self.odds.samples:.1%} of {self.odds.samples} random candidates",
             *(f"  {missed / self.odds.samples:.1%} miss {name}" for name, missed in self.odds.missed.items() if missed),
             f"Data: {spec.data.describe()}",
+            *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
             f"Recipe: {spec.recipe.describe()}",
             f"Would train {spec.trials} candidates and {len(spec.references)} references, {spec.workers} at a time "
             f"({spec.backend}), into {spec.out}",
@@ -76,14 +80,16 @@ def preview(spec: StudySpec) -> Preview:
         UserError: what a real run would refuse as well.
     """
     corpus = None
-    if spec.vocab == CORPUS:
-        corpus = load_data(spec)  # its vocabulary's size is part of the protocol
+    if spec.vocab == CORPUS or spec.teacher:
+        corpus = load_data(spec.data)  # its vocabulary's size is part of the protocol, and must be the teacher's
     else:
         fingerprint(spec.data.resolve())
+    teacher = corpus and find_teacher(spec, corpus)
     bill = make_bill(spec, corpus)
     refuse_the_impossible(bill, spec.proposer_seed)
     references(spec)
-    return Preview(spec, bill, spec.space.size(), odds(bill, spec.proposer_seed), first_proposals(spec, bill))
+    found = odds(bill, spec.proposer_seed)
+    return Preview(spec, bill, spec.space.size(), found, first_proposals(spec, bill), teacher)
 
 
 def first_proposals(spec: StudySpec, bill: Bill, count: int = SHOWN) -> tuple[Candidate, ...]:

@@ -15,6 +15,7 @@ from scalesearch.report.table import filled, frame, front_rows, number
 from scalesearch.study.ledger import COMPLETE, FAILED
 from scalesearch.study.record import rejected_record
 from scalesearch.study.store import Store
+from scalesearch.study.teacher import describe_taught
 from scalesearch.tasks import MEASURED, TASKS
 
 SHORT = {"total": "", "non_embedding": "-non-embedding"}
@@ -64,6 +65,12 @@ class Results:
         """Of the data."""
         return str(self.store.meta["data"].get("spec", {}).get("task", "translation"))
 
+    @property
+    def teacher(self) -> dict[str, Any] | None:
+        """From whose translations the candidates learned, as the first finished record says; None without one."""
+        done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
+        return next((record.get("teacher") for record in done if record), None)
+
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Of the front, and the reference point: beyond the worst of all finished candidates. None before any."""
         names, ways = list(self.objectives), list(self.objectives.values())
@@ -87,7 +94,8 @@ class Results:
             f"Training seed {meta['seed']}, one seed a candidate: differences within the noise of a seed are no order.",
         ]
         name = "BLEU" if self.task == "translation" else f"Metrics of {self.task}"
-        return [*lines, *([f"{name}: {self.signature}"] if self.signature else [])]
+        taught = [describe_taught(self.teacher)] if self.teacher else []
+        return [*lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]
 
 
 def load(folder: Path) -> Results:

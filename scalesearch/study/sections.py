@@ -15,6 +15,7 @@ INTEGER = re.compile(r"[-+]?\d[\d_]*")
 REAL = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
 SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([kMG])")
 WORDS: dict[str, Any] = {"true": True, "yes": True, "false": False, "no": False, "null": None, "~": None, "": None}
+DOTTED = (["objectives"], ["teacher", "set"])  # sections whose keys, names of costs or answers, hold dots themselves
 SCALE = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -42,6 +43,13 @@ def scalar(text: str) -> Any:
         value = float(suffixed[1]) * SCALE[suffixed[2]]
         return int(value) if value == int(value) else value
     return text
+
+
+def written(value: Any) -> str:
+    """A value in the space language."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
 
 
 class Sections:
@@ -158,8 +166,9 @@ def override(table: Table, assignment: str) -> Table:
     else:
         value = from_text(name, f"{path}=", text.strip())
     names = path.strip().split(".")
-    if names[0] == "objectives":
-        names = ["objectives", ".".join(names[1:])]  # the names of costs hold dots themselves
+    for section in DOTTED:
+        if names[: len(section)] == section:
+            names = [*section, ".".join(names[len(section) :])]
     return _with(table, names, value)
 
 

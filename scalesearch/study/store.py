@@ -7,6 +7,7 @@
       study.yaml        the study file as it was run        space.yaml   the space, in canonical form
       events.jsonl      every event, appended and synced before anything acts on it
       optuna.journal    the embedded storage of the proposer; may be deleted
+      teacher/          its training, and under corpus/ its translations, where candidates have one
       trials/0007-3f…/  architecture.yaml  job.json  checkpoint…  result.json  record.json
       front.csv  all.csv  bleu-vs-params.svg …
 """
@@ -49,7 +50,8 @@ class Store:
 
     def begun(self) -> bool:
         """Whether anything has happened in it yet; a start that was refused leaves nothing to go on with."""
-        return self.exists() and self.events.exists() and self.events.stat().st_size > 0
+        happened = self.events.exists() and self.events.stat().st_size > 0
+        return self.exists() and (happened or (self.folder / "teacher").is_dir())
 
     def create(self, meta: Mapping[str, Any], study: str, space: str) -> None:
         """Starts a study: ``meta`` (JSON values) last, so that a study without it was never started."""

@@ -3,6 +3,7 @@
 ::
 
     architecture.yaml   what to train            job.json     how: data, recipe, seed, threads
+                                                              or who translates: teacher, data, search, threads
     progress.json       how far it is (about once a second; may be lost)
     result.json         what came of it; written last, whole or not at all
 """
@@ -30,6 +31,8 @@ HELD = 90.0  # seconds to wait for an orphan of a dead driver to let go of the f
 def train_job(folder: str, team: Any = None) -> None:
     """Trains the candidate in ``folder``, or goes on from its checkpoint; a finished one is left as it is.
 
+    A job that names a ``teacher`` has it translate the training text instead.
+
     Args:
         team: processes that are running already and share the updates; without it, as many are started here as the
             job says.
@@ -38,23 +41,50 @@ def train_job(folder: str, team: Any = None) -> None:
         UserError: the architecture, the data or the recipe is wrong.
         RuntimeError: another worker holds the folder.
     """
+    def run(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        _use_threads(job["threads"])
+        return _translate(place, job) if "teacher" in job else _train(place, job, team)
+
+    finish(Path(folder), run)
+
+
+def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.space import read_space
     from scalesearch.train import Recipe, train
 
-    def run(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
-        _use_threads(job["threads"])
-        space = read_space(place / "architecture.yaml")
-        architecture = space.architecture(space.answer(_nothing_to_ask))
-        corpus = load_corpus(DataSpec.from_mapping(job["data"]), Path(job["cache"]))
-        recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
-        if processes > 1:
-            recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
-        result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
-                       processes=processes, team=team)
-        return result.to_json()
+    space = read_space(place / "architecture.yaml")
+    architecture = space.architecture(space.answer(_nothing_to_ask))
+    corpus = load_corpus(DataSpec.from_mapping(job["data"]), Path(job["cache"]))
+    recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
+    if processes > 1:
+        recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
+    result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
+                   processes=processes, team=team)
+    return result.to_json()
 
-    finish(Path(folder), run)
+
+def _translate(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Has a teacher translate the training text into ``place``; what earlier attempts have made stays."""
+    from scalesearch.data import DataSpec
+    from scalesearch.train.distill import distill_data
+    from scalesearch.train.evaluate import Search
+    from scalesearch.train.failures import stoppable
+
+    search, progress = Search(**job["search"]), Progress(place)
+    before, start = progress.read().get("cpu_seconds", 0.0), time.process_time()
+
+    def spent() -> dict[str, float]:
+        return {"cpu_seconds": before + time.process_time() - start}
+
+    with stoppable() as stop:
+        def tell(done: int, total: int) -> None:
+            progress({"kind": "decode", "done": done, "of": total, **spent()})
+            stop.check()
+
+        said = distill_data(Path(job["teacher"]), DataSpec.from_mapping(job["data"]), place / job["prefix"], search,
+                            tell)
+    return {"state": "complete", **said, **spent()}
 
 
 def finish(folder: Path, run: Run) -> None:
@@ -99,6 +129,14 @@ class Progress:
 
     def __init__(self, folder: Path, every: float = 1.0) -> None:
         self._file, self._every, self._last = folder / "progress.json", every, -every
+
+    def read(self) -> dict[str, Any]:
+        """What was noted last, by whichever process; empty where nothing can be read."""
+        try:
+            found = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def __call__(self, facts: Any) -> None:
         """Notes ``facts``: JSON values, or an object whose fields are."""

@@ -29,6 +29,9 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     assert json.loads(said.stdout)["pairs"] == 60
     assert (tmp_path / "kd.en").read_text() == (tmp_path / "train.en").read_text()
     student = load_data(str(tmp_path / "kd.yaml"))
-    assert student.valid.target_text == load_data(str(data)).valid.target_text
+    real = load_data(str(data))
+    assert student.valid.target_text == real.valid.target_text and student.tokenizer == real.tokenizer
+    assert student.hash != real.hash and student.name.endswith("(distilled)")
+    assert student.train.target_text == [line for line in (tmp_path / "kd.de").read_text().splitlines() if line]
     again = CliRunner().invoke(app, ["distill", *given, "--length-penalty", "0.5"])
     assert again.exit_code != 0 and "another decode" in str(again.exception)

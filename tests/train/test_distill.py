@@ -53,3 +53,10 @@ def test_another_teacher_is_refused(tmp_path: Path) -> None:
     distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
     with pytest.raises(UserError, match="another teacher"):
         distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID | {"teacher": "xyz"})
+
+
+def test_files_of_someone_else_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "kd.de").write_text("not a translation\n")
+    with pytest.raises(UserError, match="not from here"):
+        distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
+    assert (tmp_path / "kd.de").read_text() == "not a translation\n" and not (tmp_path / "kd.json").exists()

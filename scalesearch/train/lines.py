@@ -1,0 +1,25 @@
+"""Lines of text in, lines of text out: translation with a finished training."""
+
+from collections.abc import Iterable
+
+from scalesearch.data import Split
+from scalesearch.train.checkpoint import Checkpoint
+from scalesearch.train.evaluate import Search, translate
+from scalesearch.train.hardware import Hardware
+
+
+def translate_lines(checkpoint: Checkpoint, lines: list[str], search: Search, hardware: Hardware,
+                    ) -> Iterable[tuple[str, str, float | None]]:
+    """Each line with its translation and its score; a line without words has an empty one, and no score."""
+    text = [line.lower() for line in lines] if checkpoint.lowercase else lines
+    ids = [row[: checkpoint.max_length] for row in checkpoint.tokenizer.encode(text)]
+    filled = [place for place, row in enumerate(ids) if row]
+    said = [""] * len(lines)
+    scores: list[float | None] = [None] * len(lines)
+    if filled:
+        split = Split.of([ids[place] for place in filled])
+        found = translate(checkpoint.model, split, checkpoint.tokenizer, hardware, search)
+        for place, translation, score in zip(filled, *found):
+            # One line in, one line out, whatever the vocabulary holds.
+            said[place], scores[place] = " ".join(translation.split()), score
+    return zip(lines, said, scores)

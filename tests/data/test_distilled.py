@@ -1,0 +1,70 @@
+"""A teacher's translations as training text: learned from, and nothing else about the corpus changes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scalesearch.data import DataSpec, load_corpus
+from scalesearch.errors import UserError
+from tests.data.conftest import SOURCE, Write
+
+SAID = "der Lehrer sagt das Haus"
+
+
+@pytest.fixture
+def taught(spec: DataSpec, write: Write) -> DataSpec:
+    """``spec`` with the translations of its 40 training sentences, of which the teacher left one empty."""
+    source = Path(f"{spec.train[0]}.en").read_text().splitlines()
+    write("kd/train.en", source)
+    write("kd/train.de", ["", *[SAID] * (len(source) - 1)])
+    return replace(spec, distilled=str(Path(spec.train[0]).parents[1] / "kd" / "train"))
+
+
+def test_the_translations_are_learned_from_and_all_else_stays_real(spec: DataSpec, taught: DataSpec,
+                                                                   cache: Path) -> None:
+    real, corpus = load_corpus(spec, cache), load_corpus(taught, cache)
+    assert corpus.train.target_text == [SAID] * 39 and corpus.train.source_text == real.train.source_text[1:]
+    assert corpus.tokenizer == real.tokenizer
+    assert corpus.test.target_text == real.test.target_text and corpus.valid.source_ids == real.valid.source_ids
+    assert corpus.hash != real.hash and corpus.name == "text en-de (distilled)"
+    assert "a teacher's translations, in place of the real ones" in "".join(corpus.notes)
+    assert "train: 1 of 40 pairs left out: a side is empty" in corpus.notes
+
+
+def test_mixed_has_both(spec: DataSpec, taught: DataSpec, cache: Path) -> None:
+    real, corpus = load_corpus(spec, cache), load_corpus(replace(taught, mix=True), cache)
+    assert corpus.train.target_text == [SAID] * 39 + real.train.target_text
+    assert corpus.counts["train"]["read"] == 80 and corpus.counts["train"]["pairs"] == 79
+    assert corpus.hash != load_corpus(taught, cache).hash
+
+
+def test_a_limit_holds_for_the_translations_too(taught: DataSpec, cache: Path) -> None:
+    assert load_corpus(replace(taught, limit=10), cache).train.source_text == [
+        f"{SOURCE[i % len(SOURCE)]} {i}" for i in range(1, 11)]
+
+
+def test_other_translations_are_another_corpus(taught: DataSpec, write: Write, cache: Path) -> None:
+    before = load_corpus(taught, cache).hash
+    write("kd/train.de", ["etwas anderes"] * 40)
+    assert load_corpus(taught, cache).hash != before
+
+
+def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> None:
+    spec = DataSpec(builtin="grammar", pairs=50, vocab=200)
+    real = load_corpus(spec, cache)
+    (tmp_path / "kd.en").write_text("".join(f"{line}\n" for line in real.train.source_text))
+    (tmp_path / "kd.de").write_text("ein Satz\n" * 50)
+    corpus = load_corpus(replace(spec, distilled="kd"), cache, base=tmp_path)
+    assert corpus.synthetic and corpus.tokenizer == real.tokenizer and corpus.name == "grammar (distilled)"
+    assert corpus.train.target_text == ["ein Satz"] * 50
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"distilled": "nowhere/kd"}, "distilled: no such file"),
+    ({"distilled": 3}, "distilled: expected text"),
+    ({"mix": True}, "nothing to mix with"),
+])
+def test_what_is_wrong_is_said(spec: DataSpec, cache: Path, changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_corpus(replace(spec, **changes), cache)
