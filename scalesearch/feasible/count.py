@@ -61,8 +61,8 @@ class Counter:
     def _cells(self) -> list[Cell]:
         spine = self.taken.parts[SPINE]
         names = [LEFT, *RIGHT, REST]
-        rows = {name: _by_shared(self.taken.parts[name], spine.questions) for name in names}
-        keys = {name: _projected(spine, self.taken.parts[name]) for name in names}
+        grouped = {name: _grouped(self.taken.parts[name], spine) for name in names}
+        rows, keys = ({name: grouped[name][i] for name in names} for i in (0, 1))
         known: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
         found, listed = [], 0
         for row in range(len(spine)):
@@ -216,28 +216,18 @@ class Counter:
         return Kinds(rows_numbered(list(columns.T), len(columns)), np.concatenate(where), np.concatenate(costs))
 
 
-def _common(part: Part, shared: tuple[str, ...]) -> list[str]:
-    return [question for question in shared if question in part.questions]
-
-
-def _by_shared(part: Part, shared: tuple[str, ...]) -> dict[bytes, Rows]:
-    """Rows by their answers to those shared questions that the part has."""
-    if not len(part):
-        return {}
-    keys = np.ascontiguousarray(part.codes[:, [part.questions.index(q) for q in _common(part, shared)]])
-    if not keys.shape[1]:
-        return {b"": np.arange(len(part))}
-    unique, where = np.unique(keys, axis=0, return_inverse=True)
-    where = where.reshape(-1)
-    order = np.argsort(where, kind="stable")
-    starts = np.searchsorted(where[order], np.arange(len(unique) + 1))
-    return {unique[i].tobytes(): order[starts[i] : starts[i + 1]] for i in range(len(unique))}
-
-
-def _projected(spine: Part, part: Part) -> list[bytes]:
-    """For each combination of shared answers the key of the part's rows that go with it."""
-    columns = [spine.questions.index(q) for q in _common(part, spine.questions)]
-    return [row.tobytes() for row in np.ascontiguousarray(spine.codes[:, columns])]
+def _grouped(part: Part, spine: Part) -> tuple[dict[int, Rows], list[int]]:
+    """A part's rows by their answers to the shared questions that it has, and for each of the spine's rows which group
+    goes with it."""
+    common = [question for question in spine.questions if question in part.questions]
+    both = [np.concatenate([one.codes[:, one.questions.index(q)] for one in (part, spine)]).astype(np.int64)
+            for q in common]
+    numbers = rows_numbered(both, len(part) + len(spine))
+    mine, keys = numbers[: len(part)], numbers[len(part) :].tolist()
+    order = np.argsort(mine, kind="stable")
+    names, starts = np.unique(mine[order], return_index=True)
+    ends = np.append(starts[1:], len(part))
+    return {int(name): order[start:end] for name, start, end in zip(names, starts, ends)}, keys
 
 
 def _label(bound: Bound) -> str:

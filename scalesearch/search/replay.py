@@ -158,7 +158,7 @@ class Replay:
         while True:
             while len(busy) < self.workers and not self._over(evaluations, compute):
                 chosen = self.strategy.next(self.history, NEVER_ENDS)
-                if chosen is None:
+                if chosen is None or chosen.seen is None:
                     break
                 number, cost = self._begin(chosen)
                 heapq.heappush(busy, (clock + cost, number))

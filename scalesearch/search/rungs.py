@@ -59,6 +59,9 @@ class Rungs:
         return self.shares[rung] - (self.shares[rung - 1] if rung else 0.0)
 
 
+FULL = Rungs()  # no pause: everyone is trained to the end
+
+
 def promotable(history: History, rungs: Rungs, goals: Sequence[Goal]) -> Seen | None:
     """The candidate that is to be trained on, highest rung first; None where none has earned it yet."""
     for rung in reversed(range(rungs.pauses)):

@@ -25,9 +25,12 @@ class TrainOn:
 
 @dataclass(frozen=True)
 class Start:
-    """Train a new candidate to its first rung; ``rejected`` are those that were proposed before it and cost nothing."""
+    """Train a new candidate to its first rung; ``rejected`` are those that were proposed before it and cost nothing.
 
-    seen: Seen
+    ``seen`` is None where nothing new was found.
+    """
+
+    seen: Seen | None
     rejected: tuple[Seen, ...] = ()
 
 
@@ -52,14 +55,15 @@ class Strategy:
         The last compute goes to those that are likely to stand on the front, since only a candidate that was trained
         to the end can.
         """
-        chosen = promotable(history, self.rungs, self.goals)
+        once = firsts(history)
+        chosen = promotable(once, self.rungs, self.goals)
         if chosen is not None and self.rungs.step(len(chosen.rungs)) <= left + 1e-9:
             return TrainOn(chosen)
-        if left > self._reserve(history) + 1e-9 and self.rungs.step(0) <= left + 1e-9:
+        if left > self._reserve(once) + 1e-9 and self.rungs.step(0) <= left + 1e-9:
             return self.start(history)
-        return self._last_call(history, left)
+        return self._last_call(once, left)
 
-    def start(self, history: History) -> Start | None:
+    def start(self, history: History) -> Start:
         """A new candidate."""
         seen, repeats = list(history), 0
         networks = {one.identity for one in seen if one.state != INFEASIBLE}
@@ -79,7 +83,7 @@ class Strategy:
                 candidate, repeats = replace(first, number=number, asked=asked), repeats + 1
             seen.append(candidate)
             rejected.append(candidate)
-        return None
+        return Start(None, tuple(rejected))
 
     def _reserve(self, history: History) -> float:
         """Full trainings that are kept for those that wait at the last rung before the end."""
@@ -101,3 +105,12 @@ class Strategy:
         rows = [[values[seen.number][goal.name] * goal.sign for goal in self.goals] for seen in (*able, *ended)]
         order = spread(np.array(rows, float), len(rows))
         return next(place for place in order if place < len(able))
+
+
+def firsts(history: History) -> list[Seen]:
+    """Each network once: what was proposed again is no further candidate."""
+    found: dict[str, Seen] = {}
+    for seen in history:
+        if seen.state != INFEASIBLE:
+            found.setdefault(seen.identity, seen)
+    return list(found.values())

@@ -14,18 +14,22 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_json, write_text
+from scalesearch.search.history import Seen
+from scalesearch.search.proposers.base import Proposer
+from scalesearch.search.rungs import FULL, Rungs
+from scalesearch.search.strategy import Start, Strategy, TrainOn
 from scalesearch.space.architecture import Architecture
 from scalesearch.study import ledger as states
 from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING, Trial
 from scalesearch.study.live import View
+from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective, values
-from scalesearch.study.proposer import Proposer
 from scalesearch.study.record import make_record
 from scalesearch.study.runners.base import Done, Event, Job, Runner
+from scalesearch.study.seen import goals_of, history_of, spent
 from scalesearch.study.store import Store
-
-PATIENCE = 10  # proposals in a row that were seen before, until a random one is asked for
+from scalesearch.study.work import rung_file
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,13 @@ class Plan:
     """What a driver works off.
 
     Attributes:
-        trials: candidates of the proposer to train; references come on top.
+        trials: candidates of the proposer to train; references come on top. With rungs, as much compute as so many
+            full trainings take, spent on more candidates.
         job: what every ``job.json`` says.
         facts: what every record says.
         attempts: how often a candidate whose worker dies is started at most.
         asks: proposals in a row that bring nothing new, after which the study ends.
+        rungs: where candidates pause.
     """
 
     bill: Bill
@@ -60,14 +66,18 @@ class Plan:
     references: tuple[Reference, ...] = ()
     attempts: int = 3
     asks: int = 1000
+    rungs: Rungs = FULL
 
 
 class Driver:
-    """Runs ``plan`` to its end over what ``store`` already holds."""
+    """Runs ``plan`` to its end over what ``store`` already holds; ``mirror`` is Optuna's copy of it."""
 
-    def __init__(self, plan: Plan, store: Store, proposer: Proposer, runner: Runner, view: View) -> None:
-        self.plan, self.store, self.proposer, self.runner, self.view = plan, store, proposer, runner, view
-        self.ledger = store.ledger
+    def __init__(self, plan: Plan, store: Store, proposer: Proposer, mirror: Mirror, runner: Runner,
+                 view: View) -> None:
+        self.plan, self.store, self.mirror, self.runner, self.view = plan, store, mirror, runner, view
+        self.ledger, self.goals = store.ledger, goals_of(plan.objectives)
+        self.strategy = Strategy(proposer, self._judge, plan.rungs, self.goals, plan.asks)
+        self._candidates: dict[int, Candidate] = {}  # judged, but not announced yet
         self._exhausted = ""
 
     def run(self) -> str:
@@ -90,7 +100,7 @@ class Driver:
     def recover(self) -> None:
         """Takes in results that nobody recorded, and starts again what was in training."""
         for trial in self.ledger.having(PENDING):
-            if (self.store.trial_folder(trial) / "result.json").exists():
+            if self._left_something(trial):
                 self._harvest(trial)
             else:
                 self.view.say(f"trial {trial.number} goes on from its last checkpoint")
@@ -100,7 +110,7 @@ class Driver:
         """Proposes while workers are idle; returns whether anything was started."""
         started = False
         while not self._exhausted and len(self.ledger.having(PENDING)) < self.runner.slots and self._wanted():
-            trial = self._propose()
+            trial = self._next()
             if trial is None:
                 break
             self._submit(trial)
@@ -111,26 +121,31 @@ class Driver:
         if self._count(FAILED) > self.plan.trials // 2 + 3:
             last = self.ledger.having(FAILED)[-1]
             raise UserError(f"{self._count(FAILED)} candidates failed, the last with: {last.reason}")
-        return self._next_reference() is not None or self._count(COMPLETE, PENDING) < self.plan.trials
+        return self._next_reference() is not None or spent(self.ledger, self.plan.rungs) < self.plan.trials - 1e-9
 
     def _count(self, *state: str) -> int:
         return sum(trial.origin == "proposer" for trial in self.ledger.having(*state))
 
-    def _propose(self) -> Trial | None:
-        """The next candidate worth training, or None when none was found in ``plan.asks`` proposals."""
-        repeats = 0
-        for _ in range(self.plan.asks):
-            reference = self._next_reference()
-            if reference:
-                trial = self._refer(reference)
-            else:
-                trial = self._ask(explore=repeats >= PATIENCE)
+    def _next(self) -> Trial | None:
+        """What a free worker trains: a reference, a new candidate, or a paused one that goes on."""
+        while (reference := self._next_reference()) is not None:
+            trial = self._refer(reference)
             if trial.state == PENDING:
                 return trial
-            repeats = repeats + 1 if trial.state == DUPLICATE else 0
-            self.view.update()
-        self._exhausted = self._why_nothing()
-        return None
+        left = self.plan.trials - spent(self.ledger, self.plan.rungs)
+        chosen = self.strategy.next(history_of(self.ledger, self.goals), left)
+        if isinstance(chosen, TrainOn):
+            return self.ledger.trials[chosen.seen.number]
+        return self._begin(chosen) if chosen else None
+
+    def _begin(self, start: Start) -> Trial | None:
+        """Announces what was proposed, in its order; the last of it is to be trained, unless nothing new was found."""
+        trial = None
+        for seen in (*start.rejected, *([start.seen] if start.seen else [])):
+            trial = self._propose(seen)
+        if start.seen is None:
+            self._exhausted = self._why_nothing()
+        return trial if start.seen else None
 
     def _why_nothing(self) -> str:
         last = list(self.ledger.trials.values())[-self.plan.asks :]
@@ -138,16 +153,19 @@ class Driver:
         return (f"nothing new in {self.plan.asks} proposals ({missed} infeasible, {len(last) - missed} seen before): "
                 f"{self._count(COMPLETE)} of {self.plan.trials} candidates trained")
 
-    def _ask(self, explore: bool) -> Trial:
-        number = self.ledger.next_number()
-        asked = self.proposer.ask(number, explore)
-        candidate = self.plan.bill.judge(asked)
+    def _judge(self, number: int, asked: Mapping[str, Any]) -> Seen:
+        candidate = self._candidates[number] = self.plan.bill.judge(asked)
+        identity = candidate.architecture.id if candidate.architecture else f"none {number}"
+        known = {goal.name: float(candidate.cost[goal.name]) for goal in self.goals
+                 if candidate.cost and not goal.measured}
+        return Seen(number, PENDING if candidate.feasible else INFEASIBLE, asked, identity, candidate.slacks, known)
+
+    def _propose(self, seen: Seen) -> Trial:
+        candidate = self._candidates.pop(seen.number)
         first = self._seen(candidate)
         state = PENDING if candidate.feasible else INFEASIBLE
-        trial = self._announce(number, candidate, DUPLICATE if first else state, of=first and first.number)
-        self.proposer.judge(number, trial.slacks)
-        if first and first.state in (COMPLETE, FAILED):
-            self.proposer.tell(number, first.values)
+        trial = self._announce(seen.number, candidate, DUPLICATE if first else state, of=first and first.number)
+        self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 
     def _seen(self, candidate: Candidate) -> Trial | None:
@@ -171,7 +189,7 @@ class Driver:
             in_space=reference.asked is not None,
         )
         if trial.in_space:
-            self.proposer.add(trial, self.ledger.outcome(trial))
+            self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 
     def _announce(self, number: int, candidate: Candidate, state: str, **more: Any) -> Trial:
@@ -192,12 +210,24 @@ class Driver:
 
     def _submit(self, trial: Trial) -> None:
         folder = self.store.trial_folder(trial)
-        if not (folder / "job.json").exists():
+        if not (folder / "architecture.yaml").exists():
             write_text(folder / "architecture.yaml", self._architecture(trial).to_yaml())
-            write_json(folder / "job.json", {"trial": trial.number, **self.plan.job})
+        write_json(folder / "job.json", {"trial": trial.number, **self.plan.job, **self._pause(trial)})
         self.store.append(states.STARTED, trial.number, attempt=trial.attempts + 1)
         self.view.started(trial)
         self.runner.submit(Job(trial.number, folder, trial.attempts))
+
+    def _pause(self, trial: Trial) -> dict[str, Any]:
+        """Where training is to pause, if it is; references go to the end."""
+        rung = len(trial.rungs)
+        if trial.origin == "reference" or rung >= self.plan.rungs.pauses:
+            return {}
+        return {"rung": rung, "until": self.plan.rungs.shares[rung]}
+
+    def _left_something(self, trial: Trial) -> bool:
+        """Whether a worker has left what nobody took in yet."""
+        folder = self.store.trial_folder(trial)
+        return any((folder / name).exists() for name in ("result.json", rung_file(len(trial.rungs))))
 
     def _take(self, event: Event) -> None:
         trial = self.ledger.trials[event.job.trial]
@@ -212,8 +242,12 @@ class Driver:
             self._end(trial, FAILED, None, event.reason, {})
 
     def _harvest(self, trial: Trial) -> None:
-        """Takes in what ``result.json`` of ``trial`` says."""
-        text = (self.store.trial_folder(trial) / "result.json").read_text()
+        """Takes in what ``trial`` has left: its result, or what it had come to at a rung."""
+        folder = self.store.trial_folder(trial)
+        if not (folder / "result.json").exists():
+            self._take_rung(trial, json.loads((folder / rung_file(len(trial.rungs))).read_text()))
+            return
+        text = (folder / "result.json").read_text()
         result = json.loads(text, parse_constant=lambda _: None)  # NaN and Infinity say nothing
         if result["state"] != "complete":
             self._end(trial, FAILED, None, result.get("reason") or "training failed", result)
@@ -224,6 +258,12 @@ class Driver:
             self._end(trial, FAILED, None, str(error), result)
         else:
             self._end(trial, COMPLETE, found, "", result)
+
+    def _take_rung(self, trial: Trial, left: Mapping[str, Any]) -> None:
+        facts = {key: left["metrics"].get(key) for key in ("step", "tokens", "share", "cpu_seconds", "seconds")}
+        loss = left["metrics"]["valid_loss"]
+        self.store.append(states.RUNG, trial.number, rung=len(trial.rungs), loss=loss, **facts)
+        self.view.paused(trial)
 
     def _cost_of(self, trial: Trial) -> Any:
         def lookup(name: str) -> float:
@@ -248,5 +288,5 @@ class Driver:
         facts = {"state": state, "values": found, "reason": reason, "seconds": seconds}
         self.store.append(states.ENDED, trial.number, **facts)
         for twin in (trial, *self.ledger.twins(trial.number)):
-            self.proposer.tell(twin.number, found)
+            self.mirror.tell(twin.number, found)
         self.view.ended(trial)

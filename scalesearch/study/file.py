@@ -10,7 +10,8 @@
     protocol: {name: forward, source: 20, target: 20, vocab: corpus}
     budget: params.total <= 2M and macs.total <= 40M        # or the name of one of the space's budgets
     proposer: {kind: tpe, seed: 1}
-    trials: 12
+    trials: 12                                     # full trainings, or as much compute in a study with rungs
+    rungs: {first: 0.11, eta: 3}                   # after a ninth of its training one in three goes on, then again
     reference: [{name: base, set: {encoder.depth: 6}}]
     teacher: runs/big                              # or one to train; see ``study.teacher``
 """
@@ -24,6 +25,8 @@ from typing import Any
 from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
+from scalesearch.search.proposers import PROPOSERS
+from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space, SpaceErrors, read_space
 from scalesearch.space.names import PROTOCOL_NAMES
 from scalesearch.space.problems import Source
@@ -38,7 +41,6 @@ from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
         "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts")
-PROPOSERS = ("tpe", "nsga2", "random")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
@@ -95,6 +97,7 @@ class StudySpec:
     references: tuple[ReferenceSpec, ...] = ()
     teacher: TeacherSpec | None = None
     attempts: int = 3
+    rungs: Rungs = FULL
 
     @property
     def vocab(self) -> int | str:
@@ -161,6 +164,7 @@ class _Reader:
             "references": self._references(),
             "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),
+            "rungs": self._rungs(),
         }
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         if top.problems or space is None or data is None or recipe is None:
@@ -283,6 +287,24 @@ class _Reader:
             elif part.has(key):
                 found[key] = part.whole(key, 1, 1)
         return found
+
+    def _rungs(self) -> Rungs:
+        """``none``, ``{first: 0.11, eta: 3}`` or ``{shares: [0.1, 0.4], eta: 3}``: where candidates pause."""
+        node = self.top.node("rungs")
+        if node is None or (isinstance(node, Text) and node.text == "none"):
+            return FULL
+        if not isinstance(node, Table):
+            self.top.complain(node.here, "rungs are `none`, or a mapping", "such as `{first: 0.11, eta: 3}`: the share "
+                              "of a full training after which one in three goes on")
+            return FULL
+        part = self.top.part("rungs", ("first", "shares", "eta"))
+        eta, first, shares = part.whole("eta", 3, 2), part.number("first", 1 / 9), part.value("shares")
+        if shares is None:
+            return self.top.trying("rungs", lambda: Rungs.geometric(first, eta)) or FULL
+        if not isinstance(shares, list) or not all(isinstance(share, int | float) for share in shares):
+            part.complain(node.here, "shares are a list of numbers below 1", "such as `shares: [0.1, 0.4]`")
+            return FULL
+        return self.top.trying("rungs", lambda: Rungs((*map(float, shares), 1.0), eta)) or FULL
 
     def _references(self) -> tuple[ReferenceSpec, ...]:
         node = self.top.node("reference")

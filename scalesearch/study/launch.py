@@ -41,11 +41,11 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         if teacher is not None:
             plan = _taught(spec, teacher, bill, runner, console)
             prepare.refuse_other_data(store, plan)
-        proposer = prepare.make_proposer(spec, plan, store)
+        mirror = prepare.make_mirror(spec, plan, store)
         console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False, markup=False)
         console.print(f"Recipe: {spec.recipe.describe()}", highlight=False, markup=False)
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
-        return Driver(plan, store, proposer, runner, view).run()
+        return Driver(plan, store, prepare.searcher(spec, bill), mirror, runner, view).run()
 
 
 def _taught(spec: StudySpec, teacher: Teacher, bill: Bill, runner: Runner, console: Console) -> Plan:

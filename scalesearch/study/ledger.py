@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PENDING, COMPLETE, FAILED, INFEASIBLE, DUPLICATE = "pending", "complete", "failed", "infeasible", "duplicate"
-PROPOSED, STARTED, CRASHED, ENDED = "proposed", "started", "crashed", "ended"
+PAUSED = "paused"
+PROPOSED, STARTED, CRASHED, RUNG, ENDED = "proposed", "started", "crashed", "rung", "ended"
 
 
 @dataclass
@@ -14,7 +15,7 @@ class Trial:
 
     Attributes:
         number: counts from 0 in the order of proposal.
-        state: pending (to be trained, or in training), complete, failed, infeasible or duplicate.
+        state: pending (to be trained, or in training), paused at a rung, complete, failed, infeasible or duplicate.
         origin: ``proposer``, or ``reference`` for one that the study file names.
         label: what plots call a reference.
         in_space: whether the space could have proposed it; a reference may come from elsewhere.
@@ -26,6 +27,7 @@ class Trial:
         of: for a duplicate, the number of the trial that has the same architecture.
         values: objective to value, once complete.
         reason: why it is infeasible or failed.
+        rungs: the validation loss at each rung that it has reached.
         attempts, crashes: how often training was started, and how often its worker died.
         seconds: wall time from its start to its result: training, validation, decoding.
     """
@@ -43,6 +45,7 @@ class Trial:
     of: int | None = None
     values: dict[str, float] | None = None
     reason: str = ""
+    rungs: list[float] = field(default_factory=list)
     attempts: int = 0
     crashes: int = 0
     seconds: float | None = None
@@ -80,7 +83,9 @@ class Ledger:
             return trial
         trial = self.trials[number]
         if kind == STARTED:
-            trial.attempts += 1
+            trial.attempts, trial.state = trial.attempts + 1, PENDING
+        elif kind == RUNG:
+            trial.state, trial.rungs = PAUSED, [*trial.rungs, event["loss"]]
         elif kind == CRASHED:
             trial.crashes, trial.reason = trial.crashes + 1, event["reason"]
         elif kind == ENDED:

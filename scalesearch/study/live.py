@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING, Ledger, Trial
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, Ledger, Trial
 from scalesearch.study.objectives import Objective, directions
 
 
@@ -41,6 +41,9 @@ class View:
     def ended(self, trial: Trial) -> None:
         """A candidate is complete or failed, and on disk."""
 
+    def paused(self, trial: Trial) -> None:
+        """A candidate has come to a rung, where it waits."""
+
     def update(self) -> None:
         """Something may have changed."""
 
@@ -60,6 +63,10 @@ class Lines(View):
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
         label = f" [{trial.label}]" if trial.label else ""
         self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
+
+    def paused(self, trial: Trial) -> None:
+        """Says how it stands."""
+        self.say(f"trial {trial.number} waits at rung {len(trial.rungs)}: validation loss {trial.rungs[-1]:.3f}")
 
     def ended(self, trial: Trial) -> None:
         """Says what came of it."""
@@ -97,11 +104,12 @@ class Screen(Lines):
     def _counts(self, trials: list[Trial]) -> Table:
         table = Table(title=f"Study in {self._folder}", title_justify="left")
         counts = {state: sum(t.state == state for t in trials)
-                  for state in (COMPLETE, PENDING, FAILED, INFEASIBLE, DUPLICATE)}
+                  for state in (COMPLETE, PENDING, PAUSED, FAILED, INFEASIBLE, DUPLICATE)}
         left = [("time left", self._left(trials))] if self._to_do(trials) else []
         done, running, *others = counts.values()
         cells = (f"{done} of {self._wanted}", str(running), *map(str, others), *(text for _, text in left))
-        headings = ("done", "running", "failed", "infeasible", "seen before", *(heading for heading, _ in left))
+        headings = ("done", "running", "at a rung", "failed", "infeasible", "seen before",
+                    *(heading for heading, _ in left))
         for heading in headings:
             table.add_column(heading, justify="right")
         table.add_row(*cells)

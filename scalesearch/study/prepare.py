@@ -12,6 +12,8 @@ from scalesearch.cost import protocol_of
 from scalesearch.data import Corpus, DataSpec, default_cache, load_corpus
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
+from scalesearch.search.proposers import make_proposer
+from scalesearch.search.proposers.base import Proposer, Settings
 from scalesearch.space import Space, read_space
 from scalesearch.space.names import COST_NAMES
 from scalesearch.study.bill import Bill
@@ -19,11 +21,12 @@ from scalesearch.study.budget import bounds, limits
 from scalesearch.study.driver import Plan, Reference
 from scalesearch.study.file import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.ledger import COMPLETE
-from scalesearch.study.proposer import Proposer, ProposerSettings
+from scalesearch.study.mirror import Mirror
 from scalesearch.study.record import SEARCHERS
 from scalesearch.study.runners.base import Runner
 from scalesearch.study.runners.inprocess import InProcessRunner
-from scalesearch.study.storage import open_proposer
+from scalesearch.study.seen import goals_of
+from scalesearch.study.storage import open_mirror
 from scalesearch.study.store import Store, now
 from scalesearch.study.work import train_job
 from scalesearch.train.result import versions
@@ -155,7 +158,7 @@ def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus, teacher: Mapping[str,
         "data": {key: value for key, value in corpus.to_json().items() if key not in ("counts", "notes")},
         **({"teacher": dict(teacher)} if teacher else {}),
     }
-    return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS)
+    return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS, spec.rungs)
 
 
 def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -170,6 +173,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         "limits": [limit.text for limit in plan.bill.limits],
         "bounds": bounds(limits(spec.space, spec.budget)),
         "proposer": {"kind": spec.proposer, "seed": spec.proposer_seed},
+        **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
         "teacher": teacher,
         "versions": versions(*SEARCHERS),
     }
@@ -183,6 +187,7 @@ FIXED = {
     "recipe": "the training recipe",
     "seed": "the training seed",
     "proposer": "the proposer",
+    "rungs": "the rungs",
     "teacher": "the teacher",
 }
 
@@ -208,7 +213,7 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool,
     refuse_a_second_start(spec, resume)
     store.mend()
     store.load()
-    changed = [words for key, words in FIXED.items() if store.meta.get(key) != meta[key]]
+    changed = [words for key, words in FIXED.items() if store.meta.get(key) != meta.get(key)]
     if store.meta["data"]["hash"] != corpus.hash:
         changed.append("the data")
     if changed:
@@ -231,15 +236,18 @@ def _and(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def make_proposer(spec: StudySpec, plan: Plan, store: Store) -> Proposer:
-    """The proposer, knowing all that the store holds. Raises UserError where the storage cannot be used."""
-    settings = ProposerSettings(spec.proposer, spec.proposer_seed, spec.startup, spec.population)
+def searcher(spec: StudySpec, bill: Bill) -> Proposer:
+    """Who proposes. Raises UserError where the proposer lacks a library, or the space has no grid."""
+    settings = Settings(spec.proposer, spec.proposer_seed, spec.startup, spec.population)
+    return make_proposer(spec.space, bill.names, goals_of(spec.objectives), settings)
 
-    def make(study: Any) -> Proposer:
-        return Proposer(spec.space, plan.bill.names, spec.objectives, settings, study)
 
-    meta = store.meta
-    return open_proposer(spec.storage, store.folder, spec.name, meta["id"], spec.objectives, store.ledger, make)
+def make_mirror(spec: StudySpec, plan: Plan, store: Store) -> Mirror:
+    """Optuna's copy of the study, knowing all that the store holds. Raises UserError where it cannot be kept."""
+    def make(study: Any) -> Mirror:
+        return Mirror(spec.space, plan.bill.names, spec.objectives, study)
+
+    return open_mirror(spec.storage, store.folder, spec.name, store.meta["id"], spec.objectives, store.ledger, make)
 
 
 def make_runner(spec: StudySpec) -> Runner:

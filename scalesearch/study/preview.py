@@ -7,10 +7,11 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.data.sources import fingerprint
+from scalesearch.search.history import INFEASIBLE, PENDING, Seen
 from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.file import CORPUS, StudySpec
 from scalesearch.study.live import short
-from scalesearch.study.prepare import Odds, load_data, make_bill, odds, references, refuse_the_impossible
+from scalesearch.study.prepare import Odds, load_data, make_bill, odds, references, refuse_the_impossible, searcher
 from scalesearch.study.teaching import Teacher, find_teacher
 
 SHOWN = 8
@@ -94,19 +95,14 @@ def preview(spec: StudySpec) -> Preview:
 
 def first_proposals(spec: StudySpec, bill: Bill, count: int = SHOWN) -> tuple[Candidate, ...]:
     """What the proposer would ask for before any result is known."""
-    import optuna
-
-    from scalesearch.study.proposer import Proposer, ProposerSettings
-    from scalesearch.study.storage import DIRECTIONS
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    settings = ProposerSettings(spec.proposer, spec.proposer_seed, spec.startup, spec.population)
-    study = optuna.create_study(directions=[DIRECTIONS[o.direction] for o in spec.objectives])
-    proposer = Proposer(spec.space, bill.names, spec.objectives, settings, study)
-    found = []
+    proposer, history, found = searcher(spec, bill), [], []
     for number in range(count):
-        candidate = bill.judge(proposer.ask(number))
-        proposer.judge(number, candidate.slacks)
+        asked = proposer.ask(number, history)
+        if asked is None:
+            break
+        candidate = bill.judge(asked)
+        state = PENDING if candidate.feasible else INFEASIBLE
+        history.append(Seen(number, state, asked, slacks=candidate.slacks))
         found.append(candidate)
     return tuple(found)
 

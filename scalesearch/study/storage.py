@@ -18,31 +18,31 @@ from optuna.study import StudyDirection
 
 from scalesearch.errors import UserError
 from scalesearch.study.ledger import Ledger
+from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective
-from scalesearch.study.proposer import Proposer
 
 OWNER = "scalesearch"  # the attribute of an Optuna study that says which of our studies it belongs to
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 
-MakeProposer = Callable[[optuna.Study], Proposer]
+MakeMirror = Callable[[optuna.Study], Mirror]
 
 
-def open_proposer(
+def open_mirror(
     url: str | None,
     folder: Path,
     name: str,
     identity: str,
     objectives: tuple[Objective, ...],
     ledger: Ledger,
-    make: MakeProposer,
-) -> Proposer:
-    """The proposer with all it needs to know of ``ledger``.
+    make: MakeMirror,
+) -> Mirror:
+    """Optuna's copy, brought to what ``ledger`` says.
 
     Args:
         url: an Optuna storage URL, or None for the embedded one in ``folder``.
         name: of the Optuna study.
         identity: of our study; another study of the same name in the same storage is refused.
-        make: builds the proposer around an Optuna study.
+        make: builds the mirror around an Optuna study.
 
     Raises:
         UserError: the storage cannot be reached or holds another study of that name.
@@ -53,11 +53,11 @@ def open_proposer(
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        proposer = make(_study(optuna.storages.get_storage(url), name, identity, objectives))
-        proposer.reconcile(ledger)
+        mirror = make(_study(optuna.storages.get_storage(url), name, identity, objectives))
+        mirror.reconcile(ledger)
     except (SQLAlchemyError, ImportError, OSError, ValueError) as error:
         raise UserError(f"storage: {_hide(url)} cannot be used: {_first_line(error)}") from None
-    return proposer
+    return mirror
 
 
 class OwnedJournal(JournalFileBackend):
@@ -77,19 +77,19 @@ class OwnedJournal(JournalFileBackend):
 
 
 def _embedded(
-    file: Path, name: str, identity: str, objectives: tuple[Objective, ...], ledger: Ledger, make: MakeProposer
-) -> Proposer:
+    file: Path, name: str, identity: str, objectives: tuple[Objective, ...], ledger: Ledger, make: MakeMirror
+) -> Mirror:
     if file.exists():
         try:
-            proposer = make(_study(JournalStorage(OwnedJournal(file)), name, identity, objectives))
-            if proposer.reconcile(ledger):
-                return proposer
+            mirror = make(_study(JournalStorage(OwnedJournal(file)), name, identity, objectives))
+            if mirror.reconcile(ledger):
+                return mirror
         except (UserError, LookupError, ValueError, TypeError, AssertionError):
             pass  # damaged, or of another study: made again from the log below
         file.replace(file.with_suffix(".old"))
-    proposer = make(_study(JournalStorage(OwnedJournal(file)), name, identity, objectives))
-    proposer.reconcile(ledger)
-    return proposer
+    mirror = make(_study(JournalStorage(OwnedJournal(file)), name, identity, objectives))
+    mirror.reconcile(ledger)
+    return mirror
 
 
 def _study(storage: BaseStorage, name: str, identity: str, objectives: tuple[Objective, ...]) -> optuna.Study:

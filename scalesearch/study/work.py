@@ -6,6 +6,7 @@
                                                               or who translates: teacher, data, search, threads
     progress.json       how far it is (about once a second; may be lost)
     result.json         what came of it; written last, whole or not at all
+    rung-0.json         where it paused, in a study with rungs: the same, of a training that is to be gone on with
 """
 
 import json
@@ -60,7 +61,7 @@ def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
     result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
-                   processes=processes, team=team)
+                   until=job.get("until", 1.0), processes=processes, team=team)
     return result.to_json()
 
 
@@ -95,12 +96,19 @@ def finish(folder: Path, run: Run) -> None:
     """
     try:
         with FileLock(folder / ".worker.lock", timeout=HELD):
-            if (folder / "result.json").exists():
-                return
             job = json.loads((folder / "job.json").read_text())
-            write_json(folder / "result.json", finite(_traced(folder, job, run)))
+            pause = folder / rung_file(job.get("rung", 0))
+            if (folder / "result.json").exists() or pause.exists():
+                return
+            made = finite(_traced(folder, job, run))
+            write_json(pause if made["state"] == "paused" else folder / "result.json", made)
     except Timeout:
         raise RuntimeError(f"{folder.name} is held by another worker") from None
+
+
+def rung_file(rung: int) -> str:
+    """What a candidate leaves in its folder when it pauses at ``rung``, counted from 0."""
+    return f"rung-{rung}.json"
 
 
 def _traced(folder: Path, job: Mapping[str, Any], run: Run) -> Mapping[str, Any]:

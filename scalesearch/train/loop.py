@@ -55,8 +55,11 @@ class Run:
 
     # -- the loop
 
-    def train(self) -> None:
-        """Update until the budget is used up or patience is.
+    def train(self, until: float = 1.0) -> bool:
+        """Update until the budget is used up or patience is, or the share ``until`` of the budget is.
+
+        Returns:
+            Whether training is over; if not, it was saved, to be gone on with.
 
         Raises:
             TrainingFailed: the loss is no number any more, or memory ran out.
@@ -69,6 +72,9 @@ class Run:
                 self.look()
                 if self.share >= 1 or self.stopped:
                     break
+                if self.share >= until:
+                    self.save()
+                    return False
                 self.stop.check()
                 with self._clock():
                     self._update()
@@ -77,6 +83,14 @@ class Run:
             if time.monotonic() - self._reported >= REPORT_SECONDS:
                 self._tell()
         self.stopped = self.stopped or "budget"
+        return True
+
+    def measure(self) -> dict[str, Any]:
+        """Where training stands, and ``valid_loss`` there; nothing that is learned later depends on having asked."""
+        last = self.curve[-1] if self.curve else {"step": -1}
+        looked = last["step"] == self.spent.steps
+        loss = last["valid_loss"] if looked else loss_a_token(self.engine, self.corpus.valid, self.stop.check)
+        return {**self._where(), "valid_loss": loss}
 
     def _go_back(self, error: Diverged) -> None:
         """To the last save, to go on at half the rate; a second time is a failure.

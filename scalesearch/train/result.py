@@ -18,7 +18,8 @@ class Result:
     """One training, finished or failed.
 
     Attributes:
-        state: ``complete`` or ``failed``. reason: why it failed, in words; else empty.
+        state: ``complete``, ``failed``, or ``paused`` before the end of its budget.
+        reason: why it failed, in words; else empty.
         metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU, detokenised text)
             with ``bleu_signature``, ``chrf_signature`` and ``decode`` (how it was translated), ``loss`` (nats a
             token, EOS included, no smoothing) and ``perplexity``. ``valid_loss``, ``valid_perplexity``.

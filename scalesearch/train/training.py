@@ -33,6 +33,7 @@ def train(
     seed: int = 1,
     report: Report | None = None,
     resume: bool = True,
+    until: float = 1.0,
     processes: int = 1,
     team: Team | None = None,
 ) -> Result:
@@ -46,12 +47,14 @@ def train(
         architecture: a :class:`scalesearch.space.architecture.Architecture`.
         seed: of the first weights, the order of batches and dropout.
         report: called with a mapping now and then; ``kind`` is update, validation, decode or done.
+        until: share of the budget after which to pause: the state is saved, and the same call with more goes on.
         processes: that share each update, on this machine: on CPUs, or with a GPU each. The sentences of an update
             stay the same, and without dropout so do the losses, but for rounding.
         team: processes that are running already, of which this one leads; the others do :func:`parallel.follow`.
 
     Returns:
-        The result, which is also in ``directory/result.json``. Divergence, lack of memory and a model that sees
+        The result, which is also in ``directory/result.json`` unless it is ``paused``, with the validation loss there
+        as its only metric. Divergence, lack of memory and a model that sees
         what it must not are ``failed`` results with their reason.
 
     Raises:
@@ -79,14 +82,15 @@ def train(
     with stoppable() as stop, _others(processes, team, recipe, hardware) as all_of_us:
         try:
             run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, all_of_us)
-            _go(run, folder, wanted, resume, result)
+            _go(run, folder, wanted, resume, result, until)
         except (TrainingFailed, CausalityError) as error:
             result.state, result.reason = "failed", str(error)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
             result.state, result.reason = "failed", f"out of memory on {hardware.name}: {_first_line(error)}"
-    result.write(folder)
+    if result.state != "paused":
+        result.write(folder)
     tell({"kind": "done", "state": result.state, "reason": result.reason})
     # Ctrl-C too late to interrupt anything must still reach the caller, who may have more to train.
     stop.check()
@@ -121,8 +125,8 @@ def _others(processes: int, team: Team | None, recipe: Recipe, hardware: Hardwar
         yield started
 
 
-def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Result) -> None:
-    """Train to the end and score; what was learned is saved if someone stops it."""
+def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Result, until: float) -> None:
+    """Train to the end and score, or to a pause; what was learned is saved if someone stops it."""
     run.identity, peak = wanted, PeakMemory(run.engine.hardware.device)
     state = checkpoint.load_state(folder, torch.device("cpu")) if resume else None
     if state is not None:
@@ -131,7 +135,9 @@ def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Re
     else:
         _clear(run, folder)
     try:
-        run.train()
+        if not run.train(until):
+            result.state, result.metrics = "paused", run.measure()
+            return
         used = peak.read() if run.recipe.measure in ("memory", "both") else {}
         result.metrics = {**run.finish(), **used}
     except Interrupted as stopped:

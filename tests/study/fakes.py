@@ -12,16 +12,19 @@ from types import SimpleNamespace
 
 from scalesearch.blocks.leaves import Linear
 from scalesearch.cost import find_protocol
+from scalesearch.search.proposers import make_proposer
+from scalesearch.search.proposers.base import Settings
 from scalesearch.space.architecture import Architecture
 from scalesearch.space.problems import Unbuildable
 from scalesearch.space.questions import Choice, FloatRange, IntRange
 from scalesearch.study.bill import Bill
 from scalesearch.study.driver import Driver, Plan
 from scalesearch.study.live import View
+from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective
-from scalesearch.study.proposer import Proposer, ProposerSettings
 from scalesearch.study.runners.inprocess import InProcessRunner
-from scalesearch.study.storage import open_proposer
+from scalesearch.study.seen import goals_of
+from scalesearch.study.storage import open_mirror
 from scalesearch.study.store import Store
 from scalesearch.study.work import finish
 
@@ -120,10 +123,12 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
     store.load()
 
     def make(study):
-        return Proposer(plan.bill.space, plan.bill.names, OBJECTIVES, ProposerSettings(kind, seed, 4, 6), study)
+        return Mirror(plan.bill.space, plan.bill.names, OBJECTIVES, study)
 
-    proposer = open_proposer(storage, store.folder, "fake", "fake-1", OBJECTIVES, store.ledger, make)
-    return Driver(plan, store, proposer, runner or InProcessRunner(work), view or View())
+    mirror = open_mirror(storage, store.folder, "fake", "fake-1", OBJECTIVES, store.ledger, make)
+    settings = Settings(kind, seed, 4, 6)
+    proposer = make_proposer(plan.bill.space, plan.bill.names, goals_of(OBJECTIVES), settings)
+    return Driver(plan, store, proposer, mirror, runner or InProcessRunner(work), view or View())
 
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed

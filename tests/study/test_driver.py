@@ -36,7 +36,7 @@ def test_optuna_hears_of_every_proposal_with_the_same_constraints(tmp_path, kind
     driver = make_driver(tmp_path, make_plan(10, most=2000), kind=kind)
     driver.run()
     states = {COMPLETE: "COMPLETE", INFEASIBLE: "PRUNED", DUPLICATE: "COMPLETE"}
-    there = driver.proposer.study.get_trials()
+    there = driver.mirror.study.get_trials()
     ours = list(driver.ledger.trials.values())
     assert [trial.state.name for trial in there] == [states[trial.state] for trial in ours]
     assert INFEASIBLE in {trial.state for trial in ours}
@@ -84,7 +84,7 @@ def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
     driver.run()
     whole = Store(tmp_path / "whole").load().ledger.trials
     assert [trial.asked for trial in driver.ledger.trials.values()] == [trial.asked for trial in whole.values()]
-    assert len(driver.proposer.study.trials) == len(whole)
+    assert len(driver.mirror.study.trials) == len(whole)
 
 
 def test_a_small_space_ends_with_the_reason(tmp_path):
@@ -118,7 +118,7 @@ def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):
         driver.run()
     lost = driver.ledger.having(FAILED)
     assert driver.store.record(lost[0])["reason"] == "RuntimeError: the worker broke"
-    assert {trial.state.name for trial in driver.proposer.study.trials} <= {"FAIL", "PRUNED"}
+    assert {trial.state.name for trial in driver.mirror.study.trials} <= {"FAIL", "PRUNED"}
 
 
 @pytest.mark.parametrize("metrics", [{}, {"bleu": None}, {"bleu": float("inf")}])
@@ -148,7 +148,7 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
     assert [base.label, same.state, foreign.label] == ["base", DUPLICATE, "foreign"]
     assert large.state == COMPLETE and not large.feasible and not foreign.in_space
     assert sum(trial.state == COMPLETE for trial in others) == 4
-    numbers = [trial.user_attrs["trial"] for trial in driver.proposer.study.trials]
+    numbers = [trial.user_attrs["trial"] for trial in driver.mirror.study.trials]
     assert numbers == [0, 1, 2] + [trial.number for trial in others]
     assert foreign.id not in {trial.id for trial in others} and base.id not in {
         trial.id for trial in others if trial.state == COMPLETE
@@ -158,7 +158,7 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
 def test_what_is_announced_is_already_on_disk(tmp_path):
     """The moment Optuna or a viewer hears of a result, log and record hold it."""
     driver = make_driver(tmp_path, make_plan(5))
-    tell, heard = driver.proposer.tell, []
+    tell, heard = driver.mirror.tell, []
 
     def listen(number, values):
         there = Store(tmp_path).load()
@@ -167,7 +167,7 @@ def test_what_is_announced_is_already_on_disk(tmp_path):
         heard.append(number)
         tell(number, values)
 
-    driver.proposer.tell = listen
+    driver.mirror.tell = listen
     driver.run()
     assert len(heard) >= 5
 

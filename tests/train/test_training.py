@@ -247,3 +247,19 @@ def test_a_second_divergence_is_a_failure_with_its_reason(corpus, out, monkeypat
     result = train(tiny(), corpus, recipe(), out)
     assert result.state == "failed"
     assert "it diverged" in result.reason and "again, after going back" in result.reason
+
+
+@pytest.mark.parametrize("average", ["last", "best", "none"])
+def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average) -> None:
+    how = recipe(average=average)
+    whole = train(tiny(), corpus, how, tmp_path / "whole")
+    for until, steps in ((0.25, 3), (0.6, 8)):
+        paused = train(tiny(), corpus, how, tmp_path / "paused", until=until)
+        assert (paused.state, paused.steps, paused.metrics["step"]) == ("paused", steps, steps)
+        assert paused.metrics["valid_loss"] > 0 and Result.read(tmp_path / "paused") is None
+        again = train(tiny(), corpus, how, tmp_path / "paused", until=until)
+        assert (again.steps, again.metrics["valid_loss"]) == (steps, paused.metrics["valid_loss"])
+    end = train(tiny(), corpus, how, tmp_path / "paused")
+    assert learned(end) == learned(whole) and end.metrics["bleu"] == whole.metrics["bleu"]
+    same = [torch.equal(w, weights(tmp_path / "paused")[name]) for name, w in weights(tmp_path / "whole").items()]
+    assert all(same)

@@ -1,101 +1,44 @@
-"""Optuna as the one who answers a space's questions: ask, reject at once or tell later.
+"""Optuna's copy of a study, for its dashboard and its plots: every trial, told as soon as we know.
 
-What was measured and decides the shape of this file: infeasible proposals told as FAIL trap TPE, PRUNED together
-with constraints teaches it; the constraints must be the same, in the same order, on every trial; a fresh sampler
-seeded by (study seed, trial number) makes an interrupted study propose what the uninterrupted one would have.
-NSGA-II learns from complete trials alone, so for it a pruned proposal is simply rejected and asked again.
+Who proposes is another's business (:mod:`scalesearch.search.proposers`); nothing is read from here. The constraints are
+the same, in the same order, on every trial, and an infeasible one is told as PRUNED.
 """
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
 from scalesearch.search.encoding import Encoding
-from scalesearch.study.ledger import COMPLETE, FAILED, INFEASIBLE, PENDING, Ledger, Trial
+from scalesearch.search.proposers.base import Askable
+from scalesearch.study.ledger import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Ledger, Trial
 from scalesearch.study.objectives import Objective
 
-KINDS = ("tpe", "nsga2", "random")
 NUMBER = "trial"  # the attribute of an Optuna trial that holds our number
 STATES = {
     COMPLETE: TrialState.COMPLETE,
     FAILED: TrialState.FAIL,
     INFEASIBLE: TrialState.PRUNED,
     PENDING: TrialState.RUNNING,
+    PAUSED: TrialState.RUNNING,
 }
 
 
-@dataclass(frozen=True)
-class ProposerSettings:
-    """Who proposes. ``startup``: random proposals before TPE models; ``population``: NSGA-II's."""
-
-    kind: str = "tpe"
-    seed: int = 1
-    startup: int = 10
-    population: int = 20
-
-
-def make_sampler(settings: ProposerSettings, number: int, explore: bool = False) -> BaseSampler:
-    """The sampler of trial ``number``; ``explore`` asks for a random one, to leave a beaten track."""
-    digest = hashlib.sha256(f"{settings.seed}:{number}".encode()).digest()
-    seed = int.from_bytes(digest[:4], "big")
-    if settings.kind == "random" or explore:
-        return RandomSampler(seed=seed)
-    if settings.kind == "nsga2":
-        return NSGAIISampler(seed=seed, population_size=settings.population)
-    return TPESampler(seed=seed, n_startup_trials=settings.startup, constant_liar=True)
-
-
-class Proposer:
+class Mirror:
     """One Optuna study, owned by this process.
 
     Args:
-        space: asks the questions.
+        space: says what the questions are.
         limits: names of all constraints, in the order in which every trial has them.
         objectives: of the study.
-        settings: kind and seed.
         study: an Optuna study with the objectives' directions; see :mod:`scalesearch.study.storage`.
     """
 
-    def __init__(
-        self,
-        space: Any,
-        limits: tuple[str, ...],
-        objectives: tuple[Objective, ...],
-        settings: ProposerSettings,
-        study: optuna.Study,
-    ) -> None:
-        self.space, self.limits, self.objectives, self.settings = space, limits, objectives, settings
+    def __init__(self, space: Askable, limits: tuple[str, ...], objectives: tuple[Objective, ...],
+                 study: optuna.Study) -> None:
+        self.space, self.limits, self.objectives = space, limits, objectives
         self.study, self.encoding = study, Encoding(space)
         self._there: dict[int, int] = {}  # our trial number to Optuna's
-        self._open: dict[int, optuna.Trial] = {}
-
-    def ask(self, number: int, explore: bool = False) -> dict[str, Any]:
-        """The proposal of trial ``number``: question to value."""
-        self.study.sampler = make_sampler(self.settings, number, explore)
-        trial = self.study.ask()
-        trial.set_user_attr(NUMBER, number)
-        asked: dict[str, Any] = {}
-
-        def answer(path: str, question: Any) -> Any:
-            asked[path] = self.encoding.suggest(trial, path, question)
-            return asked[path]
-
-        self.space.answer(answer)
-        self._there[number], self._open[number] = trial.number, trial
-        return asked
-
-    def judge(self, number: int, slacks: Mapping[str, float]) -> None:
-        """Notes how far the proposal misses each limit; an infeasible one ends here, as PRUNED."""
-        trial = self._open.pop(number)
-        for name in self.limits:
-            trial.set_constraint(name, slacks[name])
-        if any(slack > 0 for slack in slacks.values()):
-            self.study.tell(trial.number, state=TrialState.PRUNED)
 
     def tell(self, number: int, values: Mapping[str, float] | None) -> None:
         """The values of a trained candidate, or None for one that failed."""
@@ -107,7 +50,7 @@ class Proposer:
             self.study.tell(self._there[number], values=[values[o.name] for o in self.objectives])
 
     def add(self, trial: Trial, outcome: Trial) -> None:
-        """Gives Optuna a trial that it did not propose, or has lost; ``outcome`` is the one whose result counts."""
+        """Gives Optuna a trial; ``outcome`` is the one whose result counts."""
         self._there[trial.number] = len(self.study.get_trials(deepcopy=False))
         self.study.add_trial(self._frozen(trial, outcome))
 

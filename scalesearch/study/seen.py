@@ -1,0 +1,48 @@
+"""A study's ledger as a search sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scalesearch.search.history import Goal, Seen
+from scalesearch.search.rungs import Rungs
+from scalesearch.study.ledger import COMPLETE, PAUSED, PENDING, Ledger, Trial
+from scalesearch.study.objectives import Objective
+
+
+def goals_of(objectives: Sequence[Objective]) -> tuple[Goal, ...]:
+    """The axes of the front."""
+    return tuple(Goal(objective.name, objective.direction, objective.measured) for objective in objectives)
+
+
+def history_of(ledger: Ledger, goals: Sequence[Goal]) -> list[Seen]:
+    """Every trial in its order; a repetition has the state and values of what it repeats."""
+    return [_seen(trial, ledger.outcome(trial), goals) for trial in ledger.trials.values()]
+
+
+def _seen(trial: Trial, outcome: Trial, goals: Sequence[Goal]) -> Seen:
+    costs = {goal.name: _cost(trial, goal.name) for goal in goals if not goal.measured and trial.cost}
+    return Seen(trial.number, outcome.state, trial.asked if trial.in_space else {}, trial.id or f"none {trial.number}",
+                trial.slacks, costs, tuple(outcome.rungs), outcome.values)
+
+
+def _cost(trial: Trial, name: str) -> float:
+    value: object = trial.cost
+    for part in name.split("."):
+        value = value[part]  # type: ignore[index]
+    return float(value)  # type: ignore[arg-type]
+
+
+def spent(ledger: Ledger, rungs: Rungs) -> float:
+    """Full trainings' worth of compute that the proposer's candidates have taken, or are taking."""
+    return sum(_share(trial, rungs) for trial in ledger.trials.values() if trial.origin == "proposer")
+
+
+def _share(trial: Trial, rungs: Rungs) -> float:
+    reached = len(trial.rungs)
+    if trial.state == COMPLETE:
+        return 1.0
+    if trial.state == PENDING:
+        return rungs.shares[min(reached, rungs.pauses)]
+    # What failed between rungs is not counted: it takes no one's place.
+    return rungs.shares[reached - 1] if reached and trial.state in (PAUSED, "failed") else 0.0
