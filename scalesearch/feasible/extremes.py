@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.feasible.count import LEFT, RIGHT, Cell, Counter
+from scalesearch.feasible.count import LEFT, RIGHT, Cell, Counter, Group
 from scalesearch.feasible.dominance import largest_partner
 from scalesearch.feasible.linear import Bound
 from scalesearch.feasible.sections import REST, SPINE
@@ -17,6 +18,7 @@ from scalesearch.space.answers import Answers
 
 MOST_STEPS = 40  # points of the front that only a bound puts there, found one after the other
 FREE = 1 << 61
+Ends = dict[int, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Extremes:
 
     def __init__(self, counter: Counter) -> None:
         self.counter, self.taken = counter, counter.taken
+        self._known: dict[tuple[str, int, str], NDArray[np.int64]] = {}
+        self._ends: dict[str, tuple[Ends, Ends]] = {}
 
     def dearest(self, name: str, bounds: list[Bound]) -> Point | None:
         """The candidate with the largest ``name`` within ``bounds``."""
@@ -58,7 +62,7 @@ class Extremes:
         best: tuple[int, int] | None = None
         at: tuple[Cell, int, int] | None = None
         flip, bound = np.array([sign, 1]), np.array([own, other.most])
-        for cell, left, right in self._cells([name, other.name]):
+        for cell, left, right in self._promising(name, sign, other, lambda: (best or (-FREE,))[0]):
             hope = sign * left[:, 0] + int((sign * right[:, 0]).max())
             rows = np.flatnonzero((left[:, 1] + int(right[:, 1].min()) <= other.most) & (hope >= (best or (-FREE,))[0]))
             partner, some = largest_partner(left[rows] * flip, right * flip, bound)
@@ -74,19 +78,58 @@ class Extremes:
             return None
         return self.point(*at)
 
+    def _promising(self, name: str, sign: int, other: Bound, best: Callable[[], int]
+                   ) -> Iterator[tuple[Cell, NDArray[np.int64], NDArray[np.int64]]]:
+        """Cells that may hold more of ``sign`` · ``name`` than ``best()`` within ``other``, most promising first."""
+        (mine, theirs), (left, right) = self._extent(name), self._extent(other.name)
+        pairs = self._pairs
+        hope = sign * (mine[sign][pairs[:, 0]] + theirs[sign][pairs[:, 1]])
+        able = left[-1][pairs[:, 0]] + right[-1][pairs[:, 1]] <= other.most
+        for place in np.flatnonzero(able)[np.argsort(-hope[able], kind="stable")]:
+            if hope[place] < best():
+                return
+            yield self._costs(int(pairs[place, 2]), [name, other.name])
+
     def _cells(self, names: list[str]) -> Iterator[tuple[Cell, NDArray[np.int64], NDArray[np.int64]]]:
         """(cell, left costs, right costs) of good rows, where both sides have some."""
-        columns = [self.taken.names.index(name) for name in names]
-        known: dict[tuple[str, int], NDArray[np.int64]] = {}
-        for cell in self.counter.cells:
-            left = ("left", (LEFT,), self.counter.lefts, cell.left)
-            sides = (left, ("right", RIGHT, self.counter.rights, cell.right))
-            for side, parts, groups, number in sides:
-                if (side, number) not in known:
-                    known[side, number] = self.counter.costs(parts, groups[number], columns)
-            left, right = known["left", cell.left], known["right", cell.right]
-            if cell.allowed and len(left) and len(right) and len(cell.rest):
-                yield cell, left, right
+        for place in self._pairs[:, 2].tolist():
+            yield self._costs(place, names)
+
+    def _costs(self, place: int, names: list[str]) -> tuple[Cell, NDArray[np.int64], NDArray[np.int64]]:
+        cell = self.counter.cells[place]
+        sides = (("left", (LEFT,), self.counter.lefts, cell.left), ("right", RIGHT, self.counter.rights, cell.right))
+        left, right = (np.stack([self._column(*side, name) for name in names], 1) for side in sides)
+        return cell, left, right
+
+    def _column(self, side: str, parts: tuple[str, ...], groups: list[Group], number: int, name: str
+                ) -> NDArray[np.int64]:
+        key = (side, number, name)
+        if key not in self._known:
+            column = self.taken.names.index(name)
+            self._known[key] = self.counter.costs(parts, groups[number], [column])[:, 0]
+        return self._known[key]
+
+    @cached_property
+    def _pairs(self) -> NDArray[np.int64]:
+        """(n, 3) left group, right group and the first cell that has both, where both have good rows."""
+        some = [[bool(group.good.any()) for group in groups] for groups in (self.counter.lefts, self.counter.rights)]
+        found: dict[tuple[int, int], int] = {}
+        for place, cell in enumerate(self.counter.cells):
+            if cell.allowed and len(cell.rest) and some[0][cell.left] and some[1][cell.right]:
+                found.setdefault((cell.left, cell.right), place)
+        return np.array([(*pair, place) for pair, place in found.items()], np.int64).reshape(-1, 3)
+
+    def _extent(self, name: str) -> tuple[Ends, Ends]:
+        """The largest (1) and the smallest (-1) ``name`` of each group on the left, and on the right."""
+        if name not in self._ends:
+            self._ends[name] = (self._side("left", (LEFT,), self.counter.lefts, name),
+                                self._side("right", RIGHT, self.counter.rights, name))
+        return self._ends[name]
+
+    def _side(self, side: str, parts: tuple[str, ...], groups: list[Group], name: str) -> Ends:
+        columns = [self._column(side, parts, groups, number, name) for number in range(len(groups))]
+        return {1: np.array([c.max() if len(c) else 0 for c in columns], np.int64),
+                -1: np.array([c.min() if len(c) else 0 for c in columns], np.int64)}
 
     def front(self, most: str, least: str, bounds: list[Bound]) -> tuple[list[Point], bool]:
         """Candidates within ``bounds`` of which no other has more of ``most`` for no more of ``least``.
@@ -114,12 +157,8 @@ class Extremes:
     def _whole_front(self, most: str, least: str, bounds: list[Bound]) -> list[Point]:
         """The part of the whole space's front that lies within the bounds."""
         fronts: dict[tuple[str, int], NDArray[np.int64]] = {}
-        done: set[tuple[int, int]] = set()
         found, where, cells = np.zeros((0, 2), np.int64), np.zeros((0, 3), np.int64), []
         for cell, left, right in self._cells([most, least]):
-            if (cell.left, cell.right) in done:
-                continue
-            done.add((cell.left, cell.right))
             mine = fronts.setdefault(("left", cell.left), _front(left))
             theirs = fronts.setdefault(("right", cell.right), _front(right))
             # What cannot get ahead of the front so far, even with the best of the other side, is left out.

@@ -97,11 +97,11 @@ def finish(folder: Path, run: Run) -> None:
     try:
         with FileLock(folder / ".worker.lock", timeout=HELD):
             job = json.loads((folder / "job.json").read_text())
-            pause = folder / rung_file(job.get("rung", 0))
-            if (folder / "result.json").exists() or pause.exists():
+            result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
+            if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end
                 return
             made = finite(_traced(folder, job, run))
-            write_json(pause if made["state"] == "paused" else folder / "result.json", made)
+            write_json(rung if made["state"] == "paused" else result, made)
     except Timeout:
         raise RuntimeError(f"{folder.name} is held by another worker") from None
 
