@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -61,10 +61,11 @@ class Extremes:
         own = limit[name].most if name in limit and sign > 0 else FREE
         best: tuple[int, int] | None = None
         at: tuple[Cell, int, int] | None = None
+        floor = [-FREE]  # what the best so far has
         flip, bound = np.array([sign, 1]), np.array([own, other.most])
-        for cell, left, right in self._promising(name, sign, other, lambda: (best or (-FREE,))[0]):
+        for cell, left, right in self._promising(name, sign, other, floor):
             hope = sign * left[:, 0] + int((sign * right[:, 0]).max())
-            rows = np.flatnonzero((left[:, 1] + int(right[:, 1].min()) <= other.most) & (hope >= (best or (-FREE,))[0]))
+            rows = np.flatnonzero((left[:, 1] + int(right[:, 1].min()) <= other.most) & (hope >= floor[0]))
             partner, some = largest_partner(left[rows] * flip, right * flip, bound)
             if not some.any():
                 continue
@@ -72,21 +73,21 @@ class Extremes:
             order = np.lexsort((total[:, 1], -sign * total[:, 0]))[0]
             found = (sign * int(total[order, 0]), -int(total[order, 1]))
             if best is None or found > best:
-                best, row = found, int(np.flatnonzero(some)[order])
+                best, floor[0], row = found, found[0], int(np.flatnonzero(some)[order])
                 at = cell, int(rows[row]), int(partner[row])
         if at is None or (name in limit and sign < 0 and best is not None and -best[0] > limit[name].most):
             return None
         return self.point(*at)
 
-    def _promising(self, name: str, sign: int, other: Bound, best: Callable[[], int]
+    def _promising(self, name: str, sign: int, other: Bound, floor: list[int]
                    ) -> Iterator[tuple[Cell, NDArray[np.int64], NDArray[np.int64]]]:
-        """Cells that may hold more of ``sign`` · ``name`` than ``best()`` within ``other``, most promising first."""
+        """Cells that may hold more of ``sign`` · ``name`` than ``floor`` within ``other``, most promising first."""
         (mine, theirs), (left, right) = self._extent(name), self._extent(other.name)
         pairs = self._pairs
         hope = sign * (mine[sign][pairs[:, 0]] + theirs[sign][pairs[:, 1]])
         able = left[-1][pairs[:, 0]] + right[-1][pairs[:, 1]] <= other.most
         for place in np.flatnonzero(able)[np.argsort(-hope[able], kind="stable")]:
-            if hope[place] < best():
+            if hope[place] < floor[0]:
                 return
             yield self._costs(int(pairs[place, 2]), [name, other.name])
 
