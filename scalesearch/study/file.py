@@ -40,7 +40,7 @@ from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
-        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts")
+        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has

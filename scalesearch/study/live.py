@@ -61,6 +61,7 @@ class Lines(View):
     def started(self, trial: Trial) -> None:
         """Says which candidate starts."""
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
+        again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
         label = f" [{trial.label}]" if trial.label else ""
         self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
 
