@@ -43,6 +43,17 @@ def _scaled_mask(size: int, dropped: int, dtype: Any) -> Any:
     return bits[:size].view(dtype) if dtype == torch.bfloat16 else bits[:size].to(dtype).mul_(scale)
 
 
+def lowered(x: Any) -> Any:
+    """``x`` in the type that products run in under autocast: converted once, and not by each product that reads it."""
+    import torch
+
+    device = x.device.type
+    # Named devices: asking about others, such as meta, is an error.
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device) or x.dtype != torch.float32:
+        return x
+    return x.to(torch.get_autocast_dtype(device))
+
+
 def plus(x: Any, y: Any) -> Any:
     """``x + y``, both in the wider of their types before, which changes no number."""
     x, y = _alike(x, y)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.core import PAD
+from scalesearch.nn.model import Groups
 
 BOS, EOS = 2, 3
 NEVER = -torch.inf
@@ -116,18 +117,39 @@ def beam_search(
     if not (beam >= nbest >= 1 and length_penalty >= 0):
         raise ValueError(f"beam {beam}, nbest {nbest}, penalty {length_penalty}: beam >= nbest >= 1, penalty >= 0")
     search = _Beams(source, beam, length_penalty, _limit(model, source, max_length), nbest, eos)
-    memory, cache = model.encode(source), model.new_cache()
-    rows, token, inner = search.first(bos), source.new_full((len(source),), bos), memory
+    sources = _Sources(model, source)
+    rows, token = search.first(bos), source.new_full((len(source),), bos)
     for step in range(int(search.limit.max()) + 1):
-        logits, norm = _next_logits(model, token, inner, cache, bos)
+        logits, norm = _next_logits(model, token, sources.memory, sources.cache, bos)
         parents, sentences, token = search.advance(step, logits, norm, rows)
         if not len(parents):
             break
-        same = torch.equal(sentences, rows // beam)
-        inner = inner if same else memory.select(sentences)
-        cache.select(parents, same)
+        sources.select(parents, sentences, torch.equal(sentences, rows // beam))
         rows = search.rows
     return search.result()
+
+
+class _Sources:
+    """What a beam search keeps of the sentences: memory and cache, by sentence where the model can."""
+
+    def __init__(self, model: Any, source: Tensor) -> None:
+        self.memory, self.cache = model.encode(source), model.new_cache()
+        self.first = self.memory  # of all sentences
+        self.shared = getattr(model, "shares_sources", False)
+        self.left = torch.arange(len(source), device=source.device)
+
+    def select(self, parents: Tensor, sentences: Tensor, same: bool) -> None:
+        """Go on with rows that continue ``parents`` and belong to ``sentences``; ``same``: as they did before."""
+        self.cache.select(parents, same or self.shared)
+        if same:
+            return
+        if not self.shared:
+            self.memory = self.first.select(sentences)
+            return
+        groups = Groups.of(sentences)
+        kept = torch.searchsorted(self.left, groups.sources)
+        self.cache.group(groups, kept)
+        self.memory, self.left = self.memory.select(kept), groups.sources
 
 
 class _Beams:
