@@ -115,7 +115,7 @@ class Attention(Block):
 
     def forward(self, m: Any, x: Any, y: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
         """``bias`` is added to the scores: (batch or 1, 1 or heads, queries or 1, keys), or None."""
-        joined = self._joined(m, x) if x is y and m.folds is not None else None
+        joined = self._joined(m, x) if x is y and m.folds is not None and cache is not None else None
         query = self._split(self.gating.query(_Maps(m), x) if joined is None else joined[0], self.score_heads)
         key, value = self._keys_values(m, joined, y, cache)
         if self.prompt:
