@@ -8,7 +8,7 @@ from typing import Any
 from scalesearch.blocks.adapt import Adapter, Prompt
 from scalesearch.blocks.core import Axis, Block, Site, Size, Use, block
 from scalesearch.blocks.gates import Gating
-from scalesearch.blocks.leaves import FusedAttention
+from scalesearch.blocks.leaves import FusedAttention, Linear
 from scalesearch.blocks.partial import PartialFFN
 from scalesearch.blocks.scores import Scores
 from scalesearch.blocks.sites import DENSE
@@ -115,8 +115,9 @@ class Attention(Block):
 
     def forward(self, m: Any, x: Any, y: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
         """``bias`` is added to the scores: (batch or 1, 1 or heads, queries or 1, keys), or None."""
-        query = self._split(self.gating.query(_Maps(m), x), self.score_heads)
-        key, value = self._keys_values(m, x, y, cache)
+        joined = self._joined(m, x) if x is y and m.folds is not None and cache is not None else None
+        query = self._split(self.gating.query(_Maps(m), x) if joined is None else joined[0], self.score_heads)
+        key, value = self._keys_values(m, joined, y, cache)
         if self.prompt:
             key, value, bias = self._prompted(m, key, value, bias)
         if self.kv_heads:
@@ -127,12 +128,24 @@ class Attention(Block):
         mixed = mixed if self.partial is None else m.partial(mixed, x)
         return _Maps(m).project("out", mixed)
 
-    def _keys_values(self, m: Any, x: Any, y: Any, cache: Any) -> tuple[Any, Any]:
+    def _joined(self, m: Any, x: Any) -> Any:
+        """Query, key and value features of ``x`` by one product; None where they are more than three matrices."""
+        import torch
+
+        maps = [m.query, m.key, m.value]
+        plain = self.gate == "none" and not self.adapters
+        if not plain or not all(isinstance(part.block, Linear) and part.block.bias for part in maps):
+            return None
+        weight = m.constant("joined weight", lambda: torch.cat([part.weight for part in maps]))
+        bias = m.constant("joined bias", lambda: torch.cat([part.bias for part in maps]))
+        return torch.nn.functional.linear(x, weight, bias).split([part.block.d_out for part in maps], -1)
+
+    def _keys_values(self, m: Any, joined: Any, y: Any, cache: Any) -> tuple[Any, Any]:
         """From ``y``, and in decoding from the cache: self-attention appends to it, cross-attention fills it once."""
         if cache is not None and self.cross and m in cache:
             key, value = cache[m]
             return key, value
-        key, value = self._project(m, y)
+        key, value = self._project(m, y) if joined is None else self._split_pair(*joined[1:])
         if cache is not None:
             key, value = (cache.keep if self.cross else cache.append)(m, key, value)
         return key, value
@@ -140,7 +153,9 @@ class Attention(Block):
     def _project(self, m: Any, y: Any) -> tuple[Any, Any]:
         maps, gating = _Maps(m), self.gating
         key = gating.key_gate(maps, gating.key(maps, y), y)
-        value = gating.value(maps, y)
+        return self._split_pair(key, gating.value(maps, y))
+
+    def _split_pair(self, key: Any, value: Any) -> tuple[Any, Any]:
         return (
             self._split(key, self.kv_heads or self.score_heads),
             self._split(value, self.kv_heads or self.bias_heads),

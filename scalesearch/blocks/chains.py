@@ -9,6 +9,7 @@ from typing import Any
 
 from scalesearch.blocks.core import VOCAB, Block, Extent, Shape, Size, Work, block
 from scalesearch.blocks.cores import Cores
+from scalesearch.blocks.elementwise import plus
 from scalesearch.blocks.sizes import either
 
 LENGTHS = (2, 3, 4)
@@ -70,11 +71,11 @@ class ChainLinear(Block):
 
     def forward(self, m: Any, x: Any) -> Any:
         if self.by_cores:
-            cores = [getattr(m, f"core{i}") for i in range(self.length)]
+            cores = [m.ready(f"core{i}") for i in range(self.length)]
             y = self.cores.apply(cores, x.reshape(-1, self.d_in)).view(*x.shape[:-1], self.d_out)
         else:
             y = x @ self.matrix(m)
-        return y + m.bias if self.bias else y
+        return plus(y, m.ready("bias")) if self.bias else y
 
 
 @block

@@ -10,7 +10,7 @@ from typing import Any
 
 from scalesearch.blocks.attention import Attention
 from scalesearch.blocks.core import Block, Size, Use, block
-from scalesearch.blocks.elementwise import dropout, plus
+from scalesearch.blocks.elementwise import dropout, lowered, plus
 from scalesearch.blocks.ffn.none import NoFFN
 from scalesearch.blocks.leaves import LayerNorm
 
@@ -20,8 +20,8 @@ NORMS = ("pre", "post")
 def sublayer(m: Any, norm: str, normalise: Any, x: Any, f: Callable[[Any], Any]) -> Any:
     """One residual sub-layer; ``norm`` is ``pre`` or ``post``."""
     if norm == "pre":
-        return plus(x, dropout(f(normalise(x)), m.rates.residual, m.training))
-    return normalise(plus(x, dropout(f(x), m.rates.residual, m.training)))
+        return plus(x, dropout(f(lowered(normalise(x))), m.rates.residual, m.training))
+    return normalise(plus(x, dropout(f(lowered(x)), m.rates.residual, m.training)))
 
 
 def with_norms(sublayers: Mapping[str, Block], d: Size, calls: Mapping[str, int]) -> dict[str, Block | Use]:
@@ -90,8 +90,12 @@ class DecoderLayer(Block):
         if self.interleaved:
             x = self._feed_forward(m, x)
         if self.cross_attention is not None:
+            groups = None if cache is None else cache.groups
+
             def attend(y: Any) -> Any:
-                return m.cross_attention(y, memory, memory_bias, cache, carried)
+                if groups is None:
+                    return m.cross_attention(y, memory, memory_bias, cache, carried)
+                return groups.rows(m.cross_attention(groups.grid(y), memory, memory_bias, cache, carried))
 
             x = sublayer(m, norm, m.cross_attention_norm, x, attend)
         return self._feed_forward(m, x)

@@ -30,7 +30,7 @@ class Linear(Block):
     def forward(self, m: Any, x: Any) -> Any:
         from torch.nn.functional import linear
 
-        return linear(x, m.weight, m.bias if self.bias else None)
+        return linear(x, m.ready("weight"), m.ready("bias") if self.bias else None)
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """As an output layer: the softmaxes whose losses add up, as (states, matrix, bias, right answers)."""
@@ -52,7 +52,7 @@ class Transposed(Block):
         return [Work((*self.over, self.d_in, self.d_out)), Work((*self.over, self.d_out), "activation")]
 
     def forward(self, m: Any, x: Any) -> Any:
-        return x @ m.weight
+        return x @ m.ready("weight")
 
 
 @block

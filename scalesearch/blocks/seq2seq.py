@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.blocks.core import PAD, Block, Use, block
+from scalesearch.blocks.elementwise import lowered
 from scalesearch.blocks.stacks import Stack, WaistedStack
 
 TYINGS = ("none", "decoder", "all")  # nothing; target table and output matrix; the source table too
@@ -47,8 +48,8 @@ class EncoderDecoder(Block):
         import torch
 
         states = m.embedding.source(source, torch.arange(source.shape[1], device=source.device)[None])
-        hidden = hide(source[:, None, None, :] == PAD, states.dtype)
-        return m.encoder(states, hidden), hidden
+        hidden = lowered(hide(source[:, None, None, :] == PAD, states.dtype))
+        return lowered(m.encoder(states, hidden)), hidden
 
     def decode(self, m: Any, target: Any, memory: Any, memory_bias: Any, cache: Any) -> Any:
         """Token ids (batch, T) that follow those in ``cache`` to states (batch, T, d)."""
@@ -57,7 +58,7 @@ class EncoderDecoder(Block):
         past, length = (0 if cache is None else cache.length), target.shape[1]
         steps = torch.arange(past + length, device=target.device)
         x = m.embedding.target(target, steps[None, past:], cache)
-        causal = hide(steps[None, :] > steps[past:, None], x.dtype)
+        causal = lowered(hide(steps[None, :] > steps[past:, None], x.dtype)) if length > 1 else None
         x = m.decoder(x, causal, memory, memory_bias, cache)
         if cache is not None:
             cache.length += length
@@ -100,7 +101,7 @@ class DecoderOnly(Block):
         x = m.embedding(fresh, positions[:, start:].clamp(min=0), cache, ~absent[:, start:])
         steps = torch.arange(total, device=target.device)
         future = steps[None, :] > steps[start:, None]
-        x = m.decoder(x, hide(future[None, None] | absent[:, None, None, :], x.dtype), None, None, cache)
+        x = m.decoder(x, lowered(hide(future[None, None] | absent[:, None, None, :], x.dtype)), None, None, cache)
         if cache is not None:
             cache.length = done + target.shape[1]
         return x[:, x.shape[1] - target.shape[1] :]

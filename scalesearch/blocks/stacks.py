@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat, Size, Use, block
+from scalesearch.blocks.elementwise import plus
 from scalesearch.blocks.embed.tokens import sinusoid
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import LayerNorm, Linear
@@ -51,7 +52,8 @@ class Stack(Block):
     def forward(self, m: Any, x: Any, bias: Any, *context: Any) -> Any:
         """``context``: of a decoder (memory, its bias, cache)."""
         if self.scores is not None:
-            bias = bias + m.scores(x, *context[2:])
+            scores = m.scores(x, *context[2:])
+            bias = scores if bias is None else plus(bias, scores)
         x = run(m, m.layers, x, (bias, *context, {}), self.steps, self.solver)
         return m.norm(x) if self.normed else x
 

@@ -27,10 +27,51 @@ class Memory:
         return Memory(self.states.index_select(0, rows), self.bias.index_select(0, rows))
 
 
+@dataclass(frozen=True)
+class Groups:
+    """Rows of a batch that go on with one source each, so that what is made of a source is kept once.
+
+    Attributes:
+        sources: (G,) the sources that have rows, in order.
+        places: (R,) where each row stands in a grid of ``sources`` by ``size`` places.
+        size: rows of the source that has most.
+    """
+
+    sources: Tensor
+    places: Tensor
+    size: int
+
+    @classmethod
+    def of(cls, sources: Tensor) -> Groups:
+        """Groups of rows with the given sources (R,), which are in order."""
+        distinct, group, count = sources.unique_consecutive(return_inverse=True, return_counts=True)
+        size = int(count.max())
+        rank = torch.arange(len(sources), device=sources.device) - (count.cumsum(0) - count)[group]
+        return cls(distinct, group * size + rank, size)
+
+    def grid(self, x: Tensor) -> Tensor:
+        """Rows (R, 1, d) as the positions of their sources, (G, size, d); zero where there is no row."""
+        whole = len(self.sources) * self.size
+        if whole != len(x):
+            x = x.new_zeros(whole, 1, x.shape[2]).index_copy(0, self.places, x)
+        return x.view(-1, self.size, x.shape[2])
+
+    def rows(self, y: Tensor) -> Tensor:
+        """:meth:`grid` undone."""
+        flat = y.reshape(-1, 1, y.shape[2])
+        return flat if len(flat) == len(self.places) else flat.index_select(0, self.places)
+
+
 class Cache:
-    """Keys and values of the positions decoded so far, by attention module."""
+    """Keys and values of the positions decoded so far, by attention module.
+
+    Attributes:
+        groups: which rows share a source, once :meth:`group` has said so; what is made of sources is then kept by
+            source, not by row.
+    """
 
     def __init__(self) -> None:
+        self.groups: Groups | None = None
         self.entries: dict[Module, tuple[Tensor, ...]] = {}
         self.of_source: set[Module] = set()  # whose entries depend on the source alone
         self.length = 0
@@ -57,6 +98,7 @@ class Cache:
 
     def keep(self, module: Module, *fresh: Tensor) -> tuple[Tensor, ...]:
         """Keep what was made of the source, once for all steps."""
+        fresh = tuple(tensor.contiguous() for tensor in fresh)  # or each step's product would make it so
         self.entries[module] = fresh
         self.of_source.add(module)
         return fresh
@@ -66,6 +108,12 @@ class Cache:
         for module, kept in self.entries.items():
             if not (same_sources and module in self.of_source):
                 self.entries[module] = tuple(tensor.index_select(0, rows) for tensor in kept)
+
+    def group(self, groups: Groups, kept: Tensor) -> None:
+        """From now on rows are as ``groups`` says; of the sources so far those at ``kept`` remain."""
+        self.groups = groups
+        for module in self.of_source:
+            self.entries[module] = tuple(tensor.index_select(0, kept) for tensor in self.entries[module])
 
 
 class Model(Module):
@@ -125,6 +173,11 @@ class Model(Module):
         for node in self.modules():
             if isinstance(node, Module):
                 node.kernel = kernel
+
+    @property
+    def shares_sources(self) -> bool:
+        """Whether decoding steps can have one memory for several rows, which :meth:`Cache.group` tells them of."""
+        return not isinstance(self.block, DecoderOnly)
 
     @property
     def max_length(self) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from scalesearch.blocks.core import Block
+from scalesearch.blocks.elementwise import lowered
 
 
 @dataclass
@@ -49,12 +50,21 @@ class Module(nn.Module):
         self.tied[name] = owner
 
     def constant(self, name: str, compute: Callable[[], Any]) -> Any:
-        """What ``compute`` makes of weights alone: anew each time, or once while the model is folded."""
+        """What ``compute`` makes of weights alone: anew each time, or once while the model is folded.
+
+        A folded matrix is in the type that products run in.
+        """
         if self.folds is None:
             return compute()
         if name not in self.folds:
-            self.folds[name] = compute()
+            found = compute()
+            self.folds[name] = lowered(found) if isinstance(found, Tensor) else found
         return self.folds[name]
+
+    def ready(self, name: str) -> Tensor:
+        """The weight ``name`` as products read it; autocast alone would convert it for each product of a search."""
+        weight: Tensor = getattr(self, name)
+        return weight if self.folds is None else self.constant(name, lambda: weight)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight that the block names, its own and the tied."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scalesearch.nn import build
-from scalesearch.nn.decode import BOS, EOS, Hypotheses, beam_search, greedy, longest
+from scalesearch.nn.decode import BOS, EOS, Hypotheses, _best, _log_partition, beam_search, greedy, longest
 from scalesearch.space.architecture import assemble
 from tests.architectures import answers
 
@@ -138,3 +138,22 @@ def test_a_beam_that_makes_no_sense_is_refused() -> None:
 def test_hypotheses_cut_off_what_is_padding() -> None:
     found = Hypotheses(torch.tensor([[[5, 6, 0]], [[0, 0, 0]]]), torch.tensor([[3], [1]]), torch.zeros(2, 1))
     assert found.best() == [[5, 6], []]
+
+
+@pytest.mark.parametrize("vocab", [6, 64, 300, 640, 8000])
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_best_of_blocks_are_the_best_of_all(vocab: int, count: int) -> None:
+    logits = torch.randn(7, vocab, generator=torch.Generator().manual_seed(vocab))
+    logits[:, [0, 2]] = -torch.inf
+    best, place = _best(logits, count)
+    wanted = logits.topk(min(count, vocab), 1)
+    assert torch.equal(best, wanted.values)
+    assert torch.equal(place, wanted.indices)
+
+
+def test_the_log_partition_is_that_of_all_entries() -> None:
+    logits = 9 * torch.randn(7, 300, dtype=torch.float64)
+    logits[:, 3] = -torch.inf
+    wanted = logits.logsumexp(1, keepdim=True)
+    assert torch.allclose(_log_partition(logits), wanted, atol=1e-12)
+    assert torch.allclose(_log_partition(logits.float()).double(), wanted, atol=1e-5)
