@@ -146,7 +146,9 @@ def test_a_loss_that_is_no_number_is_a_failure_with_the_reason(corpus, out) -> N
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
                                    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")])
 def test_without_memory_batches_are_cut_and_tokens_an_update_stay(corpus, tmp_path, monkeypatch, error) -> None:
-    calm = train(tiny(), corpus, recipe(dropout=0, attention_dropout=0, activation_dropout=0), tmp_path / "calm")
+    # In bf16 the products of smaller pieces round otherwise.
+    how = recipe(dropout=0, attention_dropout=0, activation_dropout=0, precision="fp32")
+    calm = train(tiny(), corpus, how, tmp_path / "calm")
     honest = engines.Engine.loss_sum
 
     def tight(self, batch, smoothing):
@@ -155,7 +157,7 @@ def test_without_memory_batches_are_cut_and_tokens_an_update_stay(corpus, tmp_pa
         return honest(self, batch, smoothing)
 
     monkeypatch.setattr(engines.Engine, "loss_sum", tight)
-    result = train(tiny(), corpus, recipe(dropout=0, attention_dropout=0, activation_dropout=0), tmp_path / "tight")
+    result = train(tiny(), corpus, how, tmp_path / "tight")
     assert result.state == "complete" and "out of memory; batches cut into" in result.notes[0]
     assert result.tokens == calm.tokens
     for one, other in zip(calm.curve, result.curve):
