@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalesearch.search.history import COMPLETE, INFEASIBLE, PAUSED, REPEATED, Goal, History, Seen, having
+from scalesearch.search.history import COMPLETE, DUPLICATE, INFEASIBLE, PAUSED, Goal, History, Seen, having
 from scalesearch.search.predict import foreseen
 from scalesearch.search.proposers.base import Proposer
 from scalesearch.search.proposers.grid import key_of
@@ -82,7 +82,7 @@ class Strategy:
             key = key_of(asked)
             repeats += candidate.identity in networks or key in sheets
             if candidate.state != INFEASIBLE:  # its network is known, and nothing is trained twice
-                candidate = replace(candidate, state=REPEATED)
+                candidate = replace(candidate, state=DUPLICATE)
             sheets.add(key)
             seen.append(candidate)
             rejected.append(candidate)

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.errors import UserError
 from scalesearch.search.encoding import Encoding
-from scalesearch.search.history import FAILED, INFEASIBLE, PAUSED, PENDING, REPEATED, History, Seen
+from scalesearch.search.history import DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, History, Seen
 from scalesearch.search.predict import foreseen
 from scalesearch.search.proposers.base import Askable, Proposer, Settings
 
@@ -65,7 +65,7 @@ class Sampled(Proposer):
     def _study(self, history: History) -> optuna.Study:
         """A study of what was seen; the last one, where it only has to grow."""
         values = foreseen(history, self.goals)
-        facts = [(seen, values.get(seen.number)) for seen in history if seen.asked and seen.state != REPEATED]
+        facts = [(seen, values.get(seen.number)) for seen in history if seen.asked and seen.state != DUPLICATE]
         if not self.grows or self._facts != facts[: len(self._facts)]:
             self._facts = []
         if not self._facts:
