@@ -1,70 +1,44 @@
 """Replays searches on tables of Transformers that were really trained: how soon is the front found?
 
-    python benchmarks/replay.py --tables FOLDER --seeds 20
+    python benchmarks/replay.py --tables FOLDER --seeds 20 --plot replay --json replay.json
 
-A table is NAME.csv (a trained model a row) with NAME.curves.jsonl (perplexity at each checkpoint), as published with
-Zhang and Duh (TACL 2020; AMTA 2024): github.com/Este1le/hpo_nmt. Printed is the regret, the share of the table's best
-hypervolume of (dev BLEU, params) that a search has not found yet, as mean and standard error over seeds: after so many
-evaluations (candidates begun), and after so much compute. Compute is updates times params, in units of the table's mean
-full training. `plain` are Optuna's samplers as they are, over every combination of the options, told unlisted
-combinations as infeasible; none of them is charged for those, nor for proposing again what it has.
+Tables: see nmt_tables.py. Printed is the regret, the share of the table's best hypervolume of (dev BLEU, params) that a
+search has not found yet, as mean and standard error over seeds: after so much compute, and after so many evaluations
+(candidates begun, which with rungs are mostly not trained to the end). Compute is updates times params, in units of the
+table's mean full training. `plain` are Optuna's samplers as they are, over every combination of the options as
+ordinals, told unlisted combinations as infeasible; no search is charged for those, nor for proposing what it has.
 """
 
 import argparse
-import csv
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from nmt_tables import read
+from numpy.typing import NDArray
 
+from scalesearch.errors import UserError
+from scalesearch.files import write_atomic
 from scalesearch.search.history import Goal
 from scalesearch.search.proposers.base import Settings
-from scalesearch.search.replay import Replay, Row, Table, Trace
+from scalesearch.search.replay import Replay, Table, Trace
 from scalesearch.search.rungs import Rungs
 
-QUESTIONS = ("bpe", "layers", "width", "ffn", "heads", "learning_rate")
-AN_UPDATE = 2000  # updates between checkpoints
 FULL = Rungs()
-LADDER = Rungs.geometric(1 / 9, 3)
+LADDER = Rungs.geometric()
 SEARCHES = {
     "plain random": ("random", FULL), "plain tpe": ("tpe", FULL), "plain nsga2": ("nsga2", FULL),
     "local": ("local", FULL), "mixed": ("mixed", FULL),
     "random + rungs": ("random", LADDER), "tpe + rungs": ("tpe", LADDER), "local + rungs": ("local", LADDER),
     "mixed + rungs": ("mixed", LADDER),
 }
-
-
-def read(csv_file: Path, goals: tuple[Goal, ...]) -> Table:
-    """The table in ``csv_file``, with curves from the file beside it."""
-    with csv_file.with_suffix(".curves.jsonl").open() as lines:
-        curves = [json.loads(line) for line in lines]
-    with csv_file.open() as lines:
-        rows = list(csv.DictReader(lines))
-    usual = float(np.median([float(row["updates"]) for row in rows])) / AN_UPDATE
-    found = [_row(row, curves, usual) for row in rows]
-    return Table([row for row in found if row], goals)
-
-
-def _row(row: dict[str, str], curves: list[dict[str, Any]], usual: float) -> Row | None:
-    """One trained model, with the curve of its sizes and rate that ends nearest to its perplexity."""
-    asked = {name: _number(row[name]) for name in QUESTIONS}
-    key = ("layers", "width", "ffn", "learning_rate")  # curves name neither heads nor, always, the vocabulary
-    mine = [curve for curve in curves if all(curve[name] == asked[name] for name in key)]
-    perplexity, updates = float(row["dev_ppl"]), float(row["updates"])
-    best = min(mine, key=lambda curve: (round(abs(np.log(curve["perplexity_best"] / perplexity)), 4),
-                                        abs(len(curve["perplexity_curve"]) - updates / AN_UPDATE)), default=None)
-    if best is None or abs(np.log(best["perplexity_best"] / perplexity)) > 0.1:
-        return None
-    values = {"bleu": float(row["dev_bleu"]), "params": float(row["params"]), "seconds": float(row["dev_gpu_seconds"])}
-    length = len(best["perplexity_curve"])
-    return Row(asked, values, tuple(best["perplexity_curve"]), updates * values["params"], length / usual)
-
-
-def _number(text: str) -> float | int:
-    return int(text) if text.isdigit() else float(text)
+YARDSTICK = "plain tpe"
+MARKS = (5, 10, 20, 40, 80, 160)
+COLORS = ("#999999", "#D55E00", "#CC79A7", "#E69F00", "#F0E442", "#555555", "#56B4E9", "#0072B2", "#009E73")
 
 
 @dataclass(frozen=True)
@@ -74,19 +48,19 @@ class Search:
     name: str
     traces: list[Trace]
 
-    def regret(self, column: str, at: float) -> tuple[float, float]:
-        """Mean regret in per cent and its standard error, at ``at`` of a trace's column."""
-        found = np.array([100 * (1 - _volume(trace, getattr(trace, column), at)) for trace in self.traces])
-        return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found))) if len(found) > 1 else 0.0
+    def regrets(self, column: str, at: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+        """(seeds, places) regret in per cent where a trace's ``column`` has come to each of ``at``."""
+        return np.array([[100 * (1 - _volume(trace, getattr(trace, column), place)) for place in at]
+                         for trace in self.traces])
 
 
 def _volume(trace: Trace, column: Any, at: float) -> float:
-    reached = np.flatnonzero(column <= at * (1 + 1e-9))
-    return float(trace.volume[reached[-1]]) if len(reached) else 0.0
+    reached = np.searchsorted(column, at * (1 + 1e-9), side="right")
+    return float(trace.volume[reached - 1]) if reached else 0.0
 
 
 def searches(table: Table, names: list[str], seeds: int, workers: int, compute: float) -> Iterator[Search]:
-    """Every search of ``names`` with every seed."""
+    """Every search of ``names`` with every seed, until ``compute`` mean full trainings are spent."""
     mean = float(np.mean([row.compute for row in table.rows]))
     for name in names:
         kind, rungs = SEARCHES[name]
@@ -97,6 +71,90 @@ def searches(table: Table, names: list[str], seeds: int, workers: int, compute: 
         yield Search(name, traces)
 
 
+def show(found: list[Search], column: str, marks: list[int]) -> None:
+    """Prints mean and standard error of every search at every mark."""
+    print(f"  {'':16}", *(f"{mark:>14}" for mark in marks))
+    for search in found:
+        values = search.regrets(column, marks)
+        errors = values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.zeros(len(marks))
+        cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in zip(values.mean(0), errors)]
+        print(f"  {search.name:16}", *(f"{cell:>14}" for cell in cells))
+
+
+def show_ratios(found: list[Search], marks: list[int]) -> None:
+    """Prints the compute to the regret that plain TPE has at each mark, as a share of the mark."""
+    yard = next((search for search in found if search.name == YARDSTICK), None)
+    if yard is None:
+        return
+    print(f"  compute to the mean regret that {YARDSTICK} has at so many full trainings, as a share of its own")
+    places = np.geomspace(0.05, marks[-1], 400)
+    for search in found:
+        mean = search.regrets("compute", places).mean(0)
+        cells = []
+        for mark, goal in zip(marks, yard.regrets("compute", marks).mean(0)):
+            there = np.flatnonzero(mean <= goal + 1e-9)
+            cells.append(f"{places[there[0]] / mark:.2f}" if len(there) else "never")
+        print(f"  {search.name:16}", *(f"{cell:>14}" for cell in cells))
+
+
+def draw(tables: dict[str, list[Search]], cost: str, compute: float, stem: Path) -> None:
+    """STEM.png and STEM.svg: median and quartiles of the regret over compute, a panel a table."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from scalesearch.report.plot import STYLE, save
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(0.6 + 2.9 * len(tables), 3.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
+        for axes, (name, found) in zip(panels, tables.items()):
+            _panel(axes, name, found, compute)
+        panels[0].set_ylabel(f"Hypervolume not yet found (%; BLEU, {cost})")
+        figure.supxlabel("Training compute (mean full trainings)", fontsize=9)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
+    save(figure, stem)
+
+
+def _panel(axes: Any, name: str, found: list[Search], compute: float) -> None:
+    places = np.geomspace(0.5, compute, 120)
+    for search in found:
+        color = COLORS[list(SEARCHES).index(search.name)]
+        low, middle, high = np.percentile(search.regrets("compute", places), [25, 50, 75], axis=0)
+        axes.plot(places, np.maximum(middle, 0.01), color=color, linewidth=1.4, label=search.name,
+                  linestyle="-" if "rungs" in search.name else (0, (4, 2)))
+        axes.fill_between(places, np.maximum(low, 0.01), np.maximum(high, 0.01), color=color, alpha=0.15, linewidth=0)
+    axes.set(xscale="log", yscale="log", title=name, ylim=(0.05, 110), xlim=(0.5, compute))
+    axes.grid(True, color="#e6e6e6", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def replay(file: Path, given: argparse.Namespace) -> list[Search]:
+    """Runs and prints every search on the table in ``file``."""
+    rungs = any(SEARCHES[name][1].pauses for name in given.searches)
+    table, without = read(file, (Goal("bleu", "max", True), Goal(given.cost, "min", False)), rungs)
+    left_out = f" ({without} left out: repeated, or without a curve)" if without else ""
+    print(f"\n{file.stem}: {len(table.rows)} models{left_out}, goals bleu and {given.cost}, {given.seeds} seeds, "
+          f"{given.workers} workers", flush=True)
+    found = list(searches(table, given.searches, given.seeds, given.workers, given.compute))
+    marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
+    print("  regret in % after compute of so many full trainings")
+    show(found, "compute", marks)
+    print("  regret in % after so many evaluations (candidates begun)")
+    show(found, "begun", marks)
+    show_ratios(found, [mark for mark in marks if mark >= 20] or marks)
+    return found
+
+
+def as_json(tables: dict[str, list[Search]]) -> str:
+    """Every trace."""
+    kept = [{"table": name, "search": search.name, "seed": seed, "compute": trace.compute.tolist(),
+             "volume": trace.volume.tolist(), "ended": trace.ended.tolist(), "begun": trace.begun.tolist()}
+            for name, found in tables.items() for search in found for seed, trace in enumerate(search.traces, 1)]
+    return json.dumps(kept)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=Path, required=True, help="a folder of tables, or one .csv")
@@ -105,25 +163,21 @@ def main() -> None:
     parser.add_argument("--compute", type=float, default=80.0, help="full trainings' worth of compute")
     parser.add_argument("--cost", default="params", choices=["params", "seconds"], help="the other goal")
     parser.add_argument("--searches", nargs="+", default=list(SEARCHES), choices=SEARCHES)
+    parser.add_argument("--plot", type=Path, metavar="STEM", help="draw STEM.png and STEM.svg")
     parser.add_argument("--json", type=Path, help="write every trace here")
     given = parser.parse_args()
-    files = sorted(given.tables.glob("*.csv")) if given.tables.is_dir() else [given.tables]
-    marks = [mark for mark in (5, 10, 20, 40, 80, 160) if mark <= given.compute]
-    kept: list[dict[str, Any]] = []
-    for file in files:
-        table = read(file, (Goal("bleu", "max", True), Goal(given.cost, "min", False)))
-        print(f"\n{file.stem}: {len(table.rows)} models, goals bleu and {given.cost}, {given.seeds} seeds, "
-              f"{given.workers} workers; regret in % after compute of so many full trainings")
-        lines = {}
-        for search in searches(table, given.searches, given.seeds, given.workers, given.compute):
-            lines[search.name] = {str(mark): "{:.2f} ± {:.2f}".format(*search.regret("compute", mark))
-                                  for mark in marks}
-            kept += [{"table": file.stem, "search": search.name, "seed": seed + 1, "compute": trace.compute.tolist(),
-                      "volume": trace.volume.tolist(), "begun": trace.begun.tolist()}
-                     for seed, trace in enumerate(search.traces)]
-            print(f"  {search.name:16}", *(f"{cell:>14}" for cell in lines[search.name].values()), flush=True)
+    try:
+        files = sorted(given.tables.glob("*.csv")) if given.tables.is_dir() else [given.tables]
+        if not files:
+            raise UserError(f"{given.tables}: there is no table, NAME.csv, in this folder")
+        tables = {file.stem: replay(file, given) for file in files}
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     if given.json:
-        given.json.write_text(json.dumps(kept))
+        write_atomic(given.json, lambda file: file.write(as_json(tables).encode()))
+    if given.plot:
+        draw(tables, given.cost, given.compute, given.plot)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PENDING, PAUSED, COMPLETE, FAILED, INFEASIBLE = "pending", "paused", "complete", "failed", "infeasible"
+DUPLICATE = "duplicate"  # a sheet that describes a network which is in the history already
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 
 import numpy as np
 
@@ -54,10 +53,11 @@ def _late(seen: Seen, goals: Sequence[Goal], lines: Mapping[tuple[str, int], tup
 
 def _line(ended: Sequence[Seen], goal: Goal, rung: int) -> tuple[float, float]:
     """Start and slope of the goal over the log of the loss at ``rung``; a slope that says worse is better is none."""
-    pairs = [(math.log(max(s.rungs[rung], 1e-12)), s.values[goal.name]) for s in ended
-             if s.values and len(s.rungs) > rung]
-    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(pairs, 2) if abs(a[0] - b[0]) > 1e-9]
-    slope = float(np.median(slopes)) if slopes else 0.0
+    x, y = np.array([(math.log(max(s.rungs[rung], 1e-12)), s.values[goal.name]) for s in ended
+                     if s.values and len(s.rungs) > rung]).reshape(-1, 2).T
+    one, other = np.triu_indices(len(x), 1)
+    apart = np.abs(x[one] - x[other]) > 1e-9
+    slopes = (y[one] - y[other])[apart] / (x[one] - x[other])[apart]
+    slope = float(np.median(slopes)) if len(slopes) else 0.0
     slope = slope if slope * goal.sign > 0 else 0.0
-    start = float(np.median([y - slope * x for x, y in pairs])) if pairs else 0.0
-    return start, slope
+    return float(np.median(y - slope * x)) if len(x) else 0.0, slope

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.errors import UserError
 from scalesearch.report.front import front
 from scalesearch.report.hypervolume import hypervolume
-from scalesearch.search.history import COMPLETE, INFEASIBLE, PAUSED, PENDING, Goal, Seen
+from scalesearch.search.history import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Goal, Seen
 from scalesearch.search.proposers import make_proposer
 from scalesearch.search.proposers.base import Settings
 from scalesearch.search.rungs import Rungs
@@ -39,6 +40,7 @@ class Row:
         curve: loss at equal distances of training, the last at its end.
         compute: of the whole training, in any unit.
         share: of what rungs count in; a training may end of itself before that, or after.
+        failed: it came to nothing; its values do not count.
     """
 
     asked: Mapping[str, Any]
@@ -46,10 +48,11 @@ class Row:
     curve: tuple[float, ...]
     compute: float
     share: float = 1.0
+    failed: bool = False
 
     def spent(self, share: float) -> float:
-        """Compute up to ``share``."""
-        return self.compute * min(1.0, share / self.share)
+        """Compute up to ``share``: up to its first measurement at least, since nothing is known before that."""
+        return self.compute * max(1 / len(self.curve), min(1.0, share / self.share))
 
     def loss(self, share: float) -> float:
         """The best loss up to ``share``."""
@@ -69,15 +72,23 @@ class Answered:
 
 
 class Table:
-    """Trained candidates as a space: every question's options are the values that occur. ``goals``: of the search."""
+    """Trained candidates as a space: every question's options are the values that occur. ``goals``: of the search.
+
+    Raises:
+        UserError: not one training succeeded, or two rows answer alike.
+    """
 
     def __init__(self, rows: Sequence[Row], goals: Sequence[Goal]) -> None:
+        if all(row.failed for row in rows):
+            raise UserError("a table to replay needs at least one training that succeeded")
         self.rows, self.goals = list(rows), tuple(goals)
         self._at = {self._key(row.asked): number for number, row in enumerate(self.rows)}
+        if len(self._at) < len(self.rows):
+            raise UserError("a table to replay has one row for each combination of answers, and some of these repeat")
         names = list(self.rows[0].asked)
         self._questions: list[tuple[str, Question]] = [
             (name, Choice(tuple(sorted({row.asked[name] for row in self.rows}, key=_order)))) for name in names]
-        values = self.values(range(len(self.rows)))
+        values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
         span = np.ptp(values, axis=0)
         worst = np.where([g.direction == "min" for g in goals], values.max(0), values.min(0))
         self.corner = worst + np.array([g.sign for g in goals]) * 0.01 * np.where(span > 0, span, 1)
@@ -139,7 +150,6 @@ class Replay:
         settings: of the proposer.
         rungs: where training pauses.
         workers: candidates in training at once.
-        limit: what ends it, in candidates trained to the end where ``rungs`` has none, else in compute.
     """
 
     def __init__(self, table: Table, settings: Settings, rungs: Rungs, workers: int = 1) -> None:
@@ -204,10 +214,11 @@ class Replay:
         if row.ended(share):
             # Past rungs that it never came to, its loss stays what it was: it counts as having passed them.
             rungs = (*rungs, *[row.loss(math.inf)] * (len(self.rungs.shares) - len(rungs)))
-            self.history[number] = replace(seen, state=COMPLETE, rungs=rungs, values=row.values)
+            state, values = (FAILED, None) if row.failed else (COMPLETE, row.values)
+            self.history[number] = replace(seen, state=state, rungs=rungs, values=values)
             self._ended.append(int(seen.identity))
         else:
             self.history[number] = replace(seen, state=PAUSED, rungs=rungs)
-        volume = self.table.volume(self.table.values(self._ended)) / self.table.best
+        volume = self.table.volume(self.table.values(n for n in self._ended if not self.table.rows[n].failed))
         begun = len({one.identity for one in self.history if one.state != INFEASIBLE})
-        self._steps.append((self.spent, volume, len(self._ended), begun))
+        self._steps.append((self.spent, volume / self.table.best, len(self._ended), begun))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
 from scalesearch.report.front import ranks
-from scalesearch.search.history import COMPLETE, PAUSED, Goal, History, Seen
+from scalesearch.search.history import PAUSED, Goal, History, Seen
 
 Points = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ class Rungs:
     """
 
     shares: tuple[float, ...] = (1.0,)
-    eta: int = 3
+    eta: int = 2
 
     def __post_init__(self) -> None:
         rising = all(a < b for a, b in zip((0.0, *self.shares), self.shares))
@@ -40,14 +40,21 @@ class Rungs:
             raise UserError(f"rungs: eta is at least 2, not {self.eta}; one in eta goes on")
 
     @classmethod
-    def geometric(cls, first: float, eta: int = 3) -> Rungs:
-        """From ``first`` on each rung ``eta`` times the one before, and 1."""
-        shares, share = [], first
-        while share < 1 and len(shares) < 20:
-            shares.append(share)
-            share *= max(eta, 1 + 1e-9)
-        # A rung just below the end would save nothing.
-        return cls((*[s for s in shares if s <= 1 / math.sqrt(max(eta, 2))], 1.0), eta)
+    def geometric(cls, first: float = 1 / 9, eta: int = 2, spacing: float = 3) -> Rungs:
+        """From ``first`` on each rung ``spacing`` times the one before, and 1.
+
+        The defaults train half of each rung three times as long. A spacing of eta, as in successive halving, stops too
+        many of those whose early losses mislead: measured on tables of trained Transformers, see the README.
+
+        Raises:
+            UserError: the first share is not above 0 and at most 1, the spacing not above 1, or eta below 2.
+        """
+        if not 0 < first <= 1:
+            raise UserError(f"rungs: the first is a share of a full training, above 0 and at most 1, not {first}")
+        if not spacing > 1:
+            raise UserError(f"rungs: each is more than once the one before, not {spacing} times")
+        count = math.floor(math.log(1 / first, spacing) + 0.5)  # a rung just below the end would save nothing
+        return cls((*[first * spacing**rung for rung in range(count)], 1.0), eta)
 
     @property
     def pauses(self) -> int:
@@ -129,8 +136,3 @@ def _far_apart(points: Points, members: NDArray[np.intp], taken: Sequence[int]) 
 
 def _distance(points: Points, i: int, others: Sequence[int]) -> float:
     return float(np.linalg.norm(points[list(others)] - points[i], axis=1).min())
-
-
-def done(history: History) -> list[Seen]:
-    """Those that were trained to the end."""
-    return [seen for seen in history if seen.state == COMPLETE]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalesearch.search.history import COMPLETE, INFEASIBLE, PAUSED, Goal, History, Seen, having
+from scalesearch.search.history import COMPLETE, DUPLICATE, INFEASIBLE, PAUSED, Goal, History, Seen, having
 from scalesearch.search.predict import foreseen
 from scalesearch.search.proposers.base import Proposer
+from scalesearch.search.proposers.grid import key_of
 from scalesearch.search.proposers.random_draws import RandomDraws
 from scalesearch.search.rungs import Rungs, promotable, spread
 
-PATIENCE = 10  # proposals in a row that were seen before, until a random one is asked for
+PATIENCE = 5  # proposals for one place that were seen before, after which they are random
+DRAWS = 20  # random candidates of which one of the first is chosen, by what it costs
 Judge = Callable[[int, Mapping[str, Any]], Seen]
 
 
@@ -60,30 +64,47 @@ class Strategy:
         if chosen is not None and self.rungs.step(len(chosen.rungs)) <= left + 1e-9:
             return TrainOn(chosen)
         if left > self._reserve(once) + 1e-9 and self.rungs.step(0) <= left + 1e-9:
-            return self.start(history)
+            begun = self.start(history)
+            # Where there is nobody new to begin, the others may still be trained on.
+            return begun if begun.seen is not None else self._last_call(once, left) or begun
         return self._last_call(once, left)
 
     def start(self, history: History) -> Start:
         """A new candidate."""
         seen, repeats = list(history), 0
         networks = {one.identity for one in seen if one.state != INFEASIBLE}
+        sheets = {key_of(one.asked) for one in seen}
         rejected: list[Seen] = []
         for _ in range(self.asks):
             number = len(seen)
-            asked = (self._dice if repeats >= PATIENCE else self.proposer).ask(number, seen)
+            stuck = repeats >= PATIENCE and not self.proposer.lists
+            asked = self._opening(number, len(networks)) if self.proposer.opens and not stuck else None
+            asked = asked or (self._dice if stuck else self.proposer).ask(number, seen)
             if asked is None:
                 break
             candidate = self.judge(number, asked)
             if candidate.state != INFEASIBLE and candidate.identity not in networks:
                 return Start(candidate, tuple(rejected))
-            if candidate.state == INFEASIBLE:
-                repeats = 0
-            else:  # a network that is known: the sampler hears of it, and nothing is trained twice
-                first = next(one for one in seen if one.identity == candidate.identity and one.state != INFEASIBLE)
-                candidate, repeats = replace(first, number=number, asked=asked), repeats + 1
+            key = key_of(asked)
+            repeats += candidate.identity in networks or key in sheets
+            if candidate.state != INFEASIBLE:  # its network is known, and nothing is trained twice
+                candidate = replace(candidate, state=DUPLICATE)
+            sheets.add(key)
             seen.append(candidate)
             rejected.append(candidate)
         return Start(None, tuple(rejected))
+
+    def _opening(self, number: int, begun: int) -> Mapping[str, Any] | None:
+        """One of the first candidates: of many random ones that the bill allows, from the cheapest to the dearest.
+
+        Each beginning then has the whole range of costs in it, and the first results cost least.
+        """
+        count, dice = self.proposer.first, random.Random(self.proposer.seed(number))
+        if begun >= count:
+            return None
+        drawn = [self.judge(number, self.proposer.drawn(dice)) for _ in range(DRAWS)]
+        able = sorted((one for one in drawn if one.state != INFEASIBLE), key=lambda one: sum(_logs(one.costs)))
+        return able[int(len(able) * (begun + 0.5) / count)].asked if able else None
 
     def _reserve(self, history: History) -> float:
         """Full trainings that are kept for those that wait at the last rung before the end."""
@@ -109,8 +130,8 @@ class Strategy:
 
 def firsts(history: History) -> list[Seen]:
     """Each network once: what was proposed again is no further candidate."""
-    found: dict[str, Seen] = {}
-    for seen in history:
-        if seen.state != INFEASIBLE:
-            found.setdefault(seen.identity, seen)
-    return list(found.values())
+    return [seen for seen in history if seen.state not in (INFEASIBLE, DUPLICATE)]
+
+
+def _logs(costs: Mapping[str, float]) -> list[float]:
+    return [math.log(max(cost, 1e-12)) for cost in costs.values()]

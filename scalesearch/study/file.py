@@ -86,7 +86,7 @@ class StudySpec:
     budget: Constraint | None = None
     proposer: str = "tpe"
     proposer_seed: int = 1
-    startup: int = 10
+    startup: int | None = None
     population: int = 20
     seed: int = 1
     trials: int = 20
@@ -147,7 +147,7 @@ class _Reader:
             "budget": self._budget(space),
             "proposer": proposer.word("kind", "tpe", PROPOSERS),
             "proposer_seed": proposer.whole("seed", seed),
-            "startup": proposer.whole("startup", 10, 1),
+            "startup": proposer.whole("startup", 0, 1) if proposer.has("startup") else None,
             "population": proposer.whole("population", 20, 2),
             "seed": seed,
             "trials": top.whole("trials", 20, 1),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scalesearch.search.history import Goal, Seen
 from scalesearch.search.rungs import Rungs
-from scalesearch.study.ledger import COMPLETE, PAUSED, PENDING, Ledger, Trial
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, PAUSED, PENDING, Ledger, Trial
 from scalesearch.study.objectives import Objective
 
 
@@ -16,13 +16,14 @@ def goals_of(objectives: Sequence[Objective]) -> tuple[Goal, ...]:
 
 
 def history_of(ledger: Ledger, goals: Sequence[Goal]) -> list[Seen]:
-    """Every trial in its order; a repetition has the state and values of what it repeats."""
+    """Every trial in its order; a repetition has the values of what it repeats."""
     return [_seen(trial, ledger.outcome(trial), goals) for trial in ledger.trials.values()]
 
 
 def _seen(trial: Trial, outcome: Trial, goals: Sequence[Goal]) -> Seen:
     costs = {goal.name: _cost(trial, goal.name) for goal in goals if not goal.measured and trial.cost}
-    return Seen(trial.number, outcome.state, trial.asked if trial.in_space else {}, trial.id or f"none {trial.number}",
+    state = DUPLICATE if trial.state == DUPLICATE else outcome.state
+    return Seen(trial.number, state, trial.asked if trial.in_space else {}, trial.id or f"none {trial.number}",
                 trial.slacks, costs, tuple(outcome.rungs), outcome.values)
 
 
@@ -45,4 +46,4 @@ def _share(trial: Trial, rungs: Rungs) -> float:
     if trial.state == PENDING:
         return rungs.shares[min(reached, rungs.pauses)]
     # What failed between rungs is not counted: it takes no one's place.
-    return rungs.shares[reached - 1] if reached and trial.state in (PAUSED, "failed") else 0.0
+    return rungs.shares[reached - 1] if reached and trial.state in (PAUSED, FAILED) else 0.0

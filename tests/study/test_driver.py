@@ -88,9 +88,9 @@ def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
 
 
 def test_a_small_space_ends_with_the_reason(tmp_path):
-    driver = make_driver(tmp_path, make_plan(50, most=200, asks=60))
+    driver = make_driver(tmp_path, make_plan(50, most=200, asks=600))
     reason = driver.run()
-    assert reason.startswith("nothing new in 60 proposals")
+    assert reason.startswith("nothing new in 600 proposals")
     ids = {trial.id for trial in driver.ledger.having(COMPLETE)}
     reachable = [architecture_of({"width": w, "depth": d, "kind": k}) for w in (8,) for d in (1, 2)
                  for k in ("plain", "gated")]

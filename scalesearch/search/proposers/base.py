@@ -27,11 +27,16 @@ class Askable(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """Who proposes. ``startup``: random proposals before a model or a front is trusted; ``population``: NSGA's."""
+    """Who proposes.
 
-    kind: str = "tpe"
+    Attributes:
+        startup: random proposals before a model or a front is trusted; None: as many as suit the proposer.
+        population: NSGA's.
+    """
+
+    kind: str = "local"
     seed: int = 1
-    startup: int = 10
+    startup: int | None = None
     population: int = 20
 
 
@@ -45,9 +50,13 @@ class Proposer:
     """
 
     name: ClassVar[str]
+    startup: ClassVar[int] = 10  # Optuna's number
+    opens: ClassVar[bool] = False  # whether its first candidates are to be spread over the costs
+    lists: ClassVar[bool] = False  # whether it goes through a list, and so comes to an end of itself
 
     def __init__(self, space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings) -> None:
         self.space, self.limits, self.goals, self.settings = space, tuple(limits), tuple(goals), settings
+        self.first = type(self).startup if settings.startup is None else settings.startup
 
     def ask(self, number: int, history: History) -> Mapping[str, Any] | None:
         """Proposal ``number``: question to answer; None where there is nothing more to propose.

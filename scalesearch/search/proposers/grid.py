@@ -11,6 +11,7 @@ class Grid(Proposer):
     """Proposes what was not seen yet, first things first; a space with a continuous range has no grid."""
 
     name = "grid"
+    lists = True
 
     def ask(self, number: int, history: History) -> Mapping[str, Any] | None:
         seen = {key_of(one.asked) for one in history}

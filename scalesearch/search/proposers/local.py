@@ -18,6 +18,7 @@ from scalesearch.space.questions import Choice, Question
 
 TRIES = 60  # changes tried until one is new
 SECOND = 0.3  # chance of each further change
+REACH = 0.15  # of a list of numbers: the standard deviation of a step along it
 FROM_FRONT = 0.8  # parents of the first front; the others are of the second
 
 
@@ -25,11 +26,13 @@ class Local(Proposer):
     """Changes one answer of a parent, sometimes more: a number to a near one, anything else to any."""
 
     name = "local"
+    startup = 5
+    opens = True
 
     def ask(self, number: int, history: History) -> Mapping[str, Any]:
         dice = random.Random(self.seed(number))
         values = foreseen(history, self.goals)
-        if len(values) < self.settings.startup:
+        if len(values) < self.first:
             return self.drawn(dice)
         parents = self._parents(history, values, dice)
         known = {key_of(seen.asked) for seen in history}
@@ -63,7 +66,7 @@ class Local(Proposer):
 
 
 def near(question: Question, value: Any, dice: random.Random) -> Any:
-    """Another answer: of numbers a neighbour one or, seldom, more steps away; of words any other."""
+    """Another answer: of numbers one near by, at least the next one; of words any other."""
     values = question.values()
     if values is None:
         return question.draw(dice)
@@ -71,12 +74,11 @@ def near(question: Question, value: Any, dice: random.Random) -> Any:
         return value
     if isinstance(question, Choice) and not all(_number(option) for option in values):
         return dice.choice([option for option in values if option != value])
-    ordered = sorted(values)
-    at, step = ordered.index(value), 1
-    while step < len(ordered) and dice.random() < 0.35:
-        step *= 2
-    places = [place for place in (at - step, at + step) if 0 <= place < len(ordered)]
-    return ordered[dice.choice(places) if places else (0 if at else len(ordered) - 1)]
+    ordered = sorted(values) if isinstance(question, Choice) else values
+    at, last = ordered.index(value), len(ordered) - 1
+    step = max(1, round(abs(dice.gauss(0, REACH)) * last))
+    places = [place for place in (at - step, at + step) if 0 <= place <= last]
+    return ordered[dice.choice(places) if places else (0 if at > last - at else last)]
 
 
 def _number(value: Any) -> bool:

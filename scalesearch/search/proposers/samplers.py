@@ -1,14 +1,16 @@
 """Optuna's samplers as proposers: ``tpe``, ``nsga2``, ``nsga3``, ``gp``.
 
-The study that the sampler sees is built anew for every proposal, in memory, from what was seen: values of Optuna's
-trials cannot be changed once told, but what a paused candidate is worth changes with every other that ends.
-Infeasible proposals are told as pruned, with constraints, which teaches TPE (and FAIL would trap it).
+The study that the sampler sees is built in memory from what was seen, and anew when anything in it has changed: values
+of Optuna's trials cannot be changed once told, but what a paused candidate is worth changes with every other that ends.
+Infeasible proposals are told as pruned, with constraints, which teaches TPE (and FAIL would trap it); so are failed
+trainings, without.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, ClassVar
 
 import optuna
@@ -17,23 +19,32 @@ from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.errors import UserError
 from scalesearch.search.encoding import Encoding
-from scalesearch.search.history import FAILED, INFEASIBLE, PAUSED, PENDING, History, Seen
+from scalesearch.search.history import DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, History, Seen
 from scalesearch.search.predict import foreseen
 from scalesearch.search.proposers.base import Askable, Proposer, Settings
 
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
-STATES = {INFEASIBLE: TrialState.PRUNED, FAILED: TrialState.FAIL, PENDING: TrialState.RUNNING,
+STATES = {INFEASIBLE: TrialState.PRUNED, FAILED: TrialState.PRUNED, PENDING: TrialState.RUNNING,
           PAUSED: TrialState.RUNNING}
+
+
+class Told(FrozenTrial):
+    """A trial that is never changed again, so that a study need not copy all of it."""
+
+    def __deepcopy__(self, memo: Any) -> Told:
+        return copy(self)
 
 
 class Sampled(Proposer):
     """Asks a fresh Optuna sampler."""
 
     name: ClassVar[str]
+    grows: ClassVar[bool] = True  # whether the sampler keeps nothing in the study, so that one serves many proposals
 
     def __init__(self, space: Askable, limits: Any, goals: Any, settings: Settings) -> None:
         super().__init__(space, limits, goals, settings)
         self.encoding = Encoding(space)
+        self._facts: list[tuple[Seen, Mapping[str, float] | None]] = []
         self._params: dict[int, Any] = {}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -44,30 +55,40 @@ class Sampled(Proposer):
     def ask(self, number: int, history: History) -> Mapping[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is experimental in Optuna is our business, not the user's
-            study = self._study(history, self.sampler(self.seed(number)))
+            study = self._study(history)
+            study.sampler = self.sampler(self.seed(number))
             trial = study.ask()
-            return self.filled(lambda name, question: self.encoding.suggest(trial, name, question))
+            asked = self.filled(lambda name, question: self.encoding.suggest(trial, name, question))
+            study.tell(trial, state=TrialState.FAIL)  # no sampler reads failed ones: as if it had not been asked
+            return asked
 
-    def _study(self, history: History, sampler: BaseSampler) -> optuna.Study:
-        study = optuna.create_study(directions=[DIRECTIONS[g.direction] for g in self.goals], sampler=sampler)
+    def _study(self, history: History) -> optuna.Study:
+        """A study of what was seen; the last one, where it only has to grow."""
         values = foreseen(history, self.goals)
-        told = 0
-        for seen in history:
-            if seen.asked:
-                study.add_trial(self._frozen(seen, values.get(seen.number), told))
-                told += seen.number in values
-        return study
+        facts = [(seen, values.get(seen.number)) for seen in history if seen.asked and seen.state != DUPLICATE]
+        if not self.grows or self._facts != facts[: len(self._facts)]:
+            self._facts = []
+        if not self._facts:
+            self._known = optuna.create_study(directions=[DIRECTIONS[goal.direction] for goal in self.goals])
+        told = sum(of is not None for _, of in self._facts)
+        for seen, of in facts[len(self._facts) :]:
+            self._known.add_trial(self._trial(seen, of, told))
+            told += of is not None
+        self._facts = facts
+        return self._known
 
-    def _frozen(self, seen: Seen, values: Mapping[str, float] | None, told: int) -> FrozenTrial:
+    def _trial(self, seen: Seen, values: Mapping[str, float] | None, told: int) -> FrozenTrial:
         if seen.number not in self._params:
             self._params[seen.number] = self.encoding.encode(seen.asked)
         params, shapes = self._params[seen.number]
-        return optuna.create_trial(
+        trial = optuna.create_trial(
             state=TrialState.COMPLETE if values else STATES[seen.state],
             values=[values[goal.name] for goal in self.goals] if values else None,
             params=params, distributions=shapes, system_attrs=self.attributes(told),
             constraints={name: seen.slacks.get(name, 0.0) for name in self.limits},
         )
+        trial.__class__ = Told
+        return trial
 
     def attributes(self, told: int) -> dict[str, Any]:
         """What the sampler wants to find in a trial before which ``told`` others were told."""
@@ -80,13 +101,14 @@ class TPE(Sampled):
     name = "tpe"
 
     def sampler(self, seed: int) -> BaseSampler:
-        return TPESampler(seed=seed, n_startup_trials=self.settings.startup, constant_liar=True)
+        return TPESampler(seed=seed, n_startup_trials=self.first, constant_liar=True)
 
 
 class NSGA2(Sampled):
     """NSGA-II (Deb et al. 2002). Generations are of the candidates that ended, in their order."""
 
     name = "nsga2"
+    grows = False
     kind: ClassVar[type[NSGAIISampler | NSGAIIISampler]] = NSGAIISampler
 
     def sampler(self, seed: int) -> BaseSampler:
@@ -118,4 +140,4 @@ class GP(Sampled):
                             ) from None
 
     def sampler(self, seed: int) -> BaseSampler:
-        return GPSampler(seed=seed, n_startup_trials=self.settings.startup)
+        return GPSampler(seed=seed, n_startup_trials=self.first)

@@ -1,0 +1,106 @@
+"""Replayed searches: what they spend, what they find, and that they end."""
+
+import math
+import random
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.search.history import COMPLETE, FAILED, Goal
+from scalesearch.search.proposers.base import Settings
+from scalesearch.search.replay import Replay, Row, Table
+from scalesearch.search.rungs import Rungs
+
+GOALS = (Goal("bleu", "max", True), Goal("params", "min", False))
+LADDERS = [Rungs(), Rungs.geometric(), Rungs((0.05, 1.0), 4)]
+
+
+def rows(missing=7):
+    """A full table of three questions, less some rows, of unequal length and cost; the dear learn slower."""
+    dice = random.Random(5)
+    found = []
+    for width, depth, rate in product((64, 128, 256, 512), (1, 2, 4), (0.1, 0.3)):
+        size = float(width * width * depth)
+        bleu = 4 * math.log(size) - 20 * (rate - 0.1) + dice.gauss(0, 1)
+        length = dice.randint(4, 30)
+        curve = tuple(math.exp(5 - bleu / 20 + 2 / (1 + step)) for step in range(length))
+        found.append(Row({"width": width, "depth": depth, "rate": rate}, {"bleu": bleu, "params": size}, curve,
+                         size * length, length / 15))
+    return [row for place, row in enumerate(found) if place % missing]
+
+
+@pytest.mark.parametrize("kind", ["random", "tpe", "local"])
+@pytest.mark.parametrize("rungs", LADDERS)
+@pytest.mark.parametrize("workers", [1, 4])
+def test_an_exhausted_table_is_found_whole_and_paid_once(kind, rungs, workers):
+    table = Table(rows(), GOALS)
+    search = Replay(table, Settings(kind, 2), rungs, workers)
+    trace = search.run()
+    assert trace.volume[-1] == pytest.approx(1) and trace.ended[-1] == trace.begun[-1] == len(table.rows)
+    assert trace.compute[-1] == pytest.approx(sum(row.compute for row in table.rows))
+    assert (np.diff(trace.compute) >= 0).all() and (np.diff(trace.volume) >= -1e-12).all()
+    trained = [seen.identity for seen in search.history if seen.state == COMPLETE]
+    assert len(trained) == len(set(trained)) == len(table.rows)
+
+
+@pytest.mark.parametrize("rungs", LADDERS)
+def test_no_candidate_costs_more_than_it_did(rungs):
+    table = Table(rows(), GOALS)
+    search = Replay(table, Settings("local", 2), rungs)
+    trace = search.run(compute=0.3 * sum(row.compute for row in table.rows))
+    assert trace.compute[-1] <= sum(table.rows[int(seen.identity)].compute for seen in search.history
+                                    if seen.identity.isdigit())
+    assert trace.volume[-1] == pytest.approx(table.volume(table.values(
+        int(seen.identity) for seen in search.history if seen.state == COMPLETE)) / table.best)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_same_seed_goes_the_same_way(workers):
+    table = Table(rows(), GOALS)
+    one, same = (Replay(table, Settings("local", 4), LADDERS[1], workers).run(evaluations=12) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(same).values()))
+    assert one.begun[-1] == 12
+
+
+def test_rungs_begin_more_for_the_same_compute():
+    table = Table(rows(), GOALS)
+    most = 0.3 * sum(row.compute for row in table.rows)
+    full, halved = (Replay(table, Settings("random", 1), rungs).run(compute=most) for rungs in LADDERS[:2])
+    assert halved.begun[-1] > full.begun[-1]
+
+
+def test_a_row_tells_no_loss_that_is_not_paid_for():
+    row = Row({}, {}, (9.0, 4.0, 5.0, 3.0), 100.0, share=2.0)
+    assert [row.spent(share) for share in (0.01, 0.5, 1.0, 2.0, math.inf)] == [25, 25, 50, 100, 100]
+    assert [row.loss(share) for share in (0.01, 0.5, 1.0, 1.5, math.inf)] == [9, 9, 4, 4, 3]
+    assert not row.ended(1.9) and row.ended(2.0)
+
+
+def test_a_failed_training_costs_and_counts_for_nothing():
+    some = rows()
+    worst = replace(some[0], values={"bleu": 0.0, "params": 1.0}, failed=True)
+    table = Table([worst, *some[1:]], GOALS)
+    assert table.best == pytest.approx(Table(some[1:], GOALS).best)
+    search = Replay(table, Settings("local", 1), LADDERS[1])
+    trace = search.run()
+    assert trace.volume[-1] == pytest.approx(1)
+    assert [seen.identity for seen in search.history if seen.state == FAILED] == ["0"]
+    assert trace.compute[-1] == pytest.approx(sum(row.compute for row in table.rows))
+
+
+def test_a_table_is_a_space_of_the_options_that_occur():
+    table = Table(rows(), GOALS)
+    assert {name: question.options for name, question in table.dimensions()} == {
+        "width": (64, 128, 256, 512), "depth": (1, 2, 4), "rate": (0.1, 0.3)}
+    there = [table.find(answers.asked) for answers in table.enumerate()]
+    assert len(there) == 24 and sorted(row for row in there if row is not None) == list(range(len(table.rows)))
+
+
+def test_a_table_that_cannot_be_searched_is_told():
+    with pytest.raises(UserError, match="repeat"):
+        Table([*rows(), rows()[0]], GOALS)
+    with pytest.raises(UserError, match="succeeded"):
+        Table([replace(row, failed=True) for row in rows()], GOALS)
