@@ -138,7 +138,8 @@ class Attention(Block):
             return None
         weight = m.constant("joined weight", lambda: torch.cat([part.weight for part in maps]))
         bias = m.constant("joined bias", lambda: torch.cat([part.bias for part in maps]))
-        return torch.nn.functional.linear(x, weight, bias).split([part.block.d_out for part in maps], -1)
+        joined: Any = torch.nn.functional.linear(x, weight, bias)
+        return joined.split([part.block.d_out for part in maps], -1)
 
     def _keys_values(self, m: Any, joined: Any, y: Any, cache: Any) -> tuple[Any, Any]:
         """From ``y``, and in decoding from the cache: self-attention appends to it, cross-attention fills it once."""

@@ -34,7 +34,7 @@ def _scaled_mask(size: int, dropped: int, dtype: Any) -> Any:
     import torch
 
     scale, most = LANE / (LANE - dropped), dropped - LANE // 2 - 1  # the largest 16-bit number that drops
-    noise = torch.empty(-(-size // LANES), dtype=torch.int64)
+    noise: Any = torch.empty(-(-size // LANES), dtype=torch.int64)
     bits = noise.view(torch.int16)
     for piece in noise.split(PIECE):
         kept = piece.random_(-(2**63), None).view(torch.int16).clamp_(most, most + 1).sub_(most)  # 0 or 1

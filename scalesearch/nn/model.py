@@ -42,7 +42,7 @@ class Groups:
     size: int
 
     @classmethod
-    def of(cls, sources: Tensor) -> Groups:
+    def of(cls, sources: Any) -> Groups:
         """Groups of rows with the given sources (R,), which are in order."""
         distinct, group, count = sources.unique_consecutive(return_inverse=True, return_counts=True)
         size = int(count.max())
