@@ -25,7 +25,7 @@ FAILED = 1.0  # a BLEU below which a training came to nothing
 
 
 def read(file: Path, goals: tuple[Goal, ...], curves: bool = True) -> tuple[Table, int]:
-    """The table in ``file``, and how many of its rows are left out because no curve is theirs.
+    """The table in ``file``, and how many rows are left out: without a curve, or answering as an earlier row does.
 
     Without ``curves`` each row has its final perplexity alone, which serves searches without rungs.
 
@@ -36,10 +36,10 @@ def read(file: Path, goals: tuple[Goal, ...], curves: bool = True) -> tuple[Tabl
     traced = _curves(file.with_suffix(".curves.jsonl")) if curves else None
     usual = float(np.median([row["updates"] for row in rows]))
     found = [_row(row, traced, usual) for row in rows]
-    kept = [row for row in found if row is not None]
+    kept = {tuple(row.asked.values()): row for row in reversed(found) if row is not None}
     if not kept:
         raise UserError(f"{file}: not one row has a curve in {file.with_suffix('.curves.jsonl').name}")
-    return Table(kept, goals), len(rows) - len(kept)
+    return Table(list(kept.values())[::-1], goals), len(rows) - len(kept)
 
 
 def _rows(file: Path) -> list[dict[str, float]]:

@@ -134,7 +134,7 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
     """Runs and prints every search on the table in ``file``."""
     rungs = any(SEARCHES[name][1].pauses for name in given.searches)
     table, without = read(file, (Goal("bleu", "max", True), Goal(given.cost, "min", False)), rungs)
-    left_out = f" ({without} without a curve left out)" if without else ""
+    left_out = f" ({without} left out: repeated, or without a curve)" if without else ""
     print(f"\n{file.stem}: {len(table.rows)} models{left_out}, goals bleu and {given.cost}, {given.seeds} seeds, "
           f"{given.workers} workers", flush=True)
     found = list(searches(table, given.searches, given.seeds, given.workers, given.compute))
