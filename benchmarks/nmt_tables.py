@@ -25,7 +25,7 @@ FAILED = 1.0  # a BLEU below which a training came to nothing
 
 
 def read(file: Path, goals: tuple[Goal, ...], curves: bool = True) -> tuple[Table, int]:
-    """The table in ``file``, and how many rows are left out: no curve is theirs, or an earlier row answers alike.
+    """The table in ``file``, and how many rows are left out: without a curve, or answering as an earlier row does.
 
     Without ``curves`` each row has its final perplexity alone, which serves searches without rungs.
 
