@@ -9,7 +9,7 @@
     objectives: {bleu: max, params.total: min, macs.total: min}
     protocol: {name: forward, source: 20, target: 20, vocab: corpus}
     budget: params.total <= 2M and macs.total <= 40M        # or the name of one of the space's budgets
-    proposer: {kind: tpe, seed: 1}
+    proposer: {kind: local, seed: 1}
     trials: 12                                     # full trainings, or as much compute in a study with rungs
     rungs: {first: 0.11, eta: 3}                   # after a ninth of its training one in three goes on, then again
     reference: [{name: base, set: {encoder.depth: 6}}]
@@ -84,7 +84,7 @@ class StudySpec:
     out: Path
     protocol: dict[str, Any] = field(default_factory=dict)
     budget: Constraint | None = None
-    proposer: str = "tpe"
+    proposer: str = "local"
     proposer_seed: int = 1
     startup: int | None = None
     population: int = 20
@@ -145,7 +145,7 @@ class _Reader:
         known = {
             "protocol": self._protocol(),
             "budget": self._budget(space),
-            "proposer": proposer.word("kind", "tpe", PROPOSERS),
+            "proposer": proposer.word("kind", "local", PROPOSERS),
             "proposer_seed": proposer.whole("seed", seed),
             "startup": proposer.whole("startup", 0, 1) if proposer.has("startup") else None,
             "population": proposer.whole("population", 20, 2),
