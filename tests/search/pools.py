@@ -54,7 +54,7 @@ class Searched:
         """Begins one more candidate; None where there is none."""
         chosen = self.strategy.next(self.history, 1000.0)
         if chosen is not None:
-            self.history += [*chosen.rejected, chosen.seen]
+            self.history += [*chosen.rejected, *([chosen.seen] if chosen.seen else [])]
         return chosen and chosen.seen
 
     def end(self, seen):
