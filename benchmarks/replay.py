@@ -32,13 +32,12 @@ FULL = Rungs()
 LADDER = Rungs.geometric()
 SEARCHES = {
     "plain random": ("random", FULL), "plain tpe": ("tpe", FULL), "plain nsga2": ("nsga2", FULL),
-    "local": ("local", FULL), "mixed": ("mixed", FULL),
+    "local": ("local", FULL),
     "random + rungs": ("random", LADDER), "tpe + rungs": ("tpe", LADDER), "local + rungs": ("local", LADDER),
-    "mixed + rungs": ("mixed", LADDER),
 }
 YARDSTICK = "plain tpe"
 MARKS = (5, 10, 20, 40, 80, 160)
-COLORS = ("#999999", "#D55E00", "#CC79A7", "#E69F00", "#F0E442", "#555555", "#56B4E9", "#0072B2", "#009E73")
+COLORS = ("#999999", "#D55E00", "#CC79A7", "#E69F00", "#555555", "#56B4E9", "#0072B2")  # of SEARCHES, in order
 
 
 @dataclass(frozen=True)

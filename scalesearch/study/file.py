@@ -11,7 +11,7 @@
     budget: params.total <= 2M and macs.total <= 40M        # or the name of one of the space's budgets
     proposer: {kind: local, seed: 1}
     trials: 12                                     # full trainings, or as much compute in a study with rungs
-    rungs: {first: 0.11, eta: 3}                   # after a ninth of its training one in three goes on, then again
+    rungs: {first: 0.11}                           # after a ninth of its training one in two goes on, and again
     reference: [{name: base, set: {encoder.depth: 6}}]
     teacher: runs/big                              # or one to train; see ``study.teacher``
 """
@@ -289,18 +289,19 @@ class _Reader:
         return found
 
     def _rungs(self) -> Rungs:
-        """``none``, ``{first: 0.11, eta: 3}`` or ``{shares: [0.1, 0.4], eta: 3}``: where candidates pause."""
+        """``none``, ``{first: 0.11, spacing: 3, eta: 2}`` or ``{shares: [0.1, 0.4], eta: 2}``: where candidates pause."""
         node = self.top.node("rungs")
         if node is None or (isinstance(node, Text) and node.text == "none"):
             return FULL
         if not isinstance(node, Table):
-            self.top.complain(node.here, "rungs are `none`, or a mapping", "such as `{first: 0.11, eta: 3}`: the share "
-                              "of a full training after which one in three goes on")
+            self.top.complain(node.here, "rungs are `none`, or a mapping", "such as `{first: 0.11, eta: 2}`: the share "
+                              "of a full training after which one in two goes on")
             return FULL
-        part = self.top.part("rungs", ("first", "shares", "eta"))
-        eta, first, shares = part.whole("eta", 3, 2), part.number("first", 1 / 9), part.value("shares")
+        part = self.top.part("rungs", ("first", "spacing", "shares", "eta"))
+        eta, shares = part.whole("eta", 2, 2), part.value("shares")
+        first, spacing = part.number("first", 1 / 9), part.number("spacing", 3.0)
         if shares is None:
-            return self.top.trying("rungs", lambda: Rungs.geometric(first, eta)) or FULL
+            return self.top.trying("rungs", lambda: Rungs.geometric(first, eta, spacing)) or FULL
         if not isinstance(shares, list) or not all(isinstance(share, int | float) for share in shares):
             part.complain(node.here, "shares are a list of numbers below 1", "such as `shares: [0.1, 0.4]`")
             return FULL
