@@ -289,7 +289,7 @@ class _Reader:
         return found
 
     def _rungs(self) -> Rungs:
-        """``none``, ``{first: 0.11, spacing: 3, eta: 2}`` or ``{shares: [0.1, 0.4], eta: 2}``: where candidates pause."""
+        """Where candidates pause: ``none``, ``{first: 0.11, spacing: 3, eta: 2}`` or with ``shares``."""
         node = self.top.node("rungs")
         if node is None or (isinstance(node, Text) and node.text == "none"):
             return FULL
