@@ -61,9 +61,11 @@ class Strategy:
         """
         once = firsts(history)
         chosen = promotable(once, self.rungs, self.goals)
-        if chosen is not None and self.rungs.step(len(chosen.rungs)) <= left + 1e-9:
+        if chosen is not None and self._to_end(chosen) <= left + 1e-9:
             return TrainOn(chosen)
-        if left > self._reserve(once) + 1e-9 and self.rungs.step(0) <= left + 1e-9:
+        # Somebody must come to the end: the new one, or one that waits.
+        ends = [1.0 - self.rungs.shares[0] if self.rungs.pauses else 0.0, *map(self._to_end, having(once, PAUSED))]
+        if left > self._reserve(once) + 1e-9 and self.rungs.step(0) + min(ends) <= left + 1e-9:
             begun = self.start(history)
             # Where there is nobody new to begin, the others may still be trained on.
             return begun if begun.seen is not None else self._last_call(once, left) or begun
@@ -106,6 +108,10 @@ class Strategy:
         able = sorted((one for one in drawn if one.state != INFEASIBLE), key=lambda one: sum(_logs(one.costs)))
         return able[int(len(able) * (begun + 0.5) / count)].asked if able else None
 
+    def _to_end(self, seen: Seen) -> float:
+        """Full trainings' worth of compute until a paused candidate has come to its end."""
+        return 1.0 - self.rungs.shares[len(seen.rungs) - 1]
+
     def _reserve(self, history: History) -> float:
         """Full trainings that are kept for those that wait at the last rung before the end."""
         if not self.rungs.pauses:
@@ -116,7 +122,7 @@ class Strategy:
         """The paused candidate that is most likely to join the front and can still be trained to the end."""
         values = foreseen(history, self.goals)
         able = [seen for seen in having(history, PAUSED)
-                if seen.number in values and 1.0 - self.rungs.shares[len(seen.rungs) - 1] <= left + 1e-9]
+                if seen.number in values and self._to_end(seen) <= left + 1e-9]
         return TrainOn(able[self._best(history, able, values)]) if able else None
 
     def _best(self, history: History, able: Sequence[Seen], values: Mapping[int, Mapping[str, float]]) -> int:

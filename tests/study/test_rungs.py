@@ -51,6 +51,13 @@ def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):
         path.parent.name for path in tmp_path.rglob("result.json"))
 
 
+@pytest.mark.parametrize("trials", [1, 2, 3])
+def test_little_compute_still_brings_somebody_to_the_end(tmp_path, trials):
+    driver = make_driver(tmp_path, make_plan(trials, rungs=RUNGS), work=work)
+    driver.run()
+    assert driver.ledger.having(COMPLETE) and spent(driver.ledger, RUNGS) <= trials + 1e-9
+
+
 def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path):
     whole = make_driver(tmp_path / "whole", make_plan(5, rungs=RUNGS), work=work)
     whole.run()
