@@ -13,8 +13,8 @@ from scalesearch.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scalesearch.study.file import StudySpec
     from scalesearch.study.results import Results
+    from scalesearch.study.spec import StudySpec
 
 
 @click.group(name="study", context_settings={"help_option_names": ["-h", "--help"]})

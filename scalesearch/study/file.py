@@ -17,7 +17,7 @@
 """
 
 from collections.abc import Sequence as Items
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,7 +35,8 @@ from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.budget import budget_of
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.sections import Sections, override, plain, written
-from scalesearch.study.teacher import TeacherSpec, read_teacher
+from scalesearch.study.spec import CORPUS, ReferenceSpec, Resources, StudySpec
+from scalesearch.study.teacher import read_teacher
 from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
@@ -43,66 +44,6 @@ KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", 
         "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
-CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one worker gets, and where. ``gpus_per_trial`` may be a fraction.
-
-    ``processes_per_trial`` above 1 share a candidate's updates; each of them gets as many CPUs, GPUs and threads as
-    the other fields say.
-    """
-
-    cpus_per_trial: float = 1.0
-    gpus_per_trial: float = 0.0
-    threads_per_trial: int = 1
-    processes_per_trial: int = 1
-    address: str | None = None
-
-
-@dataclass(frozen=True)
-class ReferenceSpec:
-    """An architecture to train first: a file's, or the answers ``set`` in a file or in the study's space."""
-
-    name: str
-    file: str | None = None
-    set: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StudySpec:
-    """A study file, read and checked as far as that goes without touching data, storage or workers."""
-
-    name: str
-    file: Path
-    text: str
-    space: Space
-    data: DataSpec
-    recipe: Recipe
-    objectives: tuple[Objective, ...]
-    out: Path
-    protocol: dict[str, Any] = field(default_factory=dict)
-    budget: Constraint | None = None
-    proposer: str = "local"
-    proposer_seed: int = 1
-    startup: int | None = None
-    population: int = 20
-    seed: int = 1
-    trials: int = 20
-    workers: int = 1
-    backend: str = "inprocess"
-    resources: Resources = Resources()
-    storage: str | None = None
-    references: tuple[ReferenceSpec, ...] = ()
-    teacher: TeacherSpec | None = None
-    attempts: int = 3
-    rungs: Rungs = FULL
-
-    @property
-    def vocab(self) -> int | str:
-        """The vocabulary that candidates are billed with: a size, or ``corpus`` where the file says none."""
-        return self.protocol.get("vocab", CORPUS)
 
 
 def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> StudySpec:

@@ -8,11 +8,11 @@ from rich.console import Console
 from scalesearch.study import prepare
 from scalesearch.study.bill import Bill
 from scalesearch.study.driver import Driver, Plan
-from scalesearch.study.file import StudySpec
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
 from scalesearch.study.runners.base import Runner
+from scalesearch.study.spec import StudySpec
 from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
 from scalesearch.study.teaching import Teacher, distilled, find_teacher, teach

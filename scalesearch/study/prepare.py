@@ -19,13 +19,13 @@ from scalesearch.space.names import COST_NAMES
 from scalesearch.study.bill import Bill
 from scalesearch.study.budget import bounds, limits
 from scalesearch.study.driver import Plan, Reference
-from scalesearch.study.file import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.mirror import Mirror
 from scalesearch.study.record import SEARCHERS
 from scalesearch.study.runners.base import Runner
 from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.seen import goals_of
+from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.storage import open_mirror
 from scalesearch.study.store import Store, now
 from scalesearch.study.work import train_job

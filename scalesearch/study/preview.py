@@ -9,9 +9,9 @@ from rich.table import Table
 from scalesearch.data.sources import fingerprint
 from scalesearch.search.history import INFEASIBLE, PENDING, Seen
 from scalesearch.study.bill import Bill, Candidate
-from scalesearch.study.file import CORPUS, StudySpec
 from scalesearch.study.live import short
 from scalesearch.study.prepare import Odds, load_data, make_bill, odds, references, refuse_the_impossible, searcher
+from scalesearch.study.spec import CORPUS, StudySpec
 from scalesearch.study.teaching import Teacher, find_teacher
 
 SHOWN = 8

@@ -25,10 +25,10 @@ from scalesearch.data.paths import expand
 from scalesearch.errors import UserError
 from scalesearch.files import write_json, write_text
 from scalesearch.space.architecture import Architecture
-from scalesearch.study.file import ReferenceSpec, StudySpec
 from scalesearch.study.live import describe_progress
 from scalesearch.study.prepare import closed_space, nothing_to_ask
 from scalesearch.study.runners.base import Done, Job, Runner
+from scalesearch.study.spec import ReferenceSpec, StudySpec
 from scalesearch.study.teacher import TeacherSpec
 from scalesearch.study.work import Progress
 from scalesearch.train.recipe import Recipe
