@@ -1,8 +1,10 @@
 """Replays searches on tables of Transformers that were really trained: how soon is the front found?
 
-    python benchmarks/replay.py --tables FOLDER --seeds 20 --plot replay --json replay.json
+    python benchmarks/replay.py --seeds 20 --plot replay --json replay.json
+    python benchmarks/replay.py --tables FOLDER --seeds 20
 
-Tables: see nmt_tables.py. Printed is the regret, the share of the table's best hypervolume of (dev BLEU, params) that a
+Tables: our own (own_tables.py), unless a FOLDER of published ones is given (nmt_tables.py). Printed is the regret, the
+share of the table's best hypervolume of (BLEU, params) that a
 search has not found yet, as mean and standard error over seeds: after so much compute, and after so many evaluations
 (candidates begun, which with rungs are mostly not trained to the end). Compute is updates times params, in units of the
 table's mean full training. `plain` are Optuna's samplers as they are, over every combination of the options as
@@ -18,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_tables
 from nmt_tables import read
 from numpy.typing import NDArray
+from replay_plot import draw
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
@@ -32,12 +36,15 @@ FULL = Rungs()
 LADDER = Rungs.geometric()
 SEARCHES = {
     "plain random": ("random", FULL), "plain tpe": ("tpe", FULL), "plain nsga2": ("nsga2", FULL),
-    "local": ("local", FULL),
-    "random + rungs": ("random", LADDER), "tpe + rungs": ("tpe", LADDER), "local + rungs": ("local", LADDER),
+    "plain nsga3": ("nsga3", FULL), "plain gp": ("gp", FULL), "grid": ("grid", FULL), "local": ("local", FULL),
+    "random + rungs": ("random", LADDER), "tpe + rungs": ("tpe", LADDER), "nsga2 + rungs": ("nsga2", LADDER),
+    "nsga3 + rungs": ("nsga3", LADDER), "gp + rungs": ("gp", LADDER), "grid + rungs": ("grid", LADDER),
+    "local + rungs": ("local", LADDER),
 }
+USUAL = ("plain random", "plain tpe", "plain nsga2", "local", "random + rungs", "tpe + rungs", "local + rungs")
 YARDSTICK = "plain tpe"
+NEARLY = 0.99  # of the best hypervolume: as good as found
 MARKS = (5, 10, 20, 40, 80, 160)
-COLORS = ("#999999", "#D55E00", "#CC79A7", "#E69F00", "#555555", "#56B4E9", "#0072B2")  # of SEARCHES, in order
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,23 @@ def show(found: list[Search], column: str, marks: list[int]) -> None:
         print(f"  {search.name:16}", *(f"{cell:>14}" for cell in cells))
 
 
+def show_nearly(found: list[Search], rows: int) -> None:
+    """Prints the compute to :data:`NEARLY` of the best hypervolume: mean over seeds, and those that came there."""
+    print(f"  compute to {NEARLY:.0%} of the table's best hypervolume, in full trainings")
+    yard = None
+    for search in found:
+        came = [float(trace.compute[int(np.argmax(trace.volume >= NEARLY))]) for trace in search.traces
+                if (trace.volume >= NEARLY).any()]
+        if len(came) < len(search.traces):
+            print(f"  {search.name:16} {len(came)} of {len(search.traces)} seeds came there")
+            continue
+        error = np.std(came, ddof=1) / np.sqrt(len(came)) if len(came) > 1 else 0.0
+        yard = np.mean(came) if search.name == YARDSTICK else yard
+        against = f", {yard / np.mean(came):.2f} times less than {YARDSTICK}" if yard else ""
+        print(f"  {search.name:16} {np.mean(came):6.1f} ± {error:.1f} = {np.mean(came) / rows:.1%} of the table's, "
+              f"worst seed {max(came) / rows:.1%}{against}")
+
+
 def show_ratios(found: list[Search], marks: list[int]) -> None:
     """Prints the compute to the regret that plain TPE has at each mark, as a share of the mark."""
     yard = next((search for search in found if search.name == YARDSTICK), None)
@@ -96,46 +120,11 @@ def show_ratios(found: list[Search], marks: list[int]) -> None:
         print(f"  {search.name:16}", *(f"{cell:>14}" for cell in cells))
 
 
-def draw(tables: dict[str, list[Search]], cost: str, compute: float, stem: Path) -> None:
-    """STEM.png and STEM.svg: median and quartiles of the regret over compute, a panel a table."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from scalesearch.report.plot import STYLE, save
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(0.6 + 2.9 * len(tables), 3.2), layout="constrained")
-        FigureCanvasAgg(figure)
-        panels = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
-        for axes, (name, found) in zip(panels, tables.items()):
-            _panel(axes, name, found, compute)
-        panels[0].set_ylabel(f"Hypervolume not yet found (%; BLEU, {cost})")
-        figure.supxlabel("Training compute (mean full trainings)", fontsize=9)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
-    save(figure, stem)
-
-
-def _panel(axes: Any, name: str, found: list[Search], compute: float) -> None:
-    places = np.geomspace(0.5, compute, 120)
-    for search in found:
-        color = COLORS[list(SEARCHES).index(search.name)]
-        low, middle, high = np.percentile(search.regrets("compute", places), [25, 50, 75], axis=0)
-        axes.plot(places, np.maximum(middle, 0.01), color=color, linewidth=1.4, label=search.name,
-                  linestyle="-" if "rungs" in search.name else (0, (4, 2)))
-        axes.fill_between(places, np.maximum(low, 0.01), np.maximum(high, 0.01), color=color, alpha=0.15, linewidth=0)
-    axes.set(xscale="log", yscale="log", title=name, ylim=(0.05, 110), xlim=(0.5, compute))
-    axes.grid(True, color="#e6e6e6", linewidth=0.6)
-    axes.set_axisbelow(True)
-
-
 def replay(file: Path, given: argparse.Namespace) -> list[Search]:
     """Runs and prints every search on the table in ``file``."""
-    rungs = any(SEARCHES[name][1].pauses for name in given.searches)
-    table, without = read(file, (Goal("bleu", "max", True), Goal(given.cost, "min", False)), rungs)
-    left_out = f" ({without} left out: repeated, or without a curve)" if without else ""
-    print(f"\n{file.stem}: {len(table.rows)} models{left_out}, goals bleu and {given.cost}, {given.seeds} seeds, "
-          f"{given.workers} workers", flush=True)
+    table, said = _table(file, given)
+    print(f"\n{file.stem}: {len(table.rows)} models{said}, goals {', '.join(goal.name for goal in table.goals)}, "
+          f"{given.seeds} seeds, {given.workers} workers", flush=True)
     found = list(searches(table, given.searches, given.seeds, given.workers, given.compute))
     marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
     print("  regret in % after compute of so many full trainings")
@@ -143,7 +132,18 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
     print("  regret in % after so many evaluations (candidates begun)")
     show(found, "begun", marks)
     show_ratios(found, [mark for mark in marks if mark >= 20] or marks)
+    show_nearly(found, len(table.rows))
     return found
+
+
+def _table(file: Path, given: argparse.Namespace) -> tuple[Table, str]:
+    """The table in ``file``, and what is to be said of it."""
+    if own_tables.is_own(file):
+        costs = [Goal(f"{cost}.total", "min", False) for cost in given.costs]
+        return own_tables.read(file, (Goal("bleu", "max", True), *costs), given.compute_in), f" ({given.compute_in})"
+    rungs = any(SEARCHES[name][1].pauses for name in given.searches)
+    table, without = read(file, (Goal("bleu", "max", True), *(Goal(cost, "min", False) for cost in given.costs)), rungs)
+    return table, f" ({without} left out: repeated, or without a curve)" if without else ""
 
 
 def as_json(tables: dict[str, list[Search]]) -> str:
@@ -156,12 +156,14 @@ def as_json(tables: dict[str, list[Search]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", type=Path, required=True, help="a folder of tables, or one .csv")
+    parser.add_argument("--tables", type=Path, default=own_tables.FOLDER, help="a folder of tables, or one .csv")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--compute", type=float, default=80.0, help="full trainings' worth of compute")
-    parser.add_argument("--cost", default="params", choices=["params", "seconds"], help="the other goal")
-    parser.add_argument("--searches", nargs="+", default=list(SEARCHES), choices=SEARCHES)
+    parser.add_argument("--costs", nargs="+", default=["params"], choices=["params", "macs", "seconds"],
+                        help="the other goals: params, macs (own tables), seconds (published tables)")
+    parser.add_argument("--compute-in", default="cpu", choices=own_tables.COMPUTE, help="of own tables: cpu or macs")
+    parser.add_argument("--searches", nargs="+", default=list(USUAL), choices=SEARCHES)
     parser.add_argument("--plot", type=Path, metavar="STEM", help="draw STEM.png and STEM.svg")
     parser.add_argument("--json", type=Path, help="write every trace here")
     given = parser.parse_args()
@@ -176,7 +178,7 @@ def main() -> None:
     if given.json:
         write_atomic(given.json, lambda file: file.write(as_json(tables).encode()))
     if given.plot:
-        draw(tables, given.cost, given.compute, given.plot)
+        draw(tables, " and ".join(given.costs), given.compute, given.plot)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from scalesearch.report.front import front
 from scalesearch.report.hypervolume import hypervolume
 from scalesearch.search.history import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Goal, Seen
 from scalesearch.search.proposers import make_proposer
-from scalesearch.search.proposers.base import Settings
+from scalesearch.search.proposers.base import Askable, Settings
+from scalesearch.search.proposers.grid import key_of
 from scalesearch.search.rungs import Rungs
 from scalesearch.search.strategy import Start, Strategy, TrainOn
 from scalesearch.space.questions import Choice, Question
@@ -71,28 +72,12 @@ class Answered:
     asked: dict[str, Any]
 
 
-class Table:
-    """Trained candidates as a space: every question's options are the values that occur. ``goals``: of the search.
+class Listed:
+    """A table's columns as a space: every question's options are the values that occur."""
 
-    Raises:
-        UserError: not one training succeeded, or two rows answer alike.
-    """
-
-    def __init__(self, rows: Sequence[Row], goals: Sequence[Goal]) -> None:
-        if all(row.failed for row in rows):
-            raise UserError("a table to replay needs at least one training that succeeded")
-        self.rows, self.goals = list(rows), tuple(goals)
-        self._at = {self._key(row.asked): number for number, row in enumerate(self.rows)}
-        if len(self._at) < len(self.rows):
-            raise UserError("a table to replay has one row for each combination of answers, and some of these repeat")
-        names = list(self.rows[0].asked)
+    def __init__(self, rows: Sequence[Row]) -> None:
         self._questions: list[tuple[str, Question]] = [
-            (name, Choice(tuple(sorted({row.asked[name] for row in self.rows}, key=_order)))) for name in names]
-        values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
-        span = np.ptp(values, axis=0)
-        worst = np.where([g.direction == "min" for g in goals], values.max(0), values.min(0))
-        self.corner = worst + np.array([g.sign for g in goals]) * 0.01 * np.where(span > 0, span, 1)
-        self.best = self.volume(values)
+            (name, Choice(tuple(sorted({row.asked[name] for row in rows}, key=_order)))) for name in rows[0].asked]
 
     def dimensions(self) -> list[tuple[str, Question]]:
         """The questions: one for each column."""
@@ -108,9 +93,35 @@ class Table:
         for values in product(*(question.values() or () for _, question in self._questions)):
             yield Answered(dict(zip(names, values)))
 
+
+class Table:
+    """Trained candidates.
+
+    Args:
+        goals: of the search.
+        space: asks what the rows answer; without one, the space of all combinations of what occurs.
+
+    Raises:
+        UserError: not one training succeeded, or two rows answer alike.
+    """
+
+    def __init__(self, rows: Sequence[Row], goals: Sequence[Goal], space: Askable | None = None) -> None:
+        if all(row.failed for row in rows):
+            raise UserError("a table to replay needs at least one training that succeeded")
+        self.rows, self.goals = list(rows), tuple(goals)
+        self._at = {key_of(row.asked): number for number, row in enumerate(self.rows)}
+        if len(self._at) < len(self.rows):
+            raise UserError("a table to replay has one row for each combination of answers, and some of these repeat")
+        self.space = space or Listed(self.rows)
+        values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
+        span = np.ptp(values, axis=0)
+        worst = np.where([g.direction == "min" for g in goals], values.max(0), values.min(0))
+        self.corner = worst + np.array([g.sign for g in goals]) * 0.01 * np.where(span > 0, span, 1)
+        self.best = self.volume(values)
+
     def find(self, asked: Mapping[str, Any]) -> int | None:
         """The row with these answers."""
-        return self._at.get(self._key(asked))
+        return self._at.get(key_of(asked))
 
     def values(self, rows: Any) -> NDArray[np.float64]:
         """(rows, goals)."""
@@ -121,9 +132,6 @@ class Table:
         """Hypervolume up to the table's worst values and 1 % of their range beyond."""
         ways = [goal.direction for goal in self.goals]
         return hypervolume(values[front(values, ways)], list(self.corner), ways) if len(values) else 0.0
-
-    def _key(self, asked: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(asked[name] for name in sorted(asked))
 
 
 def _order(value: Any) -> tuple[bool, Any]:
@@ -154,7 +162,7 @@ class Replay:
 
     def __init__(self, table: Table, settings: Settings, rungs: Rungs, workers: int = 1) -> None:
         self.table, self.workers, self.rungs = table, workers, rungs
-        proposer = make_proposer(table, (LISTED,), table.goals, settings)
+        proposer = make_proposer(table.space, (LISTED,), table.goals, settings)
         self.strategy = Strategy(proposer, self._judge, rungs, table.goals)
         self.history: list[Seen] = []
         self.spent = 0.0

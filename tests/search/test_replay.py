@@ -93,9 +93,9 @@ def test_a_failed_training_costs_and_counts_for_nothing():
 
 def test_a_table_is_a_space_of_the_options_that_occur():
     table = Table(rows(), GOALS)
-    assert {name: question.options for name, question in table.dimensions()} == {
+    assert {name: question.options for name, question in table.space.dimensions()} == {
         "width": (64, 128, 256, 512), "depth": (1, 2, 4), "rate": (0.1, 0.3)}
-    there = [table.find(answers.asked) for answers in table.enumerate()]
+    there = [table.find(answers.asked) for answers in table.space.enumerate()]
     assert len(there) == 24 and sorted(row for row in there if row is not None) == list(range(len(table.rows)))
 
 

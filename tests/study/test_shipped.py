@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from scalesearch.cost import protocol_of
 from scalesearch.library import find_file
+from scalesearch.study.bill import Bill
+from scalesearch.study.budget import limits
 from scalesearch.study.file import ReferenceSpec, read_study
 from scalesearch.study.prepare import closed_space, references
 
@@ -29,3 +32,13 @@ def test_transformer_tiny_is_the_published_one():
     keys = ("width", "norm", "encoder.depth", "decoder.depth", "encoder.heads", "embedding.tie")
     assert [answers[key] for key in keys] == [128, "post", 4, 4, 4, "all"]
     assert (spec.recipe.steps, spec.recipe.max_tokens, spec.data.vocab) == (8000, 8192, 10000)
+
+
+def test_the_study_of_the_papers_holds_its_references_under_its_budget():
+    spec = read_study(find_file("papers-multi30k", "studies"))
+    found = references(spec)
+    bill = Bill(spec.space, protocol_of({**spec.space.protocol, "vocab": 8000}), limits(spec.space, spec.budget))
+    assert [reference.label for reference in found] == ["Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
+    for reference in found:
+        assert reference.asked is not None
+        assert bill.judge(reference.asked).feasible

@@ -1,0 +1,137 @@
+"""Our own tables of trained candidates: written from a study that trained a whole space, read back to be replayed.
+
+    scalesearch study run table-grammar
+    python benchmarks/own_tables.py runs/table-grammar        # writes benchmarks/tables/table-grammar.csv
+
+A table is one candidate a row: its answers, what it costs, its scores, the CPU-seconds of its updates, and its
+validation loss at equal distances of training, the last at the end. The space is that of the study file of its name.
+"""
+
+import argparse
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_text
+from scalesearch.library import find_file
+from scalesearch.search.history import Goal
+from scalesearch.search.replay import Row, Table
+from scalesearch.study.file import read_study
+from scalesearch.study.ledger import COMPLETE, FAILED
+from scalesearch.study.results import Results, load
+
+FOLDER = Path(__file__).parent / "tables"
+MARK = "# scalesearch table"
+ASKED = "asked "  # before the name of a question
+COMPUTE = {"cpu": "CPU-seconds of updates", "macs": "multiply-accumulates: updates times macs.total"}
+
+
+def is_own(file: Path) -> bool:
+    """Whether ``file`` is a table of ours."""
+    with file.open() as lines:
+        return lines.readline().startswith(MARK)
+
+
+def export(folder: Path, to: Path) -> Path:
+    """Writes the table of the study in ``folder``; where it lies.
+
+    Raises:
+        UserError: there is no study, or it left some of its space untrained.
+    """
+    results = load(folder)
+    trials = results.store.ledger.having(COMPLETE, FAILED)
+    if len(trials) < results.store.meta["trials"]:
+        raise UserError(f"{folder}: {len(trials)} of {results.store.meta['trials']} candidates are trained; a table "
+                        "needs all of them: go on with `scalesearch study run … --resume`")
+    records = [record for trial in trials if (record := results.store.record(trial))]
+    table = pd.DataFrame([_line(record) for record in records])
+    text = _head(results, records[0]) + table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    file = to / f"{results.store.meta['name']}.csv"
+    write_text(file, text)
+    return file
+
+
+def _head(results: Results, first: dict[str, Any]) -> str:
+    """What must be known to read the numbers."""
+    meta, said = results.store.meta, first.get("metrics") or {}
+    recipe = {name: value for name, value in meta["recipe"].items() if value is not None}
+    facts = {"study": meta["name"], "space": meta["space"], "data": f"{meta['data']['name']} {meta['data']['hash']}",
+             "seed": meta["seed"], "bleu": f"{said.get('bleu_signature')}, {said.get('decode')}, {said.get('split')}",
+             "device": f"{first.get('device')}, {first.get('dtype')}", "protocol": json.dumps(meta["protocol"]),
+             "recipe": json.dumps(recipe), "versions": json.dumps(first["versions"])}
+    return "".join([MARK + "\n", *(f"# {name}: {value}\n" for name, value in facts.items())])
+
+
+def _line(record: dict[str, Any]) -> dict[str, Any]:
+    cost, metrics = record["cost"], record.get("metrics") or {}
+    return {
+        **{ASKED + name: value for name, value in record["asked"].items()},
+        **{f"{group}.{part}": cost[group][part] for group in ("params", "macs") for part in ("total", "non_embedding")},
+        **{name: metrics.get(name) for name in ("bleu", "chrf", "valid_loss")},
+        "steps": record["steps"], "tokens": record["tokens"], "cpu_seconds": record["cpu_seconds"],
+        "failed": record["state"] == FAILED,
+        "curve": " ".join(f"{moment['valid_loss']:.6g}" for moment in record["curve"] or ()),
+    }
+
+
+def read(file: Path, goals: tuple[Goal, ...], compute: str = "cpu") -> Table:
+    """The table in ``file``, with ``compute`` as one of :data:`COMPUTE`.
+
+    Raises:
+        UserError: it does not belong to the space that its study file has now, or lacks a column.
+    """
+    text = file.read_text()
+    facts = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# ") and ": " in line)
+    space = read_study(find_file(facts["study"], "studies")).space
+    if space.hash != facts["space"]:
+        raise UserError(f"{file}: made of space {facts['space']}, and {facts['study']}.yaml now holds {space.hash}; "
+                        "train that again, or take back the change")
+    lines = pd.read_csv(io.StringIO(text), comment="#", keep_default_na=False).to_dict("records")
+    missing = [goal.name for goal in goals if goal.name not in lines[0]]
+    if missing:
+        raise UserError(f"{file}: there is no column {', '.join(missing)}")
+    return Table([_row(line, goals, compute, space) for line in lines], goals, space)
+
+
+def _row(line: dict[str, Any], goals: tuple[Goal, ...], compute: str, space: Any) -> Row:
+    given = {name.removeprefix(ASKED): str(value) for name, value in line.items() if name.startswith(ASKED)}
+    failed = str(line["failed"]) == "True"
+    spent = line["cpu_seconds"] if compute == "cpu" else line["steps"] * line["macs.total"]
+    return Row(_answers(given, space), {goal.name: 0.0 if failed else float(line[goal.name]) for goal in goals},
+               tuple(map(float, str(line["curve"]).split())), float(spent), failed=failed)
+
+
+def _answers(given: dict[str, str], space: Any) -> dict[str, Any]:
+    """The answers whose text ``given`` has, of the type that the space's questions have."""
+    def ask(path: str, question: Any) -> Any:
+        return next(value for value in question.values() or () if _same(value, given[path]))
+
+    return dict(space.answer(ask).asked)
+
+
+def _same(value: Any, text: str) -> bool:
+    try:
+        return float(value) == float(text)  # pandas writes a column of numbers with gaps as floats
+    except (TypeError, ValueError):
+        return str(value) == text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, help="the folder of a study that trained its whole space")
+    parser.add_argument("--to", type=Path, default=FOLDER, help="the folder of tables")
+    given = parser.parse_args()
+    try:
+        print(export(given.study, given.to))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
