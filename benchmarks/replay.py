@@ -28,6 +28,7 @@ from replay_plot import draw
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 from scalesearch.search.history import Goal
+from scalesearch.search.proposers import PROPOSERS
 from scalesearch.search.proposers.base import Settings
 from scalesearch.search.replay import Replay, Table, Trace
 from scalesearch.search.rungs import Rungs
@@ -36,12 +37,12 @@ FULL = Rungs()
 LADDER = Rungs.geometric()
 SEARCHES = {
     "plain random": ("random", FULL), "plain tpe": ("tpe", FULL), "plain nsga2": ("nsga2", FULL),
-    "plain nsga3": ("nsga3", FULL), "plain gp": ("gp", FULL), "grid": ("grid", FULL), "local": ("local", FULL),
-    "random + rungs": ("random", LADDER), "tpe + rungs": ("tpe", LADDER), "nsga2 + rungs": ("nsga2", LADDER),
-    "nsga3 + rungs": ("nsga3", LADDER), "gp + rungs": ("gp", LADDER), "grid + rungs": ("grid", LADDER),
-    "local + rungs": ("local", LADDER),
+    "plain nsga3": ("nsga3", FULL), "plain gp": ("gp", FULL),
+    **{name: (name, FULL) for name in ("grid", "local", "bayes")},
+    **{f"{name} + rungs": (name, LADDER) for name in PROPOSERS},
 }
-USUAL = ("plain random", "plain tpe", "plain nsga2", "local", "random + rungs", "tpe + rungs", "local + rungs")
+USUAL = ("plain random", "plain tpe", "plain nsga2", "local", "bayes", "tpe + rungs", "local + rungs",
+         "bayes + rungs")
 YARDSTICK = "plain tpe"
 NEARLY = 0.99  # of the best hypervolume: as good as found
 MARKS = (5, 10, 20, 40, 80, 160)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from scalesearch.search.history import COMPLETE, DUPLICATE, INFEASIBLE, PAUSED, Goal, History, Seen, having
 from scalesearch.search.predict import foreseen
-from scalesearch.search.proposers.base import Proposer
+from scalesearch.search.proposers.base import Judge, Proposer
 from scalesearch.search.proposers.grid import key_of
 from scalesearch.search.proposers.random_draws import RandomDraws
 from scalesearch.search.rungs import Rungs, promotable, spread
 
 PATIENCE = 5  # proposals for one place that were seen before, after which they are random
 DRAWS = 20  # random candidates of which one of the first is chosen, by what it costs
-Judge = Callable[[int, Mapping[str, Any]], Seen]
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class Strategy:
 
     def __init__(self, proposer: Proposer, judge: Judge, rungs: Rungs, goals: Sequence[Goal], asks: int = 1000) -> None:
         self.proposer, self.judge, self.rungs, self.goals, self.asks = proposer, judge, rungs, tuple(goals), asks
+        proposer.judge = judge
         self._dice = RandomDraws(proposer.space, proposer.limits, goals, proposer.settings)
 
     def next(self, history: History, left: float) -> TrainOn | Start | None:
@@ -82,8 +82,10 @@ class Strategy:
             stuck = repeats >= PATIENCE and not self.proposer.lists
             asked = self._opening(number, len(networks)) if self.proposer.opens and not stuck else None
             asked = asked or (self._dice if stuck else self.proposer).ask(number, seen)
-            if asked is None:
+            if asked is None and self.proposer.lists:
                 break
+            if asked is None:  # the proposer finds nothing that it would train
+                asked, repeats = self._dice.ask(number, seen), PATIENCE
             candidate = self.judge(number, asked)
             if candidate.state != INFEASIBLE and candidate.identity not in networks:
                 return Start(candidate, tuple(rejected))

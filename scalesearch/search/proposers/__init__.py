@@ -12,7 +12,7 @@ from scalesearch.search.proposers.base import Askable, Proposer, Settings
 PROPOSERS = {
     "tpe": ("samplers", "TPE"), "nsga2": ("samplers", "NSGA2"), "nsga3": ("samplers", "NSGA3"),
     "gp": ("samplers", "GP"), "random": ("random_draws", "RandomDraws"), "grid": ("grid", "Grid"),
-    "local": ("local", "Local"),
+    "local": ("local", "Local"), "bayes": ("bayes", "Bayes"),
 }
 
 

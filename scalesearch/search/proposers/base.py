@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from scalesearch.search.history import Goal, History
+from scalesearch.search.history import Goal, History, Seen
 from scalesearch.space.questions import Question
+
+Judge = Callable[[int, Mapping[str, Any]], Seen]
 
 
 class Askable(Protocol):
@@ -57,9 +59,10 @@ class Proposer:
     def __init__(self, space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings) -> None:
         self.space, self.limits, self.goals, self.settings = space, tuple(limits), tuple(goals), settings
         self.first = type(self).startup if settings.startup is None else settings.startup
+        self.judge: Judge | None = None  # number and answers to a candidate with its costs; the strategy's
 
     def ask(self, number: int, history: History) -> Mapping[str, Any] | None:
-        """Proposal ``number``: question to answer; None where there is nothing more to propose.
+        """Proposal ``number``: question to answer; None where it has nothing to propose.
 
         The same number and history give the same proposal.
         """

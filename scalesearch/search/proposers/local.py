@@ -29,7 +29,7 @@ class Local(Proposer):
     startup = 5
     opens = True
 
-    def ask(self, number: int, history: History) -> Mapping[str, Any]:
+    def ask(self, number: int, history: History) -> Mapping[str, Any] | None:
         dice = random.Random(self.seed(number))
         values = foreseen(history, self.goals)
         if len(values) < self.first:
