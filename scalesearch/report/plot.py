@@ -16,9 +16,9 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from scalesearch.files import write_atomic
 from scalesearch.report.front import staircase
+from scalesearch.report.labels import place
 from scalesearch.report.noise import CONFIDENCE, percent
 from scalesearch.report.seeds import HALF
-from scalesearch.report.labels import place
 from scalesearch.tasks import MEASURED, METRICS
 
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.

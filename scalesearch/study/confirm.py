@@ -256,6 +256,6 @@ class _Judge:
             a != b or one.number < other.number)
 
     def _place(self, one: Candidate) -> tuple[float, int]:
-        """From the cheapest: by the first goal that is minimised, else by the first."""
-        first = next((goal for goal in self.goals if goal.direction == "min"), self.goals[0])
+        """From the cheapest: by the first cost that the bill tells, else by the first goal that is minimised."""
+        first = min(self.goals, key=lambda goal: (goal.measured, goal.direction != "min"))
         return self.means[one.number, first.name] * first.sign, one.number

@@ -12,7 +12,7 @@ from scalesearch.study.seeds import Seeds
 from scalesearch.study.seen import goals_of
 from scalesearch.study.store import Store
 
-SAME = ("label", "in_space", "asked", "answers", "slacks", "id", "cost")  # what a further training shares with its first
+SAME = ("label", "in_space", "asked", "answers", "slacks", "id", "cost")  # with the first training
 
 
 def candidates_of(ledger: Ledger, goals: Sequence[Goal]) -> list[Candidate]:
@@ -93,7 +93,8 @@ class Verdict:
         spread = ", ".join(f"{name} {one.sd:.3g}" for name, one in noise.items())
         return [f"Training seed {seed}; {first.candidates} candidates have further seeds, and their scores are means. "
                 f"Standard deviation between seeds: {spread} (pooled, {first.df} degrees of freedom). "
-                f"± is the {percent(self.confidence)} interval of a mean, with the number of its seeds after it.", *self._lost()]
+                f"± is the {percent(self.confidence)} interval of a mean, with the number of its seeds after it.",
+                *self._lost()]
 
     def sentences(self) -> list[str]:
         """Which orders are beyond the noise, and which are within it; nothing before the noise is known."""

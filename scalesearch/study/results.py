@@ -128,7 +128,10 @@ def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.
 
 
 def publish(results: Results, folder: Path | None = None) -> list[Path]:
-    """Writes front.csv, all.csv, seeds.csv where there are several, and a figure for each of params and MACs into the study's folder, or ``folder``."""
+    """Writes the tables, and a figure for each of params and MACs, into the study's folder, or ``folder``.
+
+    The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
+    """
     place = folder or results.store.folder
     files = []
     for name, rows in (("front.csv", results.front), ("all.csv", results.table),
