@@ -104,7 +104,7 @@ def _show_front(results: Results, console: Console) -> None:
     finished = int((results.table["state"] == "complete").sum())
     title = f"Front of {results.store.meta['name']}: {len(results.front)} of {finished} trained candidates"
     console.print(to_rich(results.front, results.objectives, title, results.asked, console.width))
-    for line in results.notes():
+    for line in [*results.notes(), *results.verdict.sentences()]:
         console.print(line, highlight=False, soft_wrap=True)
     found = results.hypervolume()
     if found:
@@ -125,6 +125,7 @@ def _as_json(results: Results) -> dict[str, Any]:
         "synthetic": results.store.meta["synthetic"],
         "bleu_signature": results.signature,
         "seed": results.store.meta["seed"],
+        "seeds": results.verdict.to_json(),
         "teacher": results.teacher,
         "counts": results.table["state"].value_counts().to_dict(),
         "front": json.loads(results.front.to_json(orient="records")),

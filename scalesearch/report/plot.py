@@ -17,6 +17,8 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from scalesearch.files import write_atomic
 from scalesearch.report.front import staircase
 from scalesearch.report.labels import place
+from scalesearch.report.noise import CONFIDENCE, percent
+from scalesearch.report.seeds import HALF
 from scalesearch.tasks import MEASURED, METRICS
 
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
@@ -52,6 +54,7 @@ class Subject:
         bounds: cost to the largest value that the study allows.
         corpus: the name of the data, and whether it is ``synthetic``.
         signature: of the metrics.
+        confidence: of the intervals that bars show.
     """
 
     objectives: Mapping[str, str]
@@ -60,6 +63,7 @@ class Subject:
     corpus: str = ""
     synthetic: bool = False
     signature: str = ""
+    confidence: float = CONFIDENCE
 
 
 def describe(name: str, protocol: Mapping[str, Any]) -> str:
@@ -100,8 +104,10 @@ def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu") -> 
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         done = table[(table["state"] == "complete") & table[x].notna() & table[y].notna()]
+        barred = _barred(done, x, y)
         _axis(axes, done, subject, x, y)
         _limit(axes, subject, x)
+        _bars(axes, barred, subject, x, y)
         handles_first = _points(axes, table, done, subject, x, y)
         figure.draw_without_rendering()
         marked = done[done["label"].notna()]
@@ -140,7 +146,9 @@ def _axis(axes: Axes, done: pd.DataFrame, subject: Subject, x: str, y: str) -> N
         right = max(costs.max(), bound if bound and bound <= REACH * costs.max() else 0)
         axes.set_xlim(max(0, costs.min() - 0.08 * spread), right + 0.1 * max(spread, right - costs.min()))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    quality = done[y].to_numpy(dtype=float)
+    barred = _barred(done, x, y)
+    reach = [barred[y] + way * barred[y + HALF].fillna(0) for way in (-1, 1) if y + HALF in barred]
+    quality = np.concatenate([done[y], *reach]).astype(float)
     if len(quality):
         spread = max(np.ptp(quality), 0.5)
         axes.set_ylim(max(0.0, quality.min() - 0.12 * spread), quality.max() + 0.12 * spread)
@@ -158,6 +166,23 @@ def _limit(axes: Axes, subject: Subject, x: str) -> None:
     axes.axvline(bound, color=LIMIT, linewidth=0.9, linestyle=(0, (4, 2)))
     axes.annotate("over budget", (bound, 0.02), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
                   fontsize=7, color="#8a3a6a", rotation=90, va="bottom")
+
+
+def _barred(done: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Those that are drawn with bars: all of several seeds, and the front's of a single one."""
+    if not any(name + HALF in done for name in (x, y)):
+        return done.iloc[:0]
+    return done[(done["seeds"] > 1).to_numpy(dtype=bool) | done["front"].to_numpy(dtype=bool)]
+
+
+def _bars(axes: Axes, barred: pd.DataFrame, subject: Subject, x: str, y: str) -> None:
+    """The interval of each mean, by the noise between seeds that is pooled over all candidates."""
+    if not len(barred):
+        return
+    xerr, yerr = (barred[name + HALF].to_numpy(dtype=float) if name + HALF in barred else None for name in (x, y))
+    axes.errorbar(barred[x].to_numpy(dtype=float), barred[y].to_numpy(dtype=float), xerr=xerr, yerr=yerr, fmt="none",
+                  ecolor=INK, elinewidth=0.8, capsize=2, capthick=0.8, zorder=2.5,
+                  label=f"{percent(subject.confidence)} interval of the mean, pooled noise")
 
 
 def _points(axes: Axes, table: pd.DataFrame, done: pd.DataFrame, subject: Subject, x: str, y: str) -> bool:

@@ -8,6 +8,8 @@ import pandas as pd
 from rich.table import Table
 
 from scalesearch.report.front import front
+from scalesearch.report.noise import CONFIDENCE
+from scalesearch.report.seeds import HALF, is_seed, shown, with_seeds
 from scalesearch.tasks import MEASURED
 from scalesearch.tasks import METRICS as EVERY_METRIC
 
@@ -19,27 +21,40 @@ FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_s
          "tokens": "tokens", "device": "device", "dtype": "dtype", "reason": "reason"}
 
 
-def frame(records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str]) -> pd.DataFrame:
-    """One row a record, in the order of the trials.
+def frame(
+    records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str], confidence: float = CONFIDENCE
+) -> pd.DataFrame:
+    """One row a candidate, in the order of the trials.
 
-    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; and the
-    answers under ``answer.``. ``front`` is true for what no other complete, feasible candidate dominates.
+    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; the answers
+    under ``answer.``; and what :func:`scalesearch.report.seeds.with_seeds` adds. Of a candidate with several seeds the
+    scores are means, and the facts (seed, seconds, tokens) are those of its first training. ``front`` is true for what
+    no other complete, feasible candidate dominates.
     """
-    rows = [_row(record, objectives) for record in records]
+    every = list(records)
+    rows = [_row(record, objectives) for record in every if not is_seed(record)]
     table = pd.DataFrame(rows)
     for name in (name for name in table.columns if name.startswith("answer.")):
         # As objects: beside a gap, pandas would turn 2 into 2.0.
         table[name] = pd.Series([row.get(name, "") for row in rows], dtype=object)
     if table.empty:
-        columns = ["trial", "state", "front", "label", "id", "feasible", "in_space", *_names(objectives), *FACTS]
+        columns = ["trial", "state", "front", "label", "id", "feasible", "in_space", *_names(objectives), *FACTS,
+                   "seeds"]
         return pd.DataFrame(columns=columns)
     table = table.sort_values("trial", kind="stable").reset_index(drop=True)
+    scores = [name for name in _names(objectives) if name in METRICS or name in REPORTED]
+    table = with_seeds(table, seed_rows(every, objectives), scores, confidence)
     eligible = (table["state"] == "complete") & table["feasible"] & table["in_space"]
     values = table.loc[eligible, list(objectives)].to_numpy(dtype=float)
     on_front = np.zeros(len(table), dtype=bool)
     on_front[np.flatnonzero(eligible)] = front(values, list(objectives.values()))
     table.insert(2, "front", on_front)
     return table
+
+
+def seed_rows(records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str]) -> pd.DataFrame:
+    """One row a further training: ``of``, the candidate that it trained again, and the columns of :func:`frame`."""
+    return pd.DataFrame([{"of": record["of"], **_row(record, objectives)} for record in records if is_seed(record)])
 
 
 def filled(table: pd.DataFrame) -> pd.DataFrame:
@@ -71,7 +86,7 @@ def to_rich(
         table.add_column(_words(name.removeprefix("answer.")))
     for _, row in rows.iterrows():
         trial = f"{row['trial']}" + (f" ({row['label']})" if isinstance(row["label"], str) else "")
-        table.add_row(trial, *(number(row[name], name) for name in names), *(str(_text(row[name])) for name in varying))
+        table.add_row(trial, *(cell(row, name) for name in names), *(str(_text(row[name])) for name in varying))
     return table
 
 
@@ -82,7 +97,7 @@ def _words(name: str) -> str:
 
 def _width(rows: pd.DataFrame, name: str) -> int:
     """Characters of the widest number of a column, which must not be cut."""
-    return max((len(number(value, name)) for value in rows[name]), default=1)
+    return max((len(cell(row, name)) for _, row in rows.iterrows()), default=1)
 
 
 def differing(rows: pd.DataFrame, asked: Iterable[str] | None = None, most: int = 6) -> list[str]:
@@ -92,6 +107,14 @@ def differing(rows: pd.DataFrame, asked: Iterable[str] | None = None, most: int 
         among = {f"answer.{name}" for name in asked}
         answers = [name for name in answers if name in among]
     return [name for name in answers if rows[name].astype(str).nunique() > 1][:most]
+
+
+def cell(row: Any, name: str) -> str:
+    """What a table shows of one column of a row: a number, or a mean with its interval and the number of its seeds."""
+    half = row.get(name + HALF)
+    if half is None or pd.isna(half):
+        return number(row[name], name)
+    return shown(float(row[name]), float(half), int(row["seeds"]))
 
 
 def number(value: Any, name: str) -> str:

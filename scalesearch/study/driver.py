@@ -21,12 +21,14 @@ from scalesearch.search.strategy import Start, Strategy, TrainOn
 from scalesearch.space.architecture import Architecture
 from scalesearch.study import ledger as states
 from scalesearch.study.bill import Bill, Candidate
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING, Trial
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING, PROPOSER, REFERENCE, SEED, Trial
 from scalesearch.study.live import View
 from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective, values
 from scalesearch.study.record import make_record
+from scalesearch.study.replicates import another_seed, describe_end
 from scalesearch.study.runners.base import Done, Event, Job, Runner
+from scalesearch.study.seeds import ONE, Seeds
 from scalesearch.study.seen import goals_of, history_of, spent
 from scalesearch.study.store import Store
 from scalesearch.study.work import rung_file
@@ -56,6 +58,7 @@ class Plan:
         attempts: how often a candidate whose worker dies is started at most.
         asks: proposals in a row that bring nothing new, after which the study ends.
         rungs: where candidates pause.
+        seeds: what may be spent on further seeds for the front, once the search is over.
     """
 
     bill: Bill
@@ -67,6 +70,7 @@ class Plan:
     attempts: int = 3
     asks: int = 1000
     rungs: Rungs = FULL
+    seeds: Seeds = ONE
 
 
 class Driver:
@@ -93,7 +97,8 @@ class Driver:
                 for event in self.runner.poll(0.5):
                     self._take(event)
                 self.view.update()
-            return self._exhausted or f"{self._count(COMPLETE)} candidates trained"
+            ended = self._exhausted or f"{self._count(COMPLETE)} candidates trained"
+            return ended + describe_end(self.ledger, self.goals, self.plan.seeds)
         finally:
             self.runner.stop()
 
@@ -105,12 +110,15 @@ class Driver:
             else:
                 self.view.say(f"trial {trial.number} goes on from its last checkpoint")
                 self._submit(trial)
+        last = self.ledger.searched()[-self.plan.asks :]
+        if self.ledger.replicated() and all(trial.state in (INFEASIBLE, DUPLICATE) for trial in last):
+            self._exhausted = self._why_nothing()  # or else the search would go on amid the further seeds
 
     def _fill(self) -> bool:
         """Proposes while workers are idle; returns whether anything was started."""
         started = False
-        while not self._exhausted and len(self.ledger.having(PENDING)) < self.runner.slots and self._wanted():
-            trial = self._next()
+        while len(self.ledger.having(PENDING)) < self.runner.slots:
+            trial = (self._next() if not self._exhausted and self._wanted() else None) or self._confirm()
             if trial is None:
                 break
             self._submit(trial)
@@ -124,7 +132,7 @@ class Driver:
         return self._next_reference() is not None or spent(self.ledger, self.plan.rungs) < self.plan.trials - 1e-9
 
     def _count(self, *state: str) -> int:
-        return sum(trial.origin == "proposer" for trial in self.ledger.having(*state))
+        return sum(trial.origin == PROPOSER for trial in self.ledger.having(*state))
 
     def _next(self) -> Trial | None:
         """What a free worker trains: a reference, a new candidate, or a paused one that goes on."""
@@ -135,8 +143,15 @@ class Driver:
         left = self.plan.trials - spent(self.ledger, self.plan.rungs)
         chosen = self.strategy.next(history_of(self.ledger, self.goals), left)
         if isinstance(chosen, TrainOn):
-            return self.ledger.trials[chosen.seen.number]
+            return self.ledger.searched()[chosen.seen.number]
         return self._begin(chosen) if chosen else None
+
+    def _confirm(self) -> Trial | None:
+        """What is trained with a further seed, once the search is over."""
+        trial = another_seed(self.store, self.goals, self.plan.seeds, int(self.plan.facts.get("seed", 1)))
+        if trial is not None:
+            self.view.proposed(trial)
+        return trial
 
     def _begin(self, start: Start) -> Trial | None:
         """Announces what was proposed, in its order; the last of it is to be trained, unless nothing new was found."""
@@ -148,7 +163,7 @@ class Driver:
         return trial if start.seen else None
 
     def _why_nothing(self) -> str:
-        last = list(self.ledger.trials.values())[-self.plan.asks :]
+        last = self.ledger.searched()[-self.plan.asks :]
         missed = sum(trial.state == INFEASIBLE for trial in last)
         return (f"nothing new in {self.plan.asks} proposals ({missed} infeasible, {len(last) - missed} seen before): "
                 f"{self._count(COMPLETE)} of {self.plan.trials} candidates trained")
@@ -164,7 +179,8 @@ class Driver:
         candidate = self._candidates.pop(seen.number)
         first = self._seen(candidate)
         state = PENDING if candidate.feasible else INFEASIBLE
-        trial = self._announce(seen.number, candidate, DUPLICATE if first else state, of=first and first.number)
+        trial = self._announce(self.ledger.next_number(), candidate, DUPLICATE if first else state,
+                               of=first and first.number)
         self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 
@@ -173,7 +189,7 @@ class Driver:
         return self.ledger.first(known.id) if known else None
 
     def _next_reference(self) -> Reference | None:
-        used = sum(trial.origin == "reference" for trial in self.ledger.trials.values())
+        used = sum(trial.origin == REFERENCE for trial in self.ledger.trials.values())
         return self.plan.references[used] if used < len(self.plan.references) else None
 
     def _refer(self, reference: Reference) -> Trial:
@@ -184,7 +200,7 @@ class Driver:
             candidate,
             DUPLICATE if first else PENDING,
             of=first and first.number,
-            origin="reference",
+            origin=REFERENCE,
             label=reference.label,
             in_space=reference.asked is not None,
         )
@@ -202,7 +218,8 @@ class Driver:
         return trial
 
     def _architecture(self, trial: Trial) -> Architecture:
-        if trial.origin == "reference":
+        trial = self.ledger.trials[trial.of] if trial.origin == SEED and trial.of is not None else trial
+        if trial.origin == REFERENCE:
             return next(r.architecture for r in self.plan.references if r.label == trial.label)
         architecture = self.plan.bill.judge(trial.asked).architecture
         assert architecture is not None and architecture.id == trial.id, "the space hash was checked before"
@@ -212,15 +229,17 @@ class Driver:
         folder = self.store.trial_folder(trial)
         if not (folder / "architecture.yaml").exists():
             write_text(folder / "architecture.yaml", self._architecture(trial).to_yaml())
-        write_json(folder / "job.json", {"trial": trial.number, **self.plan.job, **self._pause(trial)})
+        write_json(folder / "job.json", {"trial": trial.number, **self.plan.job, **self._own(trial)})
         self.store.append(states.STARTED, trial.number, attempt=trial.attempts + 1)
         self.view.started(trial)
         self.runner.submit(Job(trial.number, folder, trial.attempts))
 
-    def _pause(self, trial: Trial) -> dict[str, Any]:
-        """Where training is to pause, if it is; references go to the end."""
+    def _own(self, trial: Trial) -> dict[str, Any]:
+        """What only this job says: its seed, or where it is to pause; references and further seeds go to the end."""
         rung = len(trial.rungs)
-        if trial.origin == "reference" or rung >= self.plan.rungs.pauses:
+        if trial.origin == SEED:
+            return {"job": "seed", "of": trial.of, "seed": trial.seed}
+        if trial.origin == REFERENCE or rung >= self.plan.rungs.pauses:
             return {}
         return {"rung": rung, "until": self.plan.rungs.shares[rung]}
 

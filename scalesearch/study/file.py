@@ -12,6 +12,7 @@
     proposer: {kind: local, seed: 1}
     trials: 12                                     # full trainings, or as much compute in a study with rungs
     rungs: {first: 0.11}                           # after a ninth of its training one in two goes on, and again
+    seeds: {most: 3, trials: 6}                    # further seeds for the front; see ``study.seeds``
     reference: [{name: base, set: {encoder.depth: 6}}]
     teacher: runs/big                              # or one to train; see ``study.teacher``
 """
@@ -35,13 +36,14 @@ from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.budget import budget_of
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.sections import Sections, override, plain, written
+from scalesearch.study.seeds import read_seeds
 from scalesearch.study.spec import CORPUS, ReferenceSpec, Resources, StudySpec
 from scalesearch.study.teacher import read_teacher
 from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
-        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs")
+        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 
@@ -82,7 +84,7 @@ class _Reader:
         self._together(space, data, recipe, objectives)
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
         resources = top.part("resources", Resources.__dataclass_fields__)
-        seed = top.whole("seed", 1)
+        seed, trials = top.whole("seed", 1), top.whole("trials", 20, 1)
         known = {
             "protocol": self._protocol(),
             "budget": self._budget(space),
@@ -91,7 +93,7 @@ class _Reader:
             "startup": proposer.whole("startup", 0, 1) if proposer.has("startup") else None,
             "population": proposer.whole("population", 20, 2),
             "seed": seed,
-            "trials": top.whole("trials", 20, 1),
+            "trials": trials,
             "workers": top.whole("workers", 1, 1),
             "backend": top.word("backend", "inprocess", BACKENDS),
             "resources": Resources(
@@ -106,6 +108,7 @@ class _Reader:
             "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),
             "rungs": self._rungs(),
+            "seeds": read_seeds(top, trials),
         }
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         if top.problems or space is None or data is None or recipe is None:

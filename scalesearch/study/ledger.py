@@ -6,6 +6,7 @@ from typing import Any
 
 PENDING, COMPLETE, FAILED, INFEASIBLE, DUPLICATE = "pending", "complete", "failed", "infeasible", "duplicate"
 PAUSED = "paused"
+PROPOSER, REFERENCE, SEED = "proposer", "reference", "seed"  # origins
 PROPOSED, STARTED, CRASHED, RUNG, ENDED = "proposed", "started", "crashed", "rung", "ended"
 
 
@@ -16,7 +17,8 @@ class Trial:
     Attributes:
         number: counts from 0 in the order of proposal.
         state: pending (to be trained, or in training), paused at a rung, complete, failed, infeasible or duplicate.
-        origin: ``proposer``, or ``reference`` for one that the study file names.
+        origin: ``proposer``; ``reference`` for one that the study file names; ``seed`` for another training of a
+            candidate, which is no candidate itself.
         label: what plots call a reference.
         in_space: whether the space could have proposed it; a reference may come from elsewhere.
         asked: question to value; empty for a reference from elsewhere.
@@ -24,7 +26,8 @@ class Trial:
         slacks: limit to how far it is missed.
         id: of the architecture; None where nothing could be built.
         cost: its bill as JSON, or None.
-        of: for a duplicate, the number of the trial that has the same architecture.
+        of: for a duplicate or a further seed, the number of the trial that has the same architecture.
+        seed: of a training with a further seed; others have the study's.
         values: objective to value, once complete.
         reason: why it is infeasible or failed.
         rungs: the validation loss at each rung that it has reached.
@@ -34,7 +37,7 @@ class Trial:
 
     number: int
     state: str
-    origin: str = "proposer"
+    origin: str = PROPOSER
     label: str | None = None
     in_space: bool = True
     asked: dict[str, Any] = field(default_factory=dict)
@@ -43,6 +46,7 @@ class Trial:
     id: str | None = None
     cost: dict[str, Any] | None = None
     of: int | None = None
+    seed: int | None = None
     values: dict[str, float] | None = None
     reason: str = ""
     rungs: list[float] = field(default_factory=list)
@@ -78,7 +82,7 @@ class Ledger:
         if kind == PROPOSED:
             known = {key: event[key] for key in Trial.__dataclass_fields__ if key in event}
             trial = self.trials[number] = Trial(number=number, **known)
-            if trial.state in (PENDING, COMPLETE, FAILED) and trial.id:
+            if trial.state in (PENDING, COMPLETE, FAILED) and trial.id and trial.origin != SEED:
                 self._first.setdefault(trial.id, number)
             return trial
         trial = self.trials[number]
@@ -104,7 +108,19 @@ class Ledger:
 
     def having(self, *states: str) -> list[Trial]:
         """The trials in any of ``states``, in order."""
-        return [trial for trial in self.trials.values() if trial.state in states]
+        return [trial for trial in self._all() if trial.state in states]
+
+    def searched(self) -> list[Trial]:
+        """The candidates, as the search has come by them: all trials but those with further seeds."""
+        return [trial for trial in self._all() if trial.origin != SEED]
+
+    def replicated(self) -> list[Trial]:
+        """The trainings with further seeds, in order."""
+        return [trial for trial in self._all() if trial.origin == SEED]
+
+    def _all(self) -> list[Trial]:
+        """A copy, since a screen reads while its thread's owner adds."""
+        return list(self.trials.values())
 
     def twins(self, number: int) -> list[Trial]:
         """The duplicates of trial ``number``."""
@@ -112,4 +128,4 @@ class Ledger:
 
     def outcome(self, trial: Trial) -> Trial:
         """The trial whose result counts for ``trial``: itself, or the one it repeats."""
-        return self.trials[trial.of] if trial.of is not None else trial
+        return self.trials[trial.of] if trial.state == DUPLICATE and trial.of is not None else trial

@@ -14,8 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, Ledger, Trial
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, SEED, Ledger, Trial
 from scalesearch.study.objectives import Objective, directions
+from scalesearch.study.replicates import candidates_of
+from scalesearch.study.seen import goals_of
 
 
 def short(value: float) -> str:
@@ -63,6 +65,7 @@ class Lines(View):
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
         again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
         label = f" [{trial.label}]" if trial.label else ""
+        label += f" [seed {trial.seed} of trial {trial.of}]" if trial.origin == SEED else ""
         self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
 
     def paused(self, trial: Trial) -> None:
@@ -98,15 +101,19 @@ class Screen(Lines):
 
     def render(self) -> Group:
         """The screen as it is now; called from Live's own thread, so it reads copies."""
-        trials = list(self._ledger.trials.values())
-        running = [self._running(trials)] if any(trial.state == PENDING for trial in trials) else []
-        return Group(self._counts(trials), *running, self._best(trials))
+        trials = self._ledger.searched()
+        again = self._ledger.replicated()
+        at_work = [trial for trial in (*trials, *again) if trial.state == PENDING]
+        running = [self._running(at_work)] if at_work else []
+        return Group(self._counts(trials, again), *running, self._best())
 
-    def _counts(self, trials: list[Trial]) -> Table:
+    def _counts(self, trials: list[Trial], again: list[Trial]) -> Table:
         table = Table(title=f"Study in {self._folder}", title_justify="left")
         counts = {state: sum(t.state == state for t in trials)
                   for state in (COMPLETE, PENDING, PAUSED, FAILED, INFEASIBLE, DUPLICATE)}
-        left = [("time left", self._left(trials))] if self._to_do(trials) else []
+        counts[PENDING] += sum(t.state == PENDING for t in again)
+        left = [("further seeds", str(sum(t.state == COMPLETE for t in again)))] if again else []
+        left += [("time left", self._left(trials))] if self._to_do(trials) else []
         done, running, *others = counts.values()
         cells = (f"{done} of {self._wanted}", str(running), *map(str, others), *(text for _, text in left))
         headings = ("done", "running", "at a rung", "failed", "infeasible", "seen before",
@@ -130,11 +137,15 @@ class Screen(Lines):
 
     def _running(self, trials: list[Trial]) -> Table:
         table = Table("trial", "architecture", "params", "MACs", "progress")
-        for trial in [t for t in trials if t.state == PENDING][: 2 * self._slots]:
+        for trial in trials[: 2 * self._slots]:
             cost = trial.cost or {}
             costs = [short(cost[name]["total"]) if name in cost else "" for name in ("params", "macs")]
-            table.add_row(escape(trial.label or str(trial.number)), trial.id or "", *costs, self._progress(trial))
+            table.add_row(escape(self._called(trial)), trial.id or "", *costs, self._progress(trial))
         return table
+
+    def _called(self, trial: Trial) -> str:
+        name = trial.label or str(trial.number)
+        return f"{trial.label or trial.of}, seed {trial.seed}" if trial.origin == SEED else name
 
     def _progress(self, trial: Trial) -> str:
         try:
@@ -143,9 +154,9 @@ class Screen(Lines):
             return "starting"
         return describe_progress(facts)
 
-    def _best(self, trials: list[Trial]) -> Table:
-        done = [t for t in trials if t.state == COMPLETE and t.values and t.feasible]
-        rows = np.array([[(t.values or {})[o.name] for o in self._objectives] for t in done])
+    def _best(self) -> Table:
+        done = candidates_of(self._ledger, goals_of(self._objectives))
+        rows = np.array([[one.value(o.name) for o in self._objectives] for one in done])
         size = int(front(rows, directions(self._objectives)).sum()) if done else 0
         table = Table("best so far", "value", "trial", title=f"{size} on the front", title_justify="left")
         for column, objective in enumerate(self._objectives if done else ()):

@@ -1,7 +1,8 @@
 """Optuna's copy of a study, for its dashboard and its plots: every trial, told as soon as we know.
 
 Who proposes is another's business (:mod:`scalesearch.search.proposers`); nothing is read from here. The constraints are
-the same, in the same order, on every trial, and an infeasible one is told as PRUNED.
+the same, in the same order, on every trial, and an infeasible one is told as PRUNED. Optuna's values cannot change
+once told, so a trial keeps those of its first seed, and further seeds are not in the copy.
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ class Mirror:
             Whether it is now as if nothing had been interrupted; if not, the storage holds trials that the ledger
             does not know, or has them in another order.
         """
-        wanted = [trial for trial in ledger.trials.values() if trial.in_space]
+        wanted = [trial for trial in ledger.searched() if trial.in_space]
         there = self.study.get_trials(deepcopy=False)
         self._there = {t.user_attrs[NUMBER]: t.number for t in there if NUMBER in t.user_attrs}
         for trial in wanted:

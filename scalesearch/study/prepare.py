@@ -158,7 +158,8 @@ def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus, teacher: Mapping[str,
         "data": {key: value for key, value in corpus.to_json().items() if key not in ("counts", "notes")},
         **({"teacher": dict(teacher)} if teacher else {}),
     }
-    return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS, spec.rungs)
+    return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS, spec.rungs,
+                spec.seeds)
 
 
 def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -174,6 +175,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         "bounds": bounds(limits(spec.space, spec.budget)),
         "proposer": {"kind": spec.proposer, "seed": spec.proposer_seed},
         **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
+        **({"seeds": spec.seeds.to_json()} if spec.seeds.most > 1 else {}),
         "teacher": teacher,
         "versions": versions(*SEARCHERS),
     }
@@ -219,6 +221,8 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool,
     if changed:
         raise UserError(f"{spec.out}: since this study began, {_and(changed)} changed, so old and new candidates would "
                         "not compare. Undo that, or start another study with --out")
+    if store.meta.get("seeds") != meta.get("seeds"):
+        store.revise("seeds", meta.get("seeds"))
     return store
 
 

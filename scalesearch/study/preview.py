@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.data.sources import fingerprint
+from scalesearch.report.noise import percent
 from scalesearch.search.history import INFEASIBLE, PENDING, Seen
 from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.live import short
@@ -38,6 +39,7 @@ class Preview:
             "feasible": self.odds.feasible,
             "missed": dict(self.odds.missed),
             "trials": self.spec.trials,
+            "seeds": self.spec.seeds.to_json(),
             "teacher": self.teacher and self.teacher.to_json(),
             "out": str(self.spec.out),
             "proposals": [_json(candidate) for candidate in self.proposals],
@@ -57,6 +59,9 @@ class Preview:
             f"Recipe: {spec.recipe.describe()}",
             f"Would train {spec.trials} candidates and {len(spec.references)} references, {spec.workers} at a time "
             f"({spec.backend}), into {spec.out}",
+            *([f"Then up to {spec.seeds.trials} trainings with further seeds, until the front has at most "
+               f"{spec.seeds.most} seeds each or its order is settled at {percent(spec.seeds.confidence)}"]
+              if spec.seeds.most > 1 else []),
         ):
             console.print(line, highlight=False, soft_wrap=True)
         console.print(self._table())

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scalesearch.study.ledger import Trial
+from scalesearch.study.ledger import SEED, Trial
 from scalesearch.train.result import versions
 
 SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
@@ -25,6 +25,7 @@ def make_record(
         "state": trial.state,
         "reason": trial.reason,
         "origin": trial.origin,
+        **({"of": trial.of} if trial.origin == SEED else {}),
         "label": trial.label,
         "in_space": trial.in_space,
         "architecture": {"id": trial.id, "answers": dict(answers)},
@@ -34,6 +35,7 @@ def make_record(
         "feasible": trial.feasible,
         "values": trial.values,
         **facts,
+        **({"seed": trial.seed} if trial.origin == SEED else {}),
         "attempts": trial.attempts,
         "crashes": trial.crashes,
         "versions": versions(*SEARCHERS),

@@ -11,9 +11,10 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.report.hypervolume import hypervolume, worst_corner
 from scalesearch.report.plot import Subject, direction, save, tradeoff
-from scalesearch.report.table import filled, frame, front_rows, number
-from scalesearch.study.ledger import COMPLETE, FAILED
+from scalesearch.report.table import cell, filled, frame, front_rows, seed_rows
+from scalesearch.study.ledger import COMPLETE, FAILED, SEED
 from scalesearch.study.record import rejected_record
+from scalesearch.study.replicates import Verdict
 from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
 from scalesearch.tasks import MEASURED, TASKS
@@ -27,13 +28,17 @@ class Results:
 
     Attributes:
         store: the study's folder, loaded.
-        table: one row a trial (see ``report.table.frame``).
+        table: one row a candidate (see ``report.table.frame``).
         front: the rows that nothing dominates, from the cheapest.
+        seeds: one row a training of the candidates that have several, the first included.
+        verdict: what the seeds say of the front's order.
     """
 
     store: Store
     table: pd.DataFrame
     front: pd.DataFrame
+    seeds: pd.DataFrame
+    verdict: Verdict
 
     @property
     def objectives(self) -> dict[str, str]:
@@ -45,7 +50,7 @@ class Results:
         """What its figures are about."""
         meta = self.store.meta
         return Subject(self.objectives, meta["protocol"], meta["bounds"], meta["data"]["name"], meta["synthetic"],
-                       self.signature)
+                       self.signature, self.verdict.confidence)
 
     @property
     def asked(self) -> set[str]:
@@ -91,7 +96,7 @@ class Results:
             f"vocabulary {protocol['vocab']:,}{counted}; FLOPs = 2 · MACs.",
             f"Data: {meta['data']['name']}, hash {meta['data']['hash']}{synthetic if meta['synthetic'] else ''}.",
             "Chosen by scores on valid; what is called test was not looked at in choosing.",
-            f"Training seed {meta['seed']}, one seed a candidate: differences within the noise of a seed are no order.",
+            *self.verdict.notes(meta["seed"]),
         ]
         name = "BLEU" if self.task == "translation" else f"Metrics of {self.task}"
         taught = [describe_taught(self.teacher)] if self.teacher else []
@@ -109,15 +114,28 @@ def load(folder: Path) -> Results:
     for trial in store.ledger.trials.values():
         record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
         records.append(record or rejected_record(trial))
-    table = frame(records, store.meta["objectives"])
-    return Results(store, table, front_rows(table, store.meta["objectives"]))
+    objectives, verdict = store.meta["objectives"], Verdict(store.ledger, store.meta)
+    table = frame(records, objectives, verdict.confidence)
+    return Results(store, table, front_rows(table, objectives), _trainings(records, objectives), verdict)
+
+
+def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:
+    """Every training of the candidates that have several, candidate by candidate."""
+    several = {record["of"] for record in records if record["origin"] == SEED}
+    first = [{**record, "origin": SEED, "of": record["trial"]} for record in records if record["trial"] in several]
+    rows = seed_rows([*first, *records], objectives)
+    return rows.sort_values(["of", "trial"], kind="stable").reset_index(drop=True) if len(rows) else rows
 
 
 def publish(results: Results, folder: Path | None = None) -> list[Path]:
-    """Writes front.csv, all.csv and a figure for each of params and MACs into the study's folder, or ``folder``."""
+    """Writes the tables, and a figure for each of params and MACs, into the study's folder, or ``folder``.
+
+    The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
+    """
     place = folder or results.store.folder
     files = []
-    for name, rows in (("front.csv", results.front), ("all.csv", results.table)):
+    for name, rows in (("front.csv", results.front), ("all.csv", results.table),
+                       *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
         write_text(place / name, filled(rows).to_csv(index=False))
         files.append(place / name)
     return files + plots(results, place)
@@ -146,23 +164,26 @@ def plots(results: Results, folder: Path) -> list[Path]:
 def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, str]:
     """The number of the trial to export, and why: the given one, or the best of the front by ``best``.
 
-    ``best`` is a metric or cost; unless given, the first objective.
+    ``best`` is a metric or cost; unless given, the first objective. Of a candidate with several seeds it is the first
+    training, since the best by its score would be the luckiest; the others are to be had by their own numbers.
 
     Raises:
         UserError: nothing like that is there.
     """
     if trial is not None:
-        row = results.table[results.table["trial"] == trial]
-        if not len(row) or row["state"].iloc[0] != COMPLETE:
+        found = results.store.ledger.trials.get(trial)
+        if found is None or found.state != COMPLETE:
             raise UserError(f"trial {trial} is not a finished candidate of this study")
-        return trial, "as asked"
+        return trial, "as asked" if found.origin != SEED else f"trial {found.of} with seed {found.seed}, as asked"
     name = best or next(iter(results.objectives))
     if name not in results.front.columns or not len(results.front):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}")
     low = results.objectives.get(name, direction(name)) == "min"
     values: Any = results.front[name].astype(float)
     at = values.idxmin() if low else values.idxmax()
-    return int(results.front["trial"].loc[at]), f"best {name} of the front ({number(values.loc[at], name)})"
+    row, seed = results.front.loc[at], results.store.meta["seed"]
+    weights = f"; the weights are those of seed {seed}" if row["seeds"] > 1 else ""
+    return int(row["trial"]), f"best {name} of the front ({cell(row, name)}{weights})"
 
 
 def _short(name: str) -> str:

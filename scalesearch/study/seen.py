@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scalesearch.search.history import Goal, Seen
 from scalesearch.search.rungs import Rungs
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, PAUSED, PENDING, Ledger, Trial
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, PAUSED, PENDING, PROPOSER, Ledger, Trial
 from scalesearch.study.objectives import Objective
 
 
@@ -16,14 +16,18 @@ def goals_of(objectives: Sequence[Objective]) -> tuple[Goal, ...]:
 
 
 def history_of(ledger: Ledger, goals: Sequence[Goal]) -> list[Seen]:
-    """Every trial in its order; a repetition has the values of what it repeats."""
-    return [_seen(trial, ledger.outcome(trial), goals) for trial in ledger.trials.values()]
+    """Every candidate in its order; a repetition has the values of what it repeats.
+
+    Further seeds are not in it, neither as candidates nor in the values, and the numbers leave them out: what is
+    proposed does not depend on whether anything was trained again in between.
+    """
+    return [_seen(number, trial, ledger.outcome(trial), goals) for number, trial in enumerate(ledger.searched())]
 
 
-def _seen(trial: Trial, outcome: Trial, goals: Sequence[Goal]) -> Seen:
+def _seen(number: int, trial: Trial, outcome: Trial, goals: Sequence[Goal]) -> Seen:
     costs = {goal.name: _cost(trial, goal.name) for goal in goals if not goal.measured and trial.cost}
     state = DUPLICATE if trial.state == DUPLICATE else outcome.state
-    return Seen(trial.number, state, trial.asked if trial.in_space else {}, trial.id or f"none {trial.number}",
+    return Seen(number, state, trial.asked if trial.in_space else {}, trial.id or f"none {number}",
                 trial.slacks, costs, tuple(outcome.rungs), outcome.values)
 
 
@@ -36,7 +40,7 @@ def _cost(trial: Trial, name: str) -> float:
 
 def spent(ledger: Ledger, rungs: Rungs) -> float:
     """Full trainings' worth of compute that the proposer's candidates have taken, or are taking."""
-    return sum(_share(trial, rungs) for trial in ledger.trials.values() if trial.origin == "proposer")
+    return sum(_share(trial, rungs) for trial in ledger.trials.values() if trial.origin == PROPOSER)
 
 
 def _share(trial: Trial, rungs: Rungs) -> float:

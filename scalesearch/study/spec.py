@@ -8,6 +8,7 @@ from scalesearch.data import DataSpec
 from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.study.objectives import Objective
+from scalesearch.study.seeds import ONE, Seeds
 from scalesearch.study.teacher import TeacherSpec
 from scalesearch.train.recipe import Recipe
 
@@ -66,6 +67,7 @@ class StudySpec:
     teacher: TeacherSpec | None = None
     attempts: int = 3
     rungs: Rungs = FULL
+    seeds: Seeds = ONE
 
     @property
     def vocab(self) -> int | str:

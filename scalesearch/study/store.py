@@ -3,13 +3,14 @@
 ::
 
     runs/edge/
-      study.json        what the study is: objectives, protocol, space hash, recipe, data, versions; written once
+      study.json        what the study is: objectives, protocol, space hash, recipe, data, versions; only `seeds`
+                        may change later
       study.yaml        the study file as it was run        space.yaml   the space, in canonical form
       events.jsonl      every event, appended and synced before anything acts on it
       optuna.journal    the embedded storage of the proposer; may be deleted
       teacher/          its training, and under corpus/ its translations, where candidates have one
       trials/0007-3f…/  architecture.yaml  job.json  checkpoint…  result.json  record.json
-      front.csv  all.csv  bleu-vs-params.svg …
+      front.csv  all.csv  seeds.csv  bleu-vs-params.svg …
 """
 
 import errno
@@ -58,6 +59,12 @@ class Store:
         write_text(self.folder / "study.yaml", study)
         write_text(self.folder / "space.yaml", space)
         self.meta = {"format": FORMAT, **meta}
+        write_json(self.folder / "study.json", self.meta)
+
+    def revise(self, key: str, value: Any) -> None:
+        """Has ``study.json`` say something else of ``key``, or with None nothing any more."""
+        rest = {name: said for name, said in self.meta.items() if name != key}
+        self.meta = rest if value is None else {**rest, key: value}
         write_json(self.folder / "study.json", self.meta)
 
     def load(self) -> "Store":

@@ -1,0 +1,60 @@
+"""Several trainings of one candidate as one row: the mean of each score, its spread, and the interval of the mean."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scalesearch.report.noise import pooled, spread
+
+SD, HALF = ".sd", ".half"  # what is added to a score's name for the columns of its spread
+
+
+def is_seed(record: Mapping[str, Any]) -> bool:
+    """Whether a record is of a candidate's further training, and so no candidate's own."""
+    return record.get("origin") == "seed"
+
+
+def with_seeds(table: pd.DataFrame, again: pd.DataFrame, names: Sequence[str], confidence: float) -> pd.DataFrame:
+    """``table`` with what further trainings say, in place of what the first one alone said.
+
+    Columns: ``seeds``, how many trainings a complete candidate's scores are the mean of; and for each score of which
+    the noise is known, ``.sd`` (the sample standard deviation; missing for one seed) and ``.half`` (half the interval
+    of the mean, by the noise pooled over all candidates; also for those of one seed).
+
+    Args:
+        table: candidates, a row each, with a column ``trial``.
+        again: further trainings, a row each, with the same columns and ``of``, the trial that was trained again.
+        names: columns of scores.
+    """
+    done = again[again["state"] == "complete"] if len(again) else again
+    complete = (table["state"] == "complete").to_numpy()
+    more = {trial: done.index[done["of"] == trial] for trial in set(done["of"])} if len(done) else {}
+    rows = [more.get(trial, []) for trial in table["trial"]]
+    table["seeds"] = [1 + len(extra) if is_done else None for extra, is_done in zip(rows, complete)]
+    table["seeds"] = table["seeds"].astype("Int64")
+    for name in names if more else ():
+        samples = [_sample(value, done.loc[extra, name] if len(extra) else ()) for value, extra in
+                   zip(table[name], rows)]
+        noise = pooled(samples)
+        if noise.known:
+            table[name] = [float(np.mean(sample)) if sample else None for sample in samples]
+            table[name + SD] = [spread(sample) for sample in samples]
+            table[name + HALF] = [noise.half(confidence, len(sample)) if sample and is_done else None
+                                  for sample, is_done in zip(samples, complete)]
+    return table
+
+
+def _sample(own: Any, others: Iterable[Any]) -> list[float]:
+    """The scores that there are; none where the first training has none."""
+    return [] if own is None or pd.isna(own) else [float(own), *(float(x) for x in others if pd.notna(x))]
+
+
+def shown(value: float, half: float, seeds: int) -> str:
+    """``31.2 ± 0.4 (3)``: a mean to the digits that its interval leaves it, and how many seeds it is of."""
+    if not half > 0:
+        return f"{value:.4g} ({seeds})"
+    exponent = int(np.floor(np.log10(half)))
+    digits = max(0, -exponent + (half < 2 * 10.0**exponent))  # 0.14 keeps two digits, 0.4 one
+    return f"{value:.{digits}f} ± {half:.{digits}f} ({seeds})"

@@ -1,0 +1,146 @@
+"""A study's further seeds: as candidates with several scores, as trials to announce, as words for people."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from scalesearch.report.noise import CONFIDENCE, percent
+from scalesearch.search.history import Goal
+from scalesearch.study.confirm import NEIGHBOURS, Candidate, Comparison, Order, next_training, order_of
+from scalesearch.study.ledger import COMPLETE, FAILED, PENDING, PROPOSED, SEED, Ledger, Trial
+from scalesearch.study.objectives import Objective
+from scalesearch.study.seeds import Seeds
+from scalesearch.study.seen import goals_of
+from scalesearch.study.store import Store
+
+SAME = ("label", "in_space", "asked", "answers", "slacks", "id", "cost")  # with the first training
+
+
+def candidates_of(ledger: Ledger, goals: Sequence[Goal]) -> list[Candidate]:
+    """Whoever may stand on the front, with what all its seeds have come to."""
+    again: dict[int, list[Trial]] = {}
+    for trial in ledger.replicated():
+        if trial.of is not None:
+            again.setdefault(trial.of, []).append(trial)
+    return [_candidate(trial, again.get(trial.number, []), goals) for trial in ledger.having(COMPLETE)
+            if trial.origin != SEED and trial.feasible and trial.in_space]
+
+
+def _candidate(trial: Trial, again: Sequence[Trial], goals: Sequence[Goal]) -> Candidate:
+    values = [one.values or {} for one in (trial, *again) if one.state == COMPLETE]
+    scores = tuple({goal.name: found[goal.name] for goal in goals if goal.measured} for found in values)
+    known = {goal.name: values[0][goal.name] for goal in goals if not goal.measured}
+    return Candidate(trial.number, known, scores, sum(one.state == PENDING for one in again),
+                     sum(one.state == FAILED for one in again))
+
+
+def another_seed(store: Store, goals: Sequence[Goal], seeds: Seeds, first: int) -> Trial | None:
+    """Announces the next training with a further seed; None where there is none to begin now.
+
+    Nothing is trained again before the search is over, since who is on the front is not known until then.
+
+    Args:
+        first: the seed of the search.
+    """
+    ledger = store.ledger
+    if any(trial.origin != SEED for trial in ledger.having(PENDING)):
+        return None
+    chosen = next_training(candidates_of(ledger, goals), goals, seeds)
+    if chosen is None:
+        return None
+    trial = ledger.trials[chosen.number]
+    return store.append(PROPOSED, ledger.next_number(), state=PENDING, origin=SEED, of=trial.number,
+                        seed=first + chosen.further, **{name: getattr(trial, name) for name in SAME})
+
+
+def describe_end(ledger: Ledger, goals: Sequence[Goal], seeds: Seeds) -> str:
+    """What the further seeds have brought, to be said after how the search ended; empty where none were asked for."""
+    if seeds.most < 2:
+        return ""
+    trained = len(ledger.replicated())
+    order = order_of(candidates_of(ledger, goals), goals, seeds)
+    open_ = sum(not pair.settled for pair in order.comparisons)
+    said = "the order of the front is settled" if order.settled else f"{open_} comparisons are still within noise"
+    return f", then {trained} with further seeds; {said}"
+
+
+class Verdict:
+    """What a study's seeds say of its front.
+
+    Args:
+        meta: of the study: objectives, the seeds that were allowed.
+    """
+
+    def __init__(self, ledger: Ledger, meta: dict[str, Any]) -> None:
+        objectives = tuple(Objective(name, way) for name, way in meta["objectives"].items())
+        goals, said = goals_of(objectives), meta.get("seeds") or {}
+        self.ledger, self.seeds = ledger, Seeds(**said)
+        self.candidates = {one.number: one for one in candidates_of(ledger, goals)}
+        self.trained = ledger.replicated()
+        self.asked = bool(said or self.trained)
+        self.order: Order | None = order_of(list(self.candidates.values()), goals, self.seeds) if self.asked else None
+
+    @property
+    def confidence(self) -> float:
+        """Of what is said."""
+        return self.seeds.confidence if self.asked else CONFIDENCE
+
+    def notes(self, seed: int) -> list[str]:
+        """What must be known of seeds to read the scores; ``seed`` is the search's."""
+        noise = {name: one for name, one in (self.order.noise if self.order else {}).items() if one.known}
+        if not noise:
+            return [f"Training seed {seed}, one seed a candidate: differences within the noise of a seed are no order."]
+        first = next(iter(noise.values()))
+        spread = ", ".join(f"{name} {one.sd:.3g}" for name, one in noise.items())
+        return [f"Training seed {seed}; {first.candidates} candidates have further seeds, and their scores are means. "
+                f"Standard deviation between seeds: {spread} (pooled, {first.df} degrees of freedom). "
+                f"± is the {percent(self.confidence)} interval of a mean, with the number of its seeds after it.",
+                *self._lost()]
+
+    def sentences(self) -> list[str]:
+        """Which orders are beyond the noise, and which are within it; nothing before the noise is known."""
+        if self.order is None or not any(noise.known for noise in self.order.noise.values()):
+            return []
+        settled = "settled" if self.order.settled else "not settled"
+        head = (f"The order of the front is {settled}, at {percent(self.confidence)} for each comparison "
+                f"(intervals of {percent(self.order.level)}, since each seed is another look):")
+        if not self.order.comparisons:
+            head = f"One candidate alone is on the front, and surely so, at {percent(self.confidence)}."
+        return [head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON values; what is infinite or unknown is None."""
+        order = self.order
+        known = order is not None and any(noise.known for noise in order.noise.values())
+        return {
+            **self.seeds.to_json(),
+            "trainings": len(self.trained),
+            "failed": sum(trial.state == FAILED for trial in self.trained),
+            "settled": order.settled if order and known else None,
+            "level": order.level if order else None,
+            "noise": {name: {"sd": one.sd, "df": one.df, "candidates": one.candidates}
+                      for name, one in (order.noise if order else {}).items() if one.known},
+            "comparisons": [self._json(pair) for pair in order.comparisons] if order and known else [],
+        }
+
+    def _sentence(self, pair: Comparison) -> str:
+        found = "; ".join(
+            f"{one.goal} {self._mean(pair.first, one.goal)} and {self._mean(pair.second, one.goal)}, "
+            f"difference {one.value:+.3g} ± {one.half:.2g}" for one in pair.differences)
+        verdict = "beyond noise" if pair.settled else "within noise"
+        off = "" if pair.kind == NEIGHBOURS else " (off the front)"
+        return f"trial {pair.first} and trial {pair.second}{off}: {found}: {verdict}"
+
+    def _mean(self, number: int, goal: str) -> str:
+        one = self.candidates[number]
+        return f"{one.value(goal):.4g} ({one.seeds})"
+
+    def _json(self, pair: Comparison) -> dict[str, Any]:
+        differences = {one.goal: {"difference": one.value, "half": one.half} for one in pair.differences}
+        counts = [self.candidates[number].seeds for number in (pair.first, pair.second)]
+        return {"kind": pair.kind, "trials": [pair.first, pair.second], "seeds": counts, "settled": pair.settled,
+                "differences": differences}
+
+    def _lost(self) -> list[str]:
+        """A word on each seed that failed: the mean of the others is too good."""
+        return [f"Trial {trial.of} failed with seed {trial.seed} ({trial.reason}), which its mean does not hold."
+                for trial in self.trained if trial.state == FAILED]

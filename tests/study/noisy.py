@@ -1,0 +1,56 @@
+"""Fake training whose score depends on the seed, and studies of it with further seeds."""
+
+import json
+import random
+from pathlib import Path
+
+from scalesearch.search.history import Goal
+from scalesearch.study.confirm import Candidate, next_training
+from scalesearch.study.seeds import Seeds
+from scalesearch.study.work import finish
+from tests.study.fakes import make_plan, score
+
+GOALS = (Goal("bleu", "max", True), Goal("params.total", "min", False))
+SEEDS = Seeds(3, 8, 0.9)
+
+
+def luck(identity, seed, sd):
+    """The noise of one training: the same whenever it is repeated."""
+    return sd * random.Random(f"{identity} {seed}").gauss(0, 1)
+
+
+def noisy_result(folder, job, sd=1.0):
+    """What training with the job's seed would leave."""
+    answers = json.loads((folder / "architecture.yaml").read_text())
+    with (folder / "trained").open("a") as file:
+        file.write("x\n")
+    bleu = score(answers) + luck(folder.name.partition("-")[2], job.get("seed", 1), sd)
+    metrics = {"bleu": bleu, "chrf": bleu + 10, "bleu_signature": "sig|v:1", "test": {"bleu": bleu - 1}}
+    return {"state": "complete", "metrics": metrics, "seed": job.get("seed", 1), "seconds": 0.01}
+
+
+def noisy_work(folder):
+    """Trains in no time."""
+    finish(Path(folder), noisy_result)
+
+
+def seeded_plan(trials=6, seeds=SEEDS, **changes):
+    """A study that goes on with further seeds."""
+    return make_plan(trials, seeds=seeds, **changes)
+
+
+def drawn(truth, sd, dice, count=1):
+    """One candidate after the other, each dearer than the last, with ``count`` scores around its true one."""
+    return [Candidate(number, {"params.total": float(number)}, tuple({"bleu": dice.gauss(mean, sd)}
+            for _ in range(count))) for number, mean in enumerate(truth)]
+
+
+def confirmed(candidates, truth, sd, dice, seeds, goals=GOALS):
+    """What becomes of ``candidates`` when all that is asked for is trained; and what was asked for."""
+    candidates, asked = list(candidates), []
+    while (chosen := next_training(candidates, goals, seeds)) is not None:
+        asked.append(chosen)
+        old = candidates[chosen.number]
+        new = {"bleu": dice.gauss(truth[chosen.number], sd)}
+        candidates[chosen.number] = Candidate(old.number, old.known, (*old.scores, new))
+    return candidates, asked
