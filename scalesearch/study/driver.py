@@ -21,7 +21,7 @@ from scalesearch.search.strategy import Start, Strategy, TrainOn
 from scalesearch.space.architecture import Architecture
 from scalesearch.study import ledger as states
 from scalesearch.study.bill import Bill, Candidate
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING, Trial
+from scalesearch.study.ledger import CHARGED, COMPLETE, DUPLICATE, ENQUEUED, FAILED, INFEASIBLE, PENDING, Trial
 from scalesearch.study.live import View
 from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective, values
@@ -56,6 +56,7 @@ class Plan:
         attempts: how often a candidate whose worker dies is started at most.
         asks: proposals in a row that bring nothing new, after which the study ends.
         rungs: where candidates pause.
+        first: answers of what is proposed before the proposer is asked.
     """
 
     bill: Bill
@@ -67,6 +68,7 @@ class Plan:
     attempts: int = 3
     asks: int = 1000
     rungs: Rungs = FULL
+    first: tuple[Mapping[str, Any], ...] = ()
 
 
 class Driver:
@@ -124,13 +126,17 @@ class Driver:
         return self._next_reference() is not None or spent(self.ledger, self.plan.rungs) < self.plan.trials - 1e-9
 
     def _count(self, *state: str) -> int:
-        return sum(trial.origin == "proposer" for trial in self.ledger.having(*state))
+        return sum(trial.origin in CHARGED for trial in self.ledger.having(*state))
 
     def _next(self) -> Trial | None:
         """What a free worker trains: a reference, a new candidate, or a paused one that goes on."""
         while (reference := self._next_reference()) is not None:
             trial = self._refer(reference)
             if trial.state == PENDING:
+                return trial
+        for asked in self.plan.first[sum(trial.origin == ENQUEUED for trial in self.ledger.trials.values()) :]:
+            seen = self._judge(self.ledger.next_number(), asked)
+            if (trial := self._propose(seen, ENQUEUED)).state == PENDING:
                 return trial
         left = self.plan.trials - spent(self.ledger, self.plan.rungs)
         chosen = self.strategy.next(history_of(self.ledger, self.goals), left)
@@ -160,11 +166,12 @@ class Driver:
                  if candidate.cost and not goal.measured}
         return Seen(number, PENDING if candidate.feasible else INFEASIBLE, asked, identity, candidate.slacks, known)
 
-    def _propose(self, seen: Seen) -> Trial:
+    def _propose(self, seen: Seen, origin: str = "proposer") -> Trial:
         candidate = self._candidates.pop(seen.number)
         first = self._seen(candidate)
         state = PENDING if candidate.feasible else INFEASIBLE
-        trial = self._announce(seen.number, candidate, DUPLICATE if first else state, of=first and first.number)
+        trial = self._announce(seen.number, candidate, DUPLICATE if first else state, of=first and first.number,
+                               origin=origin)
         self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 

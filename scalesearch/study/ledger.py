@@ -6,6 +6,8 @@ from typing import Any
 
 PENDING, COMPLETE, FAILED, INFEASIBLE, DUPLICATE = "pending", "complete", "failed", "infeasible", "duplicate"
 PAUSED = "paused"
+WARM, ENQUEUED = "warm", "enqueued"
+CHARGED = ("proposer", ENQUEUED)  # origins of what the study's compute is for
 PROPOSED, STARTED, CRASHED, RUNG, ENDED = "proposed", "started", "crashed", "rung", "ended"
 
 
@@ -16,7 +18,8 @@ class Trial:
     Attributes:
         number: counts from 0 in the order of proposal.
         state: pending (to be trained, or in training), paused at a rung, complete, failed, infeasible or duplicate.
-        origin: ``proposer``, or ``reference`` for one that the study file names.
+        origin: ``proposer``; ``reference`` for one that the study file names; ``warm`` for one that another study has
+            trained, ``enqueued`` for one of another's front that is trained here.
         label: what plots call a reference.
         in_space: whether the space could have proposed it; a reference may come from elsewhere.
         asked: question to value; empty for a reference from elsewhere.

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, Ledger, Trial
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, WARM, Ledger, Trial
 from scalesearch.study.objectives import Objective, directions
 
 
@@ -118,7 +118,8 @@ class Screen(Lines):
 
     def _to_do(self, trials: list[Trial]) -> int:
         """Candidates still to be trained; a reference counts as done also where it failed or was a repetition."""
-        done = sum(t.state == COMPLETE or (t.origin == "reference" and t.state != PENDING) for t in trials)
+        done = sum((t.state == COMPLETE and t.origin != WARM) or (t.origin == "reference" and t.state != PENDING)
+                   for t in trials)
         return max(0, self._wanted - done, sum(t.state == PENDING for t in trials))
 
     def _left(self, trials: list[Trial]) -> str:

@@ -9,6 +9,7 @@ from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.study.objectives import Objective
 from scalesearch.study.teacher import TeacherSpec
+from scalesearch.study.warm import WarmSpec
 from scalesearch.train.recipe import Recipe
 
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
@@ -66,6 +67,8 @@ class StudySpec:
     teacher: TeacherSpec | None = None
     attempts: int = 3
     rungs: Rungs = FULL
+    warm: WarmSpec | None = None
+    proxies: bool = True
 
     @property
     def vocab(self) -> int | str:
