@@ -92,7 +92,8 @@ class Counter:
         total: Any = sum(self.taken.parts[n].costs[r[group.good]][:, columns] for n, r in zip(names, group.rows))
         return np.asarray(total, np.int64)
 
-    def _bounded(self, side: str, number: int, bounds: list[Bound]) -> NDArray[np.int64]:
+    def bounded(self, side: str, number: int, bounds: list[Bound]) -> NDArray[np.int64]:
+        """(good rows, bounds) of group ``number`` of a side: signed costs, of which a bound allows at most so much."""
         columns = [self.taken.names.index(bound.name) for bound in bounds]
         signs = np.array([bound.sign for bound in bounds], np.int64)
         names, groups = ((LEFT,), self.lefts) if side == "left" else (RIGHT, self.rights)
@@ -101,7 +102,7 @@ class Counter:
     def _index(self, side: str, number: int, bounds: list[Bound]) -> Index:
         key = (side, number, tuple((bound.name, bound.sign) for bound in bounds))
         if key not in self._indices:
-            self._indices[key] = Index(self._bounded(side, number, bounds))
+            self._indices[key] = Index(self.bounded(side, number, bounds))
         return self._indices[key]
 
     @cached_property
@@ -129,8 +130,8 @@ class Counter:
         """For each good row of one side of ``cell`` how many good rows of the other, the ``points``, fit with it."""
         most = np.array([bound.most for bound in bounds], np.int64)
         if points == "left":
-            return self._index("left", cell.left, bounds).within(most - self._bounded("right", cell.right, bounds))
-        return self._index("right", cell.right, bounds).within(most - self._bounded("left", cell.left, bounds))
+            return self._index("left", cell.left, bounds).within(most - self.bounded("right", cell.right, bounds))
+        return self._index("right", cell.right, bounds).within(most - self.bounded("left", cell.left, bounds))
 
     # -- why
 
@@ -211,7 +212,7 @@ class Counter:
             parts = [self.taken.parts[n].identity[r[group.good]] for n, r in zip(names, group.rows)]
             ids.append(np.stack(parts, 1))
             where.append(np.full(len(ids[-1]), number))
-            costs.append(self._bounded(side, number, bounds))
+            costs.append(self.bounded(side, number, bounds))
         columns = np.concatenate(ids)
         return Kinds(rows_numbered(list(columns.T), len(columns)), np.concatenate(where), np.concatenate(costs))
 

@@ -27,7 +27,7 @@ def foreseen(history: History, goals: Sequence[Goal]) -> dict[int, dict[str, flo
     ended = [seen for seen in known if seen.values is not None]
     if not any(seen.state == PAUSED for seen in known):
         return {seen.number: dict(seen.values or {}) for seen in ended}
-    if len(ended) < FEWEST:
+    if sum(bool(seen.rungs) for seen in ended) < FEWEST:  # a reference passes no rung
         return {seen.number: _early(seen, goals) for seen in known if seen.rungs}
     lines = {(goal.name, rung): _line(ended, goal, rung) for goal in goals if goal.measured
              for rung in range(max(len(seen.rungs) for seen in known))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,7 +51,7 @@ class Strategy:
     def __init__(self, proposer: Proposer, judge: Judge, rungs: Rungs, goals: Sequence[Goal], asks: int = 1000) -> None:
         self.proposer, self.judge, self.rungs, self.goals, self.asks = proposer, judge, rungs, tuple(goals), asks
         proposer.judge = judge
-        self._dice = RandomDraws(proposer.space, proposer.limits, goals, proposer.settings)
+        self._dice = RandomDraws(proposer.space, proposer.limits, goals, proposer.settings, proposer.region)
 
     def next(self, history: History, left: float) -> TrainOn | Start | None:
         """What to do with ``left`` full trainings' worth of compute; None where there is nothing left to do.
@@ -80,16 +80,15 @@ class Strategy:
         for _ in range(self.asks):
             number = len(seen)
             stuck = repeats >= PATIENCE and not self.proposer.lists
-            asked = self._opening(number, len(networks)) if self.proposer.opens and not stuck else None
-            asked = asked or (self._dice if stuck else self.proposer).ask(number, seen)
+            asked = self._asked(number, seen, networks, stuck)
             if asked is None and self.proposer.lists:
                 break
             if asked is None:  # the proposer finds nothing that it would train
                 asked, repeats = self._dice.ask(number, seen), PATIENCE
-            candidate = self.judge(number, asked)
+            candidate = self._within(self.judge(number, asked), networks)
             if candidate.state != INFEASIBLE and candidate.identity not in networks:
                 return Start(candidate, tuple(rejected))
-            key = key_of(asked)
+            key = key_of(candidate.asked)
             repeats += candidate.identity in networks or key in sheets
             if candidate.state != INFEASIBLE:  # its network is known, and nothing is trained twice
                 candidate = replace(candidate, state=DUPLICATE)
@@ -97,6 +96,30 @@ class Strategy:
             seen.append(candidate)
             rejected.append(candidate)
         return Start(None, tuple(rejected))
+
+    def _asked(self, number: int, seen: History, networks: Collection[str], stuck: bool) -> Mapping[str, Any] | None:
+        """Proposal ``number``: a way back into the region for the last one, one of the first, or the proposer's."""
+        if self.proposer.heeds and seen and seen[-1].state == INFEASIBLE:
+            mended = self._mended(number, seen[-1].asked, networks)
+            if mended is not None:
+                return mended
+        opening = self._opening(number, len(networks)) if self.proposer.opens and not stuck else None
+        return opening or (self._dice if stuck else self.proposer).ask(number, seen)
+
+    def _within(self, candidate: Seen, networks: Collection[str]) -> Seen:
+        """``candidate``, or a feasible one near by in its place; a proposer that learns from misses hears of them."""
+        if candidate.state != INFEASIBLE or self.proposer.heeds or self.proposer.lists:
+            return candidate
+        mended = self._mended(candidate.number, candidate.asked, networks)
+        return candidate if mended is None else self.judge(candidate.number, mended)
+
+    def _mended(self, number: int, asked: Mapping[str, Any], networks: Collection[str]) -> Mapping[str, Any] | None:
+        """A feasible sheet near ``asked`` and of a new network, if there is a way; else any feasible one."""
+        region = self.proposer.region
+        if region is None or not asked:
+            return None
+        dice = random.Random(self.proposer.seed(number))
+        return region.mended(asked, dice, networks) or region.drawn(dice)
 
     def _opening(self, number: int, begun: int) -> Mapping[str, Any] | None:
         """One of the first candidates: of many random ones that the bill allows, from the cheapest to the dearest.

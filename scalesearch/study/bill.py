@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from scalesearch.cost import Cost, cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
+from scalesearch.search.region import Region
 from scalesearch.space.architecture import Architecture
 from scalesearch.space.names import COST_NAMES
 
@@ -58,6 +60,11 @@ class Bill:
     def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits
         self.names = (BUILDABLE, *dict.fromkeys(limit.text for limit in limits))
+
+    @cached_property
+    def region(self) -> Region:
+        """The part of the space that the limits allow."""
+        return Region(self)
 
     def judge(self, asked: Mapping[str, Any]) -> Candidate:
         """The candidate that the space makes of ``asked``.

@@ -21,7 +21,19 @@ from scalesearch.search.strategy import Start, Strategy, TrainOn
 from scalesearch.space.architecture import Architecture
 from scalesearch.study import ledger as states
 from scalesearch.study.bill import Bill, Candidate
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING, PROPOSER, REFERENCE, SEED, Trial
+from scalesearch.study.ledger import (
+    CHARGED,
+    COMPLETE,
+    DUPLICATE,
+    ENQUEUED,
+    FAILED,
+    INFEASIBLE,
+    PENDING,
+    PROPOSER,
+    REFERENCE,
+    SEED,
+    Trial,
+)
 from scalesearch.study.live import View
 from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective, values
@@ -59,6 +71,7 @@ class Plan:
         asks: proposals in a row that bring nothing new, after which the study ends.
         rungs: where candidates pause.
         seeds: what may be spent on further seeds for the front, once the search is over.
+        first: answers of what is proposed before the proposer is asked.
     """
 
     bill: Bill
@@ -71,6 +84,7 @@ class Plan:
     asks: int = 1000
     rungs: Rungs = FULL
     seeds: Seeds = ONE
+    first: tuple[Mapping[str, Any], ...] = ()
 
 
 class Driver:
@@ -132,13 +146,17 @@ class Driver:
         return self._next_reference() is not None or spent(self.ledger, self.plan.rungs) < self.plan.trials - 1e-9
 
     def _count(self, *state: str) -> int:
-        return sum(trial.origin == PROPOSER for trial in self.ledger.having(*state))
+        return sum(trial.origin in CHARGED for trial in self.ledger.having(*state))
 
     def _next(self) -> Trial | None:
         """What a free worker trains: a reference, a new candidate, or a paused one that goes on."""
         while (reference := self._next_reference()) is not None:
             trial = self._refer(reference)
             if trial.state == PENDING:
+                return trial
+        for asked in self.plan.first[sum(trial.origin == ENQUEUED for trial in self.ledger.trials.values()) :]:
+            seen = self._judge(self.ledger.next_number(), asked)
+            if (trial := self._propose(seen, ENQUEUED)).state == PENDING:
                 return trial
         left = self.plan.trials - spent(self.ledger, self.plan.rungs)
         chosen = self.strategy.next(history_of(self.ledger, self.goals), left)
@@ -175,12 +193,12 @@ class Driver:
                  if candidate.cost and not goal.measured}
         return Seen(number, PENDING if candidate.feasible else INFEASIBLE, asked, identity, candidate.slacks, known)
 
-    def _propose(self, seen: Seen) -> Trial:
+    def _propose(self, seen: Seen, origin: str = PROPOSER) -> Trial:
         candidate = self._candidates.pop(seen.number)
         first = self._seen(candidate)
         state = PENDING if candidate.feasible else INFEASIBLE
         trial = self._announce(self.ledger.next_number(), candidate, DUPLICATE if first else state,
-                               of=first and first.number)
+                               of=first and first.number, origin=origin)
         self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 

@@ -15,6 +15,8 @@
     seeds: {most: 3, trials: 6}                    # further seeds for the front; see ``study.seeds``
     reference: [{name: base, set: {encoder.depth: 6}}]
     teacher: runs/big                              # or one to train; see ``study.teacher``
+    warm_start: runs/old                           # begin with what another study has found; see ``study.warm``
+    proxies: yes                                   # zero-cost scores of every candidate before its training
 """
 
 from collections.abc import Sequence as Items
@@ -39,11 +41,13 @@ from scalesearch.study.sections import Sections, override, plain, written
 from scalesearch.study.seeds import read_seeds
 from scalesearch.study.spec import CORPUS, ReferenceSpec, Resources, StudySpec
 from scalesearch.study.teacher import read_teacher
+from scalesearch.study.warm import read_warm
 from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
-        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds")
+        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds",
+        "warm_start", "proxies")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 
@@ -111,6 +115,7 @@ class _Reader:
             "seeds": read_seeds(top, trials),
         }
         folder = out or Path(str(top.text("out", f"runs/{name}")))
+        known |= {"warm": read_warm(top, folder), "proxies": top.flag("proxies", True)}
         if top.problems or space is None or data is None or recipe is None:
             return None
         recipe = replace(recipe, measure=measure(objectives, recipe.measure))

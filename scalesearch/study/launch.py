@@ -16,6 +16,7 @@ from scalesearch.study.spec import StudySpec
 from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
 from scalesearch.study.teaching import Teacher, distilled, find_teacher, teach
+from scalesearch.study.warming import begin
 
 
 def launch(spec: StudySpec, resume: bool, console: Console) -> str:
@@ -41,11 +42,14 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         if teacher is not None:
             plan = _taught(spec, teacher, bill, runner, console)
             prepare.refuse_other_data(store, plan)
+        proposer = prepare.searcher(spec, bill)
+        plan = begin(store, spec.warm, plan, proposer.first, lambda text: console.print(text, highlight=False,
+                                                                                        markup=False, soft_wrap=True))
         mirror = prepare.make_mirror(spec, plan, store)
         console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False, markup=False)
         console.print(f"Recipe: {spec.recipe.describe()}", highlight=False, markup=False)
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
-        return Driver(plan, store, prepare.searcher(spec, bill), mirror, runner, view).run()
+        return Driver(plan, store, proposer, mirror, runner, view).run()
 
 
 def _taught(spec: StudySpec, teacher: Teacher, bill: Bill, runner: Runner, console: Console) -> Plan:

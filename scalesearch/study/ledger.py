@@ -6,7 +6,8 @@ from typing import Any
 
 PENDING, COMPLETE, FAILED, INFEASIBLE, DUPLICATE = "pending", "complete", "failed", "infeasible", "duplicate"
 PAUSED = "paused"
-PROPOSER, REFERENCE, SEED = "proposer", "reference", "seed"  # origins
+PROPOSER, REFERENCE, SEED, WARM, ENQUEUED = "proposer", "reference", "seed", "warm", "enqueued"  # origins
+CHARGED = (PROPOSER, ENQUEUED)  # those of what the study's compute is for
 PROPOSED, STARTED, CRASHED, RUNG, ENDED = "proposed", "started", "crashed", "rung", "ended"
 
 
@@ -17,7 +18,8 @@ class Trial:
     Attributes:
         number: counts from 0 in the order of proposal.
         state: pending (to be trained, or in training), paused at a rung, complete, failed, infeasible or duplicate.
-        origin: ``proposer``; ``reference`` for one that the study file names; ``seed`` for another training of a
+        origin: ``proposer``; ``reference`` for one that the study file names; ``warm`` for one that another study has
+            trained, ``enqueued`` for one of another's front that is trained here; ``seed`` for another training of a
             candidate, which is no candidate itself.
         label: what plots call a reference.
         in_space: whether the space could have proposed it; a reference may come from elsewhere.

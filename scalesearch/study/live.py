@@ -14,7 +14,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, SEED, Ledger, Trial
+from scalesearch.study.ledger import (
+    COMPLETE,
+    DUPLICATE,
+    FAILED,
+    INFEASIBLE,
+    PAUSED,
+    PENDING,
+    SEED,
+    WARM,
+    Ledger,
+    Trial,
+)
 from scalesearch.study.objectives import Objective, directions
 from scalesearch.study.replicates import candidates_of
 from scalesearch.study.seen import goals_of
@@ -125,7 +136,8 @@ class Screen(Lines):
 
     def _to_do(self, trials: list[Trial]) -> int:
         """Candidates still to be trained; a reference counts as done also where it failed or was a repetition."""
-        done = sum(t.state == COMPLETE or (t.origin == "reference" and t.state != PENDING) for t in trials)
+        done = sum((t.state == COMPLETE and t.origin != WARM) or (t.origin == "reference" and t.state != PENDING)
+                   for t in trials)
         return max(0, self._wanted - done, sum(t.state == PENDING for t in trials))
 
     def _left(self, trials: list[Trial]) -> str:

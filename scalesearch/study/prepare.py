@@ -75,12 +75,16 @@ def odds(bill: Bill, seed: int, samples: int = SAMPLES, enough: int | None = Non
 
 
 def refuse_the_impossible(bill: Bill, seed: int) -> None:
-    """Raises UserError where none of many samples meets the limits, naming the limit that stops most of them."""
+    """Raises UserError where nothing meets the limits, naming the limit that stops most samples.
+
+    Where none of many samples does, the space is counted, or sheets are changed until they do.
+    """
     found = odds(bill, seed, enough=1)
-    if not found.feasible:
+    if not found.feasible and bill.region.drawn(random.Random(seed)) is None:
+        counted = "; counted, nothing in the space does" if bill.region.share == 0 else ""
         worst = max(found.missed, key=lambda name: found.missed[name])
-        raise UserError(f"budget: none of {found.samples} random candidates meets it; {found.missed[worst]} of them "
-                        f"miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {bill.protocol}. "
+        raise UserError(f"budget: none of {found.samples} random candidates meets it{counted}; "
+                        f"{found.missed[worst]} of them miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {bill.protocol}. "
                         "Raise the budget, or let the space hold smaller models")
 
 
@@ -147,7 +151,8 @@ def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus, teacher: Mapping[str,
     """
     data = corpus.spec.resolve().to_json()
     job = {"data": data, "cache": str(default_cache()), "recipe": spec.recipe.to_json(), "seed": spec.seed,
-           "threads": spec.resources.threads_per_trial, "processes": spec.resources.processes_per_trial}
+           "threads": spec.resources.threads_per_trial, "processes": spec.resources.processes_per_trial,
+           "proxies": spec.proxies}
     facts = {
         "study": spec.name,
         "space": spec.space.hash,
@@ -177,6 +182,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
         **({"seeds": spec.seeds.to_json()} if spec.seeds.most > 1 else {}),
         "teacher": teacher,
+        **({"warm_start": spec.warm.to_json()} if spec.warm else {}),
         "versions": versions(*SEARCHERS),
     }
 
@@ -190,6 +196,7 @@ FIXED = {
     "seed": "the training seed",
     "proposer": "the proposer",
     "rungs": "the rungs",
+    "warm_start": "the warm start",
     "teacher": "the teacher",
 }
 
@@ -243,7 +250,7 @@ def _and(words: list[str]) -> str:
 def searcher(spec: StudySpec, bill: Bill) -> Proposer:
     """Who proposes. Raises UserError where the proposer lacks a library, or the space has no grid."""
     settings = Settings(spec.proposer, spec.proposer_seed, spec.startup, spec.population)
-    return make_proposer(spec.space, bill.names, goals_of(spec.objectives), settings)
+    return make_proposer(spec.space, bill.names, goals_of(spec.objectives), settings, bill.region)
 
 
 def make_mirror(spec: StudySpec, plan: Plan, store: Store) -> Mirror:

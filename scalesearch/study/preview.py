@@ -11,9 +11,19 @@ from scalesearch.report.noise import percent
 from scalesearch.search.history import INFEASIBLE, PENDING, Seen
 from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.live import short
-from scalesearch.study.prepare import Odds, load_data, make_bill, odds, references, refuse_the_impossible, searcher
+from scalesearch.study.prepare import (
+    Odds,
+    load_data,
+    make_bill,
+    make_plan,
+    odds,
+    references,
+    refuse_the_impossible,
+    searcher,
+)
 from scalesearch.study.spec import CORPUS, StudySpec
 from scalesearch.study.teaching import Teacher, find_teacher
+from scalesearch.study.warming import Known, Warm, choose
 
 SHOWN = 8
 
@@ -28,6 +38,7 @@ class Preview:
     odds: Odds
     proposals: tuple[Candidate, ...]
     teacher: Teacher | None = None
+    warm: Warm | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -41,6 +52,9 @@ class Preview:
             "trials": self.spec.trials,
             "seeds": self.spec.seeds.to_json(),
             "teacher": self.teacher and self.teacher.to_json(),
+            "warm_start": self.warm and {"taken": [_source(known) for known in self.warm.taken],
+                                         "first": [_source(known) for known in self.warm.first],
+                                         "left": dict(self.warm.left)},
             "out": str(self.spec.out),
             "proposals": [_json(candidate) for candidate in self.proposals],
         }
@@ -57,6 +71,7 @@ class Preview:
             f"Data: {spec.data.describe()}",
             *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
             f"Recipe: {spec.recipe.describe()}",
+            *([self.warm.describe()] if self.warm else []),
             f"Would train {spec.trials} candidates and {len(spec.references)} references, {spec.workers} at a time "
             f"({spec.backend}), into {spec.out}",
             *([f"Then up to {spec.seeds.trials} trainings with further seeds, until the front has at most "
@@ -86,7 +101,7 @@ def preview(spec: StudySpec) -> Preview:
         UserError: what a real run would refuse as well.
     """
     corpus = None
-    if spec.vocab == CORPUS or spec.teacher:
+    if spec.vocab == CORPUS or spec.teacher or spec.warm:
         corpus = load_data(spec.data)  # its vocabulary's size is part of the protocol, and must be the teacher's
     else:
         fingerprint(spec.data.resolve())
@@ -95,7 +110,11 @@ def preview(spec: StudySpec) -> Preview:
     refuse_the_impossible(bill, spec.proposer_seed)
     references(spec)
     found = odds(bill, spec.proposer_seed)
-    return Preview(spec, bill, spec.space.size(), found, first_proposals(spec, bill), teacher)
+    warm = None
+    if spec.warm and corpus:
+        facts = {"teacher": "to be"} if teacher else None
+        warm = choose(spec.warm, make_plan(spec, bill, corpus, facts), searcher(spec, bill).first)
+    return Preview(spec, bill, spec.space.size(), found, first_proposals(spec, bill), teacher, warm)
 
 
 def first_proposals(spec: StudySpec, bill: Bill, count: int = SHOWN) -> tuple[Candidate, ...]:
@@ -110,6 +129,10 @@ def first_proposals(spec: StudySpec, bill: Bill, count: int = SHOWN) -> tuple[Ca
         history.append(Seen(number, state, asked, slacks=candidate.slacks))
         found.append(candidate)
     return tuple(found)
+
+
+def _source(known: Known) -> dict[str, Any]:
+    return {"study": known.study, "trial": known.trial, "id": known.id, "values": known.values}
 
 
 def _json(candidate: Candidate) -> dict[str, Any]:

@@ -105,6 +105,14 @@ class Sections:
         self._wrong(key, f"a number of at least {low:g}")
         return default
 
+    def flag(self, key: str, default: bool) -> bool:
+        """Yes or no."""
+        value = self.value(key, default)
+        if isinstance(value, bool):
+            return value
+        self._wrong(key, "yes or no")
+        return default
+
     def text(self, key: str, default: Any = None) -> Any:
         """A text, or ``default`` where it is not given."""
         node = self.table.get(key)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scalesearch.search.history import Goal, Seen
 from scalesearch.search.rungs import Rungs
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, PAUSED, PENDING, PROPOSER, Ledger, Trial
+from scalesearch.study.ledger import CHARGED, COMPLETE, DUPLICATE, FAILED, PAUSED, PENDING, Ledger, Trial
 from scalesearch.study.objectives import Objective
 
 
@@ -40,7 +40,7 @@ def _cost(trial: Trial, name: str) -> float:
 
 def spent(ledger: Ledger, rungs: Rungs) -> float:
     """Full trainings' worth of compute that the proposer's candidates have taken, or are taking."""
-    return sum(_share(trial, rungs) for trial in ledger.trials.values() if trial.origin == PROPOSER)
+    return sum(_share(trial, rungs) for trial in ledger.trials.values() if trial.origin in CHARGED)
 
 
 def _share(trial: Trial, rungs: Rungs) -> float:

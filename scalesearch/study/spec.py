@@ -10,6 +10,7 @@ from scalesearch.space import Constraint, Space
 from scalesearch.study.objectives import Objective
 from scalesearch.study.seeds import ONE, Seeds
 from scalesearch.study.teacher import TeacherSpec
+from scalesearch.study.warm import WarmSpec
 from scalesearch.train.recipe import Recipe
 
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
@@ -68,6 +69,8 @@ class StudySpec:
     attempts: int = 3
     rungs: Rungs = FULL
     seeds: Seeds = ONE
+    warm: WarmSpec | None = None
+    proxies: bool = True
 
     @property
     def vocab(self) -> int | str:

@@ -7,6 +7,7 @@ from scalesearch.cost import find_protocol
 from scalesearch.search.history import COMPLETE, INFEASIBLE, PENDING, Goal, Seen
 from scalesearch.search.proposers import make_proposer
 from scalesearch.search.proposers.base import Settings
+from scalesearch.search.region import Region
 from scalesearch.search.rungs import Rungs
 from scalesearch.search.strategy import Strategy
 from scalesearch.space import Space
@@ -39,7 +40,7 @@ class Searched:
 
     def __init__(self, kind, seed=1, history=(), rungs=None, space=SPACE):
         self.bill = Bill(space, find_protocol("forward", 10, 10, 100), tuple(space.budgets.values()))
-        proposer = make_proposer(space, self.bill.names, GOALS, Settings(kind, seed, 4, 6))
+        proposer = make_proposer(space, self.bill.names, GOALS, Settings(kind, seed, 4, 6), Region(self.bill))
         self.strategy = Strategy(proposer, self.judge, rungs or Rungs(), GOALS, asks=300)
         self.history = list(history)
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 from scalesearch.blocks.leaves import Linear
 from scalesearch.cost import find_protocol
+from scalesearch.errors import UserError
 from scalesearch.search.proposers import make_proposer
 from scalesearch.search.proposers.base import Settings
 from scalesearch.space.architecture import Architecture
@@ -70,6 +71,14 @@ class FakeSpace:
 
     def architecture(self, answers):
         return architecture_of(answers)
+
+    def replay(self, answers):
+        def ask(path, question):
+            if path not in answers:
+                raise UserError(f"{path}: nothing is said of it")
+            return question.settle(answers[path])
+
+        return ask
 
 
 def limit(name="params.total", most=6000):

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from scalesearch.errors import UserError
 from scalesearch.search.history import Goal
-from scalesearch.search.proposers.base import Askable, Proposer, Settings
+from scalesearch.search.proposers.base import Askable, Feasible, Proposer, Settings
 
 PROPOSERS = {
     "tpe": ("samplers", "TPE"), "nsga2": ("samplers", "NSGA2"), "nsga3": ("samplers", "NSGA3"),
@@ -16,7 +16,8 @@ PROPOSERS = {
 }
 
 
-def make_proposer(space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings) -> Proposer:
+def make_proposer(space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings,
+                  region: Feasible | None = None) -> Proposer:
     """The proposer ``settings.kind``.
 
     Raises:
@@ -26,4 +27,4 @@ def make_proposer(space: Askable, limits: Sequence[str], goals: Sequence[Goal], 
         raise UserError(f"there is no proposer `{settings.kind}`; there are {', '.join(PROPOSERS)}")
     module, name = PROPOSERS[settings.kind]
     kind: type[Proposer] = getattr(import_module(f"{__name__}.{module}"), name)
-    return kind(space, limits, goals, settings)
+    return kind(space, limits, goals, settings, region)

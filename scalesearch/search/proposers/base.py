@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -25,6 +25,17 @@ class Askable(Protocol):
     def answer(self, ask: Any) -> Any: ...
 
     def enumerate(self) -> Any: ...
+
+
+class Feasible(Protocol):
+    """What is known of the feasible part of a space; see :class:`scalesearch.search.region.Region`."""
+
+    def drawn(self, dice: random.Random) -> dict[str, Any] | None: ...
+
+    def mended(self, asked: Mapping[str, Any], dice: random.Random, known: Collection[str] = ...
+               ) -> dict[str, Any] | None: ...
+
+    def fits(self, asked: Mapping[str, Any]) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -49,15 +60,19 @@ class Proposer:
         space: asks the questions.
         limits: names of all limits, in the order in which every candidate has them.
         goals: of the study.
+        region: the feasible part of the space; without it, draws are of the whole of it.
     """
 
     name: ClassVar[str]
     startup: ClassVar[int] = 10  # Optuna's number
     opens: ClassVar[bool] = False  # whether its first candidates are to be spread over the costs
     lists: ClassVar[bool] = False  # whether it goes through a list, and so comes to an end of itself
+    heeds: ClassVar[bool] = False  # whether it learns from what misses a limit
 
-    def __init__(self, space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings) -> None:
+    def __init__(self, space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings,
+                 region: Feasible | None = None) -> None:
         self.space, self.limits, self.goals, self.settings = space, tuple(limits), tuple(goals), settings
+        self.region = region
         self.first = type(self).startup if settings.startup is None else settings.startup
         self.judge: Judge | None = None  # number and answers to a candidate with its costs; the strategy's
 
@@ -74,8 +89,10 @@ class Proposer:
         return int.from_bytes(digest[:4], "big")
 
     def drawn(self, dice: random.Random) -> dict[str, Any]:
-        """A random sheet: each question uniform, log-uniform for log ranges."""
-        return self.filled(lambda name, question: question.draw(dice))
+        """A random sheet: each question uniform, log-uniform for log ranges; a feasible one, where the region is known.
+        """
+        found = self.region.drawn(dice) if self.region else None
+        return self.filled(lambda name, question: question.draw(dice)) if found is None else found
 
     def filled(self, ask: Any) -> dict[str, Any]:
         """The answers that ``ask(name, question)`` gives to what the space asks."""

@@ -8,6 +8,7 @@ trainings, without.
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Mapping
 from copy import copy
@@ -21,7 +22,7 @@ from scalesearch.errors import UserError
 from scalesearch.search.encoding import Encoding
 from scalesearch.search.history import DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, History, Seen
 from scalesearch.search.predict import foreseen
-from scalesearch.search.proposers.base import Askable, Proposer, Settings
+from scalesearch.search.proposers.base import Askable, Feasible, Proposer, Settings
 
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 STATES = {INFEASIBLE: TrialState.PRUNED, FAILED: TrialState.PRUNED, PENDING: TrialState.RUNNING,
@@ -41,8 +42,9 @@ class Sampled(Proposer):
     name: ClassVar[str]
     grows: ClassVar[bool] = True  # whether the sampler keeps nothing in the study, so that one serves many proposals
 
-    def __init__(self, space: Askable, limits: Any, goals: Any, settings: Settings) -> None:
-        super().__init__(space, limits, goals, settings)
+    def __init__(self, space: Askable, limits: Any, goals: Any, settings: Settings,
+                 region: Feasible | None = None) -> None:
+        super().__init__(space, limits, goals, settings, region)
         self.encoding = Encoding(space)
         self._facts: list[tuple[Seen, Mapping[str, float] | None]] = []
         self._params: dict[int, Any] = {}
@@ -52,7 +54,14 @@ class Sampled(Proposer):
         """The sampler of one proposal."""
         raise NotImplementedError
 
+    @property
+    def draws(self) -> int:
+        """Candidates with results before which proposals are draws of the region, where that is known."""
+        return self.first
+
     def ask(self, number: int, history: History) -> Mapping[str, Any]:
+        if self.region is not None and len(foreseen(history, self.goals)) < self.draws:
+            return self.drawn(random.Random(self.seed(number)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is experimental in Optuna is our business, not the user's
             study = self._study(history)
@@ -99,6 +108,7 @@ class TPE(Sampled):
     """Tree-structured Parzen estimators (Bergstra et al. 2011; several objectives: Ozaki et al. 2022)."""
 
     name = "tpe"
+    heeds = True
 
     def sampler(self, seed: int) -> BaseSampler:
         return TPESampler(seed=seed, n_startup_trials=self.first, constant_liar=True)
@@ -110,6 +120,10 @@ class NSGA2(Sampled):
     name = "nsga2"
     grows = False
     kind: ClassVar[type[NSGAIISampler | NSGAIIISampler]] = NSGAIISampler
+
+    @property
+    def draws(self) -> int:
+        return self.settings.population  # its first generation
 
     def sampler(self, seed: int) -> BaseSampler:
         return self.kind(seed=seed, population_size=self.settings.population)
@@ -130,8 +144,9 @@ class GP(Sampled):
 
     name = "gp"
 
-    def __init__(self, space: Askable, limits: Any, goals: Any, settings: Settings) -> None:
-        super().__init__(space, limits, goals, settings)
+    def __init__(self, space: Askable, limits: Any, goals: Any, settings: Settings,
+                 region: Feasible | None = None) -> None:
+        super().__init__(space, limits, goals, settings, region)
         try:
             import scipy  # noqa: F401
             import torch  # noqa: F401

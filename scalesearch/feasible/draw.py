@@ -1,0 +1,150 @@
+"""Random candidates within a budget, by construction: from a space taken apart, without rejecting anything.
+
+The chances are those of answering question by question (uniform, or log-uniform where the space says so) and drawing
+again until the budget is met; only that nothing is drawn in vain: first a cell, then a left side, weighed by all the
+right sides that fit with it, then one of those.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.cost.protocol import Protocol
+from scalesearch.feasible.count import LEFT, RIGHT, Counter
+from scalesearch.feasible.grid import UNASKED, TooMany
+from scalesearch.feasible.linear import Bound
+from scalesearch.feasible.sections import MOST_ROWS, REST, SPINE, Part, Taken
+from scalesearch.feasible.weights import Weighed
+from scalesearch.space import Space
+from scalesearch.space.questions import IntRange, Question
+
+Chances = NDArray[np.float64]
+
+
+class Draws:
+    """Draws answer sheets of ``space`` that meet ``bounds``.
+
+    Attributes:
+        share: of draws of the whole space that would meet them, exactly.
+
+    Raises:
+        TooMany, Endless: the space is too large to take apart, or has no end.
+    """
+
+    def __init__(self, space: Space, protocol: Protocol, bounds: list[Bound], most: int = MOST_ROWS) -> None:
+        names = tuple(dict.fromkeys(bound.name for bound in bounds)) or ("params.total",)
+        self.questions = _one_each(space)
+        self.counter = Counter(Taken(space, protocol, names, most), bounds)
+        self.parts, self.bounds = self.counter.taken.parts, bounds
+        spine = set(self.parts[SPINE].questions)
+        self.chances = {name: self._chances(part, set() if name == SPINE else spine)
+                        for name, part in self.parts.items()}
+        self.sums = np.cumsum(self._weights())
+        self.share = float(self.sums[-1]) if len(self.sums) else 0.0
+
+    def draw(self, dice: random.Random) -> dict[str, Any] | None:
+        """A sheet's answers by question; None where nothing meets the bounds."""
+        if not self.share > 0:
+            return None
+        cell = self.counter.cells[_pick(self.sums, dice)]
+        left, right = self.counter.lefts[cell.left], self.counter.rights[cell.right]
+        room = self._room(cell.left)
+        mine = _pick(np.cumsum(self._lefts[cell.left] * self._weighed(cell.right).within(room)), dice)
+        fits = (self.counter.bounded("right", cell.right, self.bounds) <= room[mine]).all(1)
+        theirs = _pick(np.cumsum(self._rights[cell.right] * fits), dice)
+        rest = int(cell.rest[_pick(np.cumsum(self.chances[REST][cell.rest]), dice)])
+        rows = {SPINE: cell.spine, REST: rest, LEFT: int(left.rows[0][left.good][mine])}
+        rows |= {name: int(r[right.good][theirs]) for name, r in zip(RIGHT, right.rows)}
+        return self._sheet(rows)
+
+    def _sheet(self, rows: dict[str, int]) -> dict[str, Any]:
+        codes: dict[str, int] = {}
+        for name, row in rows.items():
+            part = self.parts[name]
+            codes |= {q: int(code) for q, code in zip(part.questions, part.codes[row]) if code != UNASKED}
+        values = {name: self.questions[name].values() for name in codes}
+        found = self.counter.taken.space.answer(lambda name, question: values[name][codes[name]])  # type: ignore[index]
+        return dict(found.asked)
+
+    @cached_property
+    def _most(self) -> NDArray[np.int64]:
+        return np.array([bound.most for bound in self.bounds], np.int64)
+
+    @cached_property
+    def _lefts(self) -> list[Chances]:
+        return [self.chances[LEFT][group.rows[0][group.good]] for group in self.counter.lefts]
+
+    @cached_property
+    def _rights(self) -> list[Chances]:
+        found = []
+        for group in self.counter.rights:
+            chances = np.ones(int(group.good.sum()))
+            for name, rows in zip(RIGHT, group.rows):
+                chances *= self.chances[name][rows[group.good]]
+            found.append(chances)
+        return found
+
+    def _weights(self) -> Chances:
+        """(cells,) the chance that a draw of the whole space is of that cell and meets the bounds."""
+        cells = self.counter.cells
+        found = np.array([cell.allowed * self.chances[SPINE][cell.spine] * self.chances[REST][cell.rest].sum()
+                          for cell in cells])
+        by_right: dict[int, dict[int, list[int]]] = {}
+        for place in np.flatnonzero(found).tolist():
+            by_right.setdefault(cells[place].right, {}).setdefault(cells[place].left, []).append(place)
+        for right, lefts in by_right.items():
+            weighed = self._weighed(right)  # a hundred bytes a row: kept no longer than needed
+            for left, places in lefts.items():
+                found[places] *= float(self._lefts[left] @ weighed.within(self._room(left)))
+        return found
+
+    def _weighed(self, right: int) -> Weighed:
+        return Weighed(self.counter.bounded("right", right, self.bounds), self._rights[right])
+
+    def _room(self, left: int) -> NDArray[np.int64]:
+        """(rows, bounds) what each good left row leaves."""
+        return self._most - self.counter.bounded("left", left, self.bounds)
+
+    def _chances(self, part: Part, elsewhere: set[str]) -> Chances:
+        """(rows,) the chance of each row's answers, those to questions that are counted ``elsewhere`` left out."""
+        found = np.ones(len(part))
+        for column, name in enumerate(part.questions):
+            if name not in elsewhere:
+                chance = np.append(chances_of(self.questions[name]), 1.0)  # the last is UNASKED's, which is -1
+                found *= chance[part.codes[:, column]]
+        return found
+
+
+def chances_of(question: Question) -> Chances:
+    """The chance of each of a question's answers in its ``draw``."""
+    count = question.count()
+    assert count is not None, "what has no end was refused before"
+    if not (isinstance(question, IntRange) and question.log):
+        return np.full(count, 1 / count)
+    edges = np.log(np.append(np.array(question.values()) - 0.5, question.high + 0.5))
+    return np.diff(edges) / (math.log(question.high + 0.5) - math.log(question.low - 0.5))
+
+
+def _one_each(space: Space) -> dict[str, Question]:
+    """Name to question.
+
+    Raises:
+        TooMany: a name holds several questions, by a condition.
+    """
+    found: dict[str, Question] = {}
+    for name, question in space.dimensions():
+        if found.setdefault(name, question) != question:
+            raise TooMany(f"{name} is asked in several ways")
+    return found
+
+
+def _pick(sums: NDArray[np.float64], dice: random.Random) -> int:
+    """A place with a chance by how much the running sum rises there."""
+    at = int(np.searchsorted(sums, dice.random() * sums[-1], side="right"))
+    return min(at, int(np.searchsorted(sums, sums[-1])))
