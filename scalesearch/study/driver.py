@@ -23,11 +23,11 @@ from scalesearch.study import ledger as states
 from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING, Trial
 from scalesearch.study.live import View
-from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective, values
 from scalesearch.study.record import make_record
 from scalesearch.study.runners.base import Done, Event, Job, Runner
 from scalesearch.study.seen import goals_of, history_of, spent
+from scalesearch.study.steady import SteadyMirror
 from scalesearch.study.store import Store
 from scalesearch.study.work import rung_file
 
@@ -72,7 +72,7 @@ class Plan:
 class Driver:
     """Runs ``plan`` to its end over what ``store`` already holds; ``mirror`` is Optuna's copy of it."""
 
-    def __init__(self, plan: Plan, store: Store, proposer: Proposer, mirror: Mirror, runner: Runner,
+    def __init__(self, plan: Plan, store: Store, proposer: Proposer, mirror: SteadyMirror, runner: Runner,
                  view: View) -> None:
         self.plan, self.store, self.mirror, self.runner, self.view = plan, store, mirror, runner, view
         self.ledger, self.goals = store.ledger, goals_of(plan.objectives)
@@ -92,6 +92,7 @@ class Driver:
             while self._fill() or self.ledger.having(PENDING):
                 for event in self.runner.poll(0.5):
                     self._take(event)
+                self.mirror.update()
                 self.view.update()
             return self._exhausted or f"{self._count(COMPLETE)} candidates trained"
         finally:

@@ -37,6 +37,7 @@ from scalesearch.study.objectives import Objective, measure, objective, refuse_f
 from scalesearch.study.sections import Sections, override, plain, written
 from scalesearch.study.spec import CORPUS, ReferenceSpec, Resources, StudySpec
 from scalesearch.study.teacher import read_teacher
+from scalesearch.study.url import EMBEDDED, storage_url
 from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
@@ -101,7 +102,7 @@ class _Reader:
                 resources.whole("processes_per_trial", 1, 1),
                 resources.text("address"),
             ),
-            "storage": top.text("storage"),
+            "storage": top.trying("storage", lambda: storage_url(str(top.text("storage", EMBEDDED)))),
             "references": self._references(),
             "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),

@@ -45,6 +45,8 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False, markup=False)
         console.print(f"Recipe: {spec.recipe.describe()}", highlight=False, markup=False)
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
+        mirror.say = view.say
+        stack.callback(mirror.close)
         return Driver(plan, store, prepare.searcher(spec, bill), mirror, runner, view).run()
 
 

@@ -26,6 +26,7 @@ from scalesearch.study.runners.base import Runner
 from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.seen import goals_of
 from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
+from scalesearch.study.steady import SteadyMirror
 from scalesearch.study.storage import open_mirror
 from scalesearch.study.store import Store, now
 from scalesearch.study.work import train_job
@@ -242,7 +243,7 @@ def searcher(spec: StudySpec, bill: Bill) -> Proposer:
     return make_proposer(spec.space, bill.names, goals_of(spec.objectives), settings)
 
 
-def make_mirror(spec: StudySpec, plan: Plan, store: Store) -> Mirror:
+def make_mirror(spec: StudySpec, plan: Plan, store: Store) -> SteadyMirror:
     """Optuna's copy of the study, knowing all that the store holds. Raises UserError where it cannot be kept."""
     def make(study: Any) -> Mirror:
         return Mirror(spec.space, plan.bill.names, spec.objectives, study)
