@@ -27,7 +27,7 @@ def command() -> None:
 @click.option("--trials", type=click.IntRange(1), help="Candidates to train, in place of the file's.")
 @click.option("--workers", type=click.IntRange(1), help="Candidates to train at a time; more than one needs Ray.")
 @click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Where to train.")
-@click.option("--address", help="Of a running Ray cluster.")
+@click.option("--address", help="Of a running Ray cluster to train on: HOST:PORT, or auto.")
 @click.option("--out", type=click.Path(path_type=Path), help="The study's folder, in place of runs/NAME.")
 @click.option("--resume", is_flag=True, help="Go on with a study that was begun.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
@@ -42,7 +42,9 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
     from scalesearch.study.file import read_study
 
     console = Console(stderr=as_json)
-    names = {"address": "resources.address"}
+    names = {"address": "ray.address"}
+    if flags["address"] is not None and flags["backend"] is None:
+        flags["backend"] = "ray"
     flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
     spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
     spec = _one_at_a_time(spec, {change.partition("=")[0].strip() for change in (*sets, *flagged)}, console)

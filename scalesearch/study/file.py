@@ -14,6 +14,8 @@
     rungs: {first: 0.11}                           # after a ninth of its training one in two goes on, and again
     reference: [{name: base, set: {encoder.depth: 6}}]
     teacher: runs/big                              # or one to train; see ``study.teacher``
+    resources: {gpus_per_trial: 0.5}               # and ray: {address: …} of a cluster; see ``study.where``
+    storage: postgresql://ann@host/studies         # where Optuna's copy is kept, if not in the study's folder
 """
 
 from collections.abc import Sequence as Items
@@ -35,14 +37,15 @@ from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.budget import budget_of
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.sections import Sections, override, plain, written
-from scalesearch.study.spec import CORPUS, ReferenceSpec, Resources, StudySpec
+from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.teacher import read_teacher
 from scalesearch.study.url import EMBEDDED, storage_url
+from scalesearch.study.where import read_resources
 from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
-        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs")
+        "backend", "resources", "ray", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 
@@ -82,7 +85,7 @@ class _Reader:
         space, data, recipe, objectives = self._space(), self._data(), self._recipe(), self._objectives()
         self._together(space, data, recipe, objectives)
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
-        resources = top.part("resources", Resources.__dataclass_fields__)
+        resources = read_resources(top)
         seed = top.whole("seed", 1)
         known = {
             "protocol": self._protocol(),
@@ -94,14 +97,8 @@ class _Reader:
             "seed": seed,
             "trials": top.whole("trials", 20, 1),
             "workers": top.whole("workers", 1, 1),
-            "backend": top.word("backend", "inprocess", BACKENDS),
-            "resources": Resources(
-                resources.number("cpus_per_trial", 1.0),
-                resources.number("gpus_per_trial", 0.0),
-                resources.whole("threads_per_trial", 1, 1),
-                resources.whole("processes_per_trial", 1, 1),
-                resources.text("address"),
-            ),
+            "backend": top.word("backend", "ray" if resources.address else "inprocess", BACKENDS),
+            "resources": resources,
             "storage": top.trying("storage", lambda: storage_url(str(top.text("storage", EMBEDDED)))),
             "references": self._references(),
             "teacher": read_teacher(top),

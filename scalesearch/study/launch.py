@@ -1,6 +1,7 @@
 """From a study file to its end: data, checks, folder, proposer, workers, screen, driver."""
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
 from scalesearch.study.runners.base import Runner
+from scalesearch.study.sight import sight
 from scalesearch.study.spec import StudySpec
 from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
@@ -38,6 +40,7 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         stack.callback(runner.stop)
         stack.enter_context(Store(spec.out).owned())
         store = prepare.open_store(spec, plan, corpus, resume, teacher and teacher.to_json())
+        runner.check(partial(sight, str(spec.out.resolve()), spec.data.resolve().to_json()))
         if teacher is not None:
             plan = _taught(spec, teacher, bill, runner, console)
             prepare.refuse_other_data(store, plan)

@@ -262,9 +262,9 @@ def make_runner(spec: StudySpec) -> Runner:
     if r.processes_per_trial > 1 and ray_train_is_there():
         from scalesearch.study.runners.ray_train import RayTrainWork
 
-        work = RayTrainWork(r.processes_per_trial, r.cpus_per_trial, r.gpus_per_trial)
+        work = RayTrainWork(r.processes_per_trial, r.cpus_per_trial, r.gpus_per_trial, r.custom)
     return RayRunner(work, spec.workers, r.cpus_per_trial, r.gpus_per_trial, r.threads_per_trial, r.address,
-                     r.processes_per_trial)
+                     r.processes_per_trial, r.custom)
 
 
 def ray_train_is_there() -> bool:
