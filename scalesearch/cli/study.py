@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
     from rich.console import Console
 
     from scalesearch.library import find_file
+    from scalesearch.study.blame import at_its_place
     from scalesearch.study.file import read_study
 
     console = Console(stderr=as_json)
@@ -48,13 +49,18 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
     flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
     spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
     spec = _one_at_a_time(spec, {change.partition("=")[0].strip() for change in (*sets, *flagged)}, console)
-    if dry_run:
-        from scalesearch.study.preview import preview
+    for package in ("optuna", "pandas", "matplotlib", *([spec.backend] if spec.backend == "ray" else [])):
+        need(package)
+    try:
+        if dry_run:
+            from scalesearch.study.preview import preview
 
-        found = preview(spec)
-        print_json(found.to_json()) if as_json else found.show(console)
-        return
-    _run(spec, resume, console)
+            found = preview(spec)
+            print_json(found.to_json()) if as_json else found.show(console)
+            return
+        _run(spec, resume, console)
+    except UserError as error:
+        raise at_its_place(error, spec) from None
     _report(spec.out, console, as_json)
 
 

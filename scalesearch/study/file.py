@@ -34,6 +34,7 @@ from scalesearch.space.names import PROTOCOL_NAMES
 from scalesearch.space.problems import Source
 from scalesearch.space.raw import Sequence, Table, Text
 from scalesearch.space.yaml_nodes import compose, read_text
+from scalesearch.study.blame import shown
 from scalesearch.study.budget import budget_of
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.sections import Sections, override, plain, written
@@ -66,7 +67,7 @@ def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> St
     reader = _Reader(path, text, Sections(table, KEYS, problems), opened)
     spec = reader.read(out)
     if problems or spec is None:
-        raise SpaceErrors(problems)
+        raise shown(problems)
     return spec
 
 
@@ -104,6 +105,7 @@ class _Reader:
             "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),
             "rungs": self._rungs(),
+            "places": {key.text: value.here for key, value in top.table},
         }
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         if top.problems or space is None or data is None or recipe is None:

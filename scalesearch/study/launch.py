@@ -28,6 +28,7 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         KeyboardInterrupt: after everything was stopped; the study can be resumed.
     """
     prepare.refuse_a_second_start(spec, resume)
+    prepare.refuse_the_unreachable(spec)
     corpus = prepare.load_data(spec.data)
     for note in corpus.notes:
         console.print(note, highlight=False, markup=False)

@@ -27,7 +27,7 @@ from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.seen import goals_of
 from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.steady import SteadyMirror
-from scalesearch.study.storage import open_mirror
+from scalesearch.study.storage import open_mirror, reach
 from scalesearch.study.store import Store, now
 from scalesearch.study.work import train_job
 from scalesearch.train.result import versions
@@ -249,6 +249,16 @@ def make_mirror(spec: StudySpec, plan: Plan, store: Store) -> SteadyMirror:
         return Mirror(spec.space, plan.bill.names, spec.objectives, study)
 
     return open_mirror(spec.storage, store.folder, spec.name, store.meta["id"], spec.objectives, store.ledger, make)
+
+
+def refuse_the_unreachable(spec: StudySpec) -> None:
+    """Raises UserError where the storage or the cluster does not answer: before a large corpus is read for nothing."""
+    if spec.storage is not None:
+        reach(spec.storage)
+    if spec.backend == "ray" and spec.resources.address:
+        from scalesearch.study.runners.ray import knock
+
+        knock(spec.resources.address)
 
 
 def make_runner(spec: StudySpec) -> Runner:

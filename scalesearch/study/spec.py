@@ -7,6 +7,7 @@ from typing import Any
 from scalesearch.data import DataSpec
 from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
+from scalesearch.space.problems import Place
 from scalesearch.study.objectives import Objective
 from scalesearch.study.teacher import TeacherSpec
 from scalesearch.train.recipe import Recipe
@@ -68,6 +69,7 @@ class StudySpec:
     teacher: TeacherSpec | None = None
     attempts: int = 3
     rungs: Rungs = FULL
+    places: dict[str, Place] = field(default_factory=dict)  # of the file's keys: where their values stand
 
     @property
     def vocab(self) -> int | str:

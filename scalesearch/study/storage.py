@@ -7,7 +7,8 @@ and then it is made again. It is an ordinary Optuna journal that Optuna's dashbo
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,23 @@ def open_mirror(
         return mirror
 
     where = hide(url) if url else str(file)
-    try:
+    with _refusing(where):
         return SteadyMirror(connect, where)
+
+
+def reach(url: str) -> None:
+    """Raises UserError where the storage behind ``url`` cannot be used."""
+    with _refusing(hide(url)):
+        _database(url).remove_session()
+
+
+@contextmanager
+def _refusing(where: str) -> Iterator[None]:
+    """A stretch whose faults are said of the storage ``where``."""
+    try:
+        yield
     except ImportError as error:
-        raise UserError(f"storage: {where} needs {_driver(str(url), error)}") from None
+        raise UserError(f"storage: {where} needs {_driver(where, error)}") from None
     except FAULTS as error:
         raise UserError(f"storage: {where} cannot be used: {hide(reason(error))}. Start or correct it, or keep "
                         "Optuna's copy in the study's folder with --set storage=embedded") from None

@@ -101,6 +101,6 @@ def test_a_cluster_that_does_not_answer_is_named_at_once():
     from scalesearch.study.runners.ray import RayRunner
 
     start = time.monotonic()
-    with pytest.raises(UserError, match=r"no Ray cluster answers at 127\.0\.0\.1:1: .*refused"):
+    with pytest.raises(UserError, match=r"no cluster answers at 127\.0\.0\.1:1: .*refused"):
         RayRunner(work, workers=1, address="127.0.0.1:1")
     assert time.monotonic() - start < 10

@@ -46,14 +46,15 @@ class RayRunner(Runner):
         self, work: Work, workers: int, cpus: float = 1, gpus: float = 0, threads: int = 1,
         address: str | None = None, processes: int = 1, custom: Mapping[str, float] | None = None,
     ) -> None:
-        self.slots, self._address, self._processes = workers, address, processes
+        address = address or os.environ.get("RAY_ADDRESS") or None  # as Ray itself has it
+        self.slots, self._address, self._processes = workers, None if address == "local" else address, processes
         self._cpus, self._gpus = cpus * processes, gpus * processes
         self._custom = dict(custom or {})
         self._need = Need({"CPU": cpus, "GPU": gpus, **self._custom}, processes, getattr(work, "reserves", False))
         self._running: dict[Any, Job] = {}
         self._owns = not ray.is_initialized()
         if self._owns:
-            _connect(address)
+            _connect(self._address)
         try:
             refuse_the_impossible(self._need)
         except UserError:
@@ -137,20 +138,28 @@ class RayRunner(Runner):
 def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
     if address is None:
-        ray.init(include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
+        ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
         return
+    knock(address)
     try:
-        _knock(address)
         ray.init(address=address, **quiet)
     except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
-        raise UserError(f"ray: no Ray cluster answers at {address}: {_first_line(error)}") from None
+        raise _no_cluster(address, error) from None
 
 
-def _knock(address: str) -> None:
-    """Raises OSError where nobody listens; Ray itself would try for minutes."""
+def knock(address: str) -> None:
+    """Raises UserError where nobody listens at ``address``, host and port; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=5).close()
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError as error:
+            raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: BaseException) -> UserError:
+    return UserError(f"ray: no cluster answers at {address}: {_first_line(error)}. The address is HOST:PORT of the "
+                     "cluster's head, as `ray start --head` prints it, or `auto` on a machine that belongs to it")
 
 
 def _first_line(error: BaseException) -> str:

@@ -100,7 +100,7 @@ def _difference(answer: Any, node: str, here: Mapping[str, str]) -> str:
     try:
         there = ray.get(answer)
     except RayTaskError as error:
-        return f"{node}: {error.cause}"
+        return f"{node}: {str(error.cause).strip().splitlines()[-1]}"  # the first of several lines is Ray's
     except RayError:
         return ""
     differing = [f"{name}: {there.get(name)}, and here {found}" for name, found in here.items()
