@@ -174,8 +174,8 @@ class Driver:
         return self.ledger.first(known.id) if known else None
 
     def _next_reference(self) -> Reference | None:
-        used = sum(trial.origin == "reference" for trial in self.ledger.trials.values())
-        return self.plan.references[used] if used < len(self.plan.references) else None
+        used = {trial.label for trial in self.ledger.trials.values() if trial.origin == "reference"}
+        return next((reference for reference in self.plan.references if reference.label not in used), None)
 
     def _refer(self, reference: Reference) -> Trial:
         candidate = self.plan.bill.judge_architecture(reference.architecture, reference.asked or {})

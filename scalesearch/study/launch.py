@@ -1,14 +1,17 @@
 """From a study file to its end: data, checks, folder, proposer, workers, screen, driver."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from scalesearch.study import prepare
 from scalesearch.study.bill import Bill
 from scalesearch.study.driver import Driver, Plan
+from scalesearch.study.fork import carried, describe, open_old, write
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
@@ -20,14 +23,22 @@ from scalesearch.study.teacher import describe_taught
 from scalesearch.study.teaching import Teacher, distilled, find_teacher, teach
 
 
-def launch(spec: StudySpec, resume: bool, console: Console) -> str:
+def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None) -> str:
     """Runs the study and returns why it ended.
+
+    Args:
+        fork: where it goes on with what still counts of the one in its own folder, instead of there.
 
     Raises:
         UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts.
         KeyboardInterrupt: after everything was stopped; the study can be resumed.
     """
+    old = None
+    if fork is not None:
+        old, spec = open_old(spec, fork)
+        resume = False
     prepare.refuse_a_second_start(spec, resume)
+    spec = prepare.as_begun(spec)
     prepare.refuse_the_unreachable(spec)
     corpus = prepare.load_data(spec.data)
     for note in corpus.notes:
@@ -40,7 +51,10 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         runner = prepare.make_runner(spec)
         stack.callback(runner.stop)
         stack.enter_context(Store(spec.out).owned())
-        store = prepare.open_store(spec, plan, corpus, resume, teacher and teacher.to_json())
+        taught = teacher and teacher.to_json()
+        if old is not None:
+            _take_over(old, spec, plan, prepare.meta_of(spec, plan, corpus, taught), console)
+        store = prepare.open_store(spec, plan, corpus, resume or old is not None, taught)
         runner.check(partial(sight, str(spec.out.resolve()), spec.data.resolve().to_json()))
         if teacher is not None:
             plan = _taught(spec, teacher, bill, runner, console)
@@ -52,6 +66,13 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         mirror.say = view.say
         stack.callback(mirror.close)
         return Driver(plan, store, prepare.searcher(spec, bill), mirror, runner, view).run()
+
+
+def _take_over(old: Store, spec: StudySpec, plan: Plan, meta: Mapping[str, Any], console: Console) -> None:
+    found = carried(old, plan, meta)
+    for line in describe(old, found):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    write(old, found, spec.out, meta, spec)
 
 
 def _taught(spec: StudySpec, teacher: Teacher, bill: Bill, runner: Runner, console: Console) -> Plan:

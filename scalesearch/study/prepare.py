@@ -4,7 +4,7 @@ import math
 import random
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from scalesearch.space import Space, read_space
 from scalesearch.space.names import COST_NAMES
 from scalesearch.study.bill import Bill
 from scalesearch.study.budget import bounds, limits
+from scalesearch.study.changed import refuse_a_changed
 from scalesearch.study.driver import Plan, Reference
 from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.mirror import Mirror
@@ -122,10 +123,10 @@ def closed_space(called: str, reference: ReferenceSpec, spec: StudySpec) -> Spac
 def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
     space = closed_space(f"reference {reference.name}", reference, spec)
     answers = space.answer(nothing_to_ask)
-    return Reference(reference.name, space.architecture(answers), _asked(spec.space, answers))
+    return Reference(reference.name, space.architecture(answers), asked(spec.space, answers))
 
 
-def _asked(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def asked(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What the study's space would have to be answered to give ``answers``, or None where it never does."""
     try:
         found = space.answer(space.replay(answers))
@@ -180,17 +181,10 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
     }
 
 
-FIXED = {
-    "space": "the space",
-    "objectives": "the objectives",
-    "protocol": "the cost protocol",
-    "limits": "the limits",
-    "recipe": "the training recipe",
-    "seed": "the training seed",
-    "proposer": "the proposer",
-    "rungs": "the rungs",
-    "teacher": "the teacher",
-}
+def as_begun(spec: StudySpec) -> StudySpec:
+    """``spec`` under the name that its study has had from the beginning: a fork is named after its folder."""
+    store = Store(spec.out)
+    return replace(spec, name=store.load().meta["name"]) if store.begun() else spec
 
 
 def refuse_a_second_start(spec: StudySpec, resume: bool) -> None:
@@ -205,7 +199,8 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool,
     """The study's folder: a new one, or with ``resume`` the one that is there.
 
     Raises:
-        UserError: there is a study already and ``resume`` is off, or it is not the one that the file describes.
+        UserError: there is a study already and ``resume`` is off.
+        Changed: it is not the one that the file describes.
     """
     store, meta = Store(spec.out), meta_of(spec, plan, corpus, teacher)
     if not store.begun():
@@ -214,12 +209,7 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool,
     refuse_a_second_start(spec, resume)
     store.mend()
     store.load()
-    changed = [words for key, words in FIXED.items() if store.meta.get(key) != meta.get(key)]
-    if store.meta["data"]["hash"] != corpus.hash:
-        changed.append("the data")
-    if changed:
-        raise UserError(f"{spec.out}: since this study began, {_and(changed)} changed, so old and new candidates would "
-                        "not compare. Undo that, or start another study with --out")
+    refuse_a_changed(spec.out, store.meta, meta)
     return store
 
 
@@ -231,10 +221,6 @@ def refuse_other_data(store: Store, plan: Plan) -> None:
             raise UserError(f"{store.folder}: the teacher's translations are not those that trial {trial.number} "
                             "learned from, so old and new candidates would not compare. Put teacher/ back, or start "
                             "another study with --out")
-
-
-def _and(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def searcher(spec: StudySpec, bill: Bill) -> Proposer:
