@@ -55,7 +55,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
         if old is not None:
             _take_over(old, spec, plan, prepare.meta_of(spec, plan, corpus, taught), console)
         store = prepare.open_store(spec, plan, corpus, resume or old is not None, taught)
-        runner.check(partial(sight, str(spec.out.resolve()), spec.data.resolve().to_json()))
+        runner.check(partial(sight, str(spec.out.absolute()), spec.data.resolve().to_json()))
         if teacher is not None:
             plan = _taught(spec, teacher, bill, runner, console)
             prepare.refuse_other_data(store, plan)

@@ -6,6 +6,7 @@ import time
 from itertools import combinations
 from pathlib import Path
 
+import optuna
 import pytest
 
 from scalesearch.errors import UserError
@@ -15,8 +16,11 @@ from scalesearch.study.runners.base import Done, Job
 from scalesearch.study.sight import sight
 from scalesearch.study.store import Store
 from tests.study.fakes import fake_work, make_driver, make_plan
+from tests.study.postgres import running
 from tests.study.test_driver import trained
+from tests.study.test_end_to_end import STUDY, call
 from tests.study.test_runners import ends
+from tests.study.test_storage import same
 
 pytestmark = pytest.mark.ray
 SMALL = {"object_store_memory": 80 * 2**20}
@@ -188,3 +192,18 @@ def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewh
     assert set(trained(folder).values()) == {1}
     assert [text for text in view.said if text.startswith(f"trial {moved}: its worker died")]
     cluster.remove_node(view.joined)
+
+
+@pytest.mark.slow
+def test_a_real_study_on_the_cluster_keeps_its_copy_in_postgresql(cluster, tmp_path):
+    """Through the command line: two of three workers have room at a time."""
+    with running() as server:
+        (tmp_path / "tiny.yaml").write_text(STUDY + (
+            f"ray: {{ address: '{cluster.address}' }}\nworkers: 3\nresources: {{ cpus_per_trial: 2 }}\n"
+            f"storage: {server.url}\n"))
+        said = call(tmp_path, "run", "tiny.yaml", limit=500)
+        assert "3 Ray workers on the cluster at" in said and "2 CPU each; 2 at a time have room now" in said
+        assert "2 candidates trained" in said and "secret" not in said
+        url = server.url.replace("postgresql:", "postgresql+psycopg:")
+        same(Store(tmp_path / "found").load().ledger, optuna.load_study(study_name="tiny", storage=url),
+             ("loss", "bleu", "params.total", "macs.total"))

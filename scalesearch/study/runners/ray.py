@@ -2,7 +2,8 @@
 
 A fresh process for every attempt (``max_calls=1``: no memory left over, no model beside another's) and no retries
 by Ray (it silently re-runs a dying task four times): retries belong to the study, which counts and records them.
-Several machines need the study's folder on a file system that all of them see.
+Several machines need the study's folder on a file system that all of them see; they are asked before anything starts.
+A cluster's nodes may differ, leave and join: what finds no room waits in Ray, and is no worker that hangs.
 """
 
 import logging
@@ -65,7 +66,7 @@ class RayRunner(Runner):
 
     def submit(self, job: Job) -> None:
         """Hands ``job`` to Ray, which starts it as soon as its resources are free."""
-        self._running[self._task.options(name=job.folder.name).remote(str(job.folder))] = job
+        self._running[self._task.options(name=job.folder.name).remote(str(job.folder.absolute()))] = job
 
     def poll(self, timeout: float) -> list[Event]:
         """What has ended; waits up to ``timeout`` seconds for the first."""
