@@ -12,6 +12,7 @@
     proposer: {kind: local, seed: 1}
     trials: 12                                     # full trainings, or as much compute in a study with rungs
     rungs: {first: 0.11}                           # after a ninth of its training one in two goes on, and again
+    inherit: {share: 0.33}                         # near a trained candidate: a third of a training, with its weights
     reference: [{name: base, set: {encoder.depth: 6}}]
     teacher: runs/big                              # or one to train; see ``study.teacher``
 """
@@ -33,6 +34,7 @@ from scalesearch.space.problems import Source
 from scalesearch.space.raw import Sequence, Table, Text
 from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.budget import budget_of
+from scalesearch.study.heirs import read_previews
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.sections import Sections, override, plain, written
 from scalesearch.study.spec import CORPUS, ReferenceSpec, Resources, StudySpec
@@ -41,7 +43,7 @@ from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
-        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs")
+        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "inherit")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 
@@ -83,7 +85,7 @@ class _Reader:
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
         resources = top.part("resources", Resources.__dataclass_fields__)
         seed = top.whole("seed", 1)
-        known = {
+        known: dict[str, Any] = {
             "protocol": self._protocol(),
             "budget": self._budget(space),
             "proposer": proposer.word("kind", "local", PROPOSERS),
@@ -107,6 +109,7 @@ class _Reader:
             "attempts": top.whole("attempts", 3, 1),
             "rungs": self._rungs(),
         }
+        known["previews"] = read_previews(top, str(known["proposer"]), known["rungs"])
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         if top.problems or space is None or data is None or recipe is None:
             return None

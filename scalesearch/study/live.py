@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, Ledger, Trial
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, PREVIEWED, Ledger, Trial
 from scalesearch.study.objectives import Objective, directions
 
 
@@ -44,6 +44,9 @@ class View:
     def paused(self, trial: Trial) -> None:
         """A candidate has come to a rung, where it waits."""
 
+    def previewed(self, trial: Trial) -> None:
+        """A candidate's preview is over."""
+
     def update(self) -> None:
         """Something may have changed."""
 
@@ -63,11 +66,17 @@ class Lines(View):
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
         again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
         label = f" [{trial.label}]" if trial.label else ""
-        self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
+        preview = f", {trial.share:g} of it from trial {trial.parent}'s weights" if trial.previewing else ""
+        self.say(f"trial {trial.number}{label} ({trial.id}) in training{preview}{again}")
 
     def paused(self, trial: Trial) -> None:
         """Says how it stands."""
         self.say(f"trial {trial.number} waits at rung {len(trial.rungs)}: validation loss {trial.rungs[-1]:.3f}")
+
+    def previewed(self, trial: Trial) -> None:
+        """Says what it came to."""
+        found = ", ".join(f"{name} {short(value)}" for name, value in (trial.preview or {}).items())
+        self.say(f"trial {trial.number} previewed: {found}")
 
     def ended(self, trial: Trial) -> None:
         """Says what came of it."""
@@ -106,7 +115,9 @@ class Screen(Lines):
         table = Table(title=f"Study in {self._folder}", title_justify="left")
         counts = {state: sum(t.state == state for t in trials)
                   for state in (COMPLETE, PENDING, PAUSED, FAILED, INFEASIBLE, DUPLICATE)}
-        left = [("time left", self._left(trials))] if self._to_do(trials) else []
+        previewed = sum(t.state == PREVIEWED for t in trials)
+        left = [("previewed", str(previewed))] if previewed else []
+        left += [("time left", self._left(trials))] if self._to_do(trials) else []
         done, running, *others = counts.values()
         cells = (f"{done} of {self._wanted}", str(running), *map(str, others), *(text for _, text in left))
         headings = ("done", "running", "at a rung", "failed", "infeasible", "seen before",

@@ -4,7 +4,7 @@ import math
 import random
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,8 @@ def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus, teacher: Mapping[str,
         "data": {key: value for key, value in corpus.to_json().items() if key not in ("counts", "notes")},
         **({"teacher": dict(teacher)} if teacher else {}),
     }
-    return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS, spec.rungs)
+    return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS, spec.rungs,
+                spec.previews)
 
 
 def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -174,6 +175,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         "bounds": bounds(limits(spec.space, spec.budget)),
         "proposer": {"kind": spec.proposer, "seed": spec.proposer_seed},
         **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
+        **({"inherit": asdict(spec.previews)} if spec.previews else {}),
         "teacher": teacher,
         "versions": versions(*SEARCHERS),
     }
@@ -188,6 +190,7 @@ FIXED = {
     "seed": "the training seed",
     "proposer": "the proposer",
     "rungs": "the rungs",
+    "inherit": "what candidates inherit",
     "teacher": "the teacher",
 }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.data import DataSpec
+from scalesearch.search.previews import Previews
 from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.study.objectives import Objective
@@ -66,6 +67,7 @@ class StudySpec:
     teacher: TeacherSpec | None = None
     attempts: int = 3
     rungs: Rungs = FULL
+    previews: Previews | None = None
 
     @property
     def vocab(self) -> int | str:
