@@ -13,6 +13,7 @@ ASKED = {
     "limits": "the limits",
     "proposer": "the proposer",
     "rungs": "the rungs",
+    "inherit": "what candidates inherit",
     "warm_start": "the warm start",
 }
 # What changes what comes of training the same architecture.

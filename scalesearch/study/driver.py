@@ -15,10 +15,12 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.files import write_json, write_text
 from scalesearch.search.history import Seen
+from scalesearch.search.previews import Previewing, Previews
 from scalesearch.search.proposers.base import Proposer
 from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.search.strategy import Start, Strategy, TrainOn
 from scalesearch.space.architecture import Architecture
+from scalesearch.study import heirs
 from scalesearch.study import ledger as states
 from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.ledger import (
@@ -72,6 +74,7 @@ class Plan:
         rungs: where candidates pause.
         seeds: what may be spent on further seeds for the front, once the search is over.
         first: answers of what is proposed before the proposer is asked.
+        previews: how candidates begin with the weights of others; None: all are trained in full.
     """
 
     bill: Bill
@@ -85,6 +88,7 @@ class Plan:
     rungs: Rungs = FULL
     seeds: Seeds = ONE
     first: tuple[Mapping[str, Any], ...] = ()
+    previews: Previews | None = None
 
 
 class Driver:
@@ -95,6 +99,8 @@ class Driver:
         self.plan, self.store, self.mirror, self.runner, self.view = plan, store, mirror, runner, view
         self.ledger, self.goals = store.ledger, goals_of(plan.objectives)
         self.strategy = Strategy(proposer, self._judge, plan.rungs, self.goals, plan.asks)
+        if plan.previews is not None:
+            self.strategy = Previewing(proposer, self._judge, plan.previews, self.goals, plan.asks)
         self._candidates: dict[int, Candidate] = {}  # judged, but not announced yet
         self._exhausted = ""
 
@@ -144,7 +150,7 @@ class Driver:
         if self._count(FAILED) > self.plan.trials // 2 + 3:
             last = self.ledger.having(FAILED)[-1]
             raise UserError(f"{self._count(FAILED)} candidates failed, the last with: {last.reason}")
-        return self._next_reference() is not None or spent(self.ledger, self.plan.rungs) < self.plan.trials - 1e-9
+        return self._next_reference() is not None or self._left() > 1e-9
 
     def _count(self, *state: str) -> int:
         return sum(trial.origin in CHARGED for trial in self.ledger.having(*state))
@@ -159,11 +165,14 @@ class Driver:
             seen = self._judge(self.ledger.next_number(), asked)
             if (trial := self._propose(seen, ENQUEUED)).state == PENDING:
                 return trial
-        left = self.plan.trials - spent(self.ledger, self.plan.rungs)
-        chosen = self.strategy.next(history_of(self.ledger, self.goals), left)
+        chosen = self.strategy.next(history_of(self.ledger, self.goals), self._left())
         if isinstance(chosen, TrainOn):
             return self.ledger.searched()[chosen.seen.number]
         return self._begin(chosen) if chosen else None
+
+    def _left(self) -> float:
+        """Full trainings' worth of compute."""
+        return self.plan.trials - spent(self.ledger, self.plan.rungs)
 
     def _confirm(self) -> Trial | None:
         """What is trained with a further seed, once the search is over."""
@@ -198,8 +207,10 @@ class Driver:
         candidate = self._candidates.pop(seen.number)
         first = self._seen(candidate)
         state = PENDING if candidate.feasible else INFEASIBLE
+        begun = candidate.feasible and not first
+        more = heirs.heritage(seen, self.store, self.plan.previews, self.goals, self._left()) if begun else {}
         trial = self._announce(self.ledger.next_number(), candidate, DUPLICATE if first else state,
-                               of=first and first.number, origin=origin)
+                               of=first and first.number, origin=origin, **more)
         self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 
@@ -245,10 +256,11 @@ class Driver:
         return architecture
 
     def _submit(self, trial: Trial) -> None:
-        folder = self.store.trial_folder(trial)
+        folder = heirs.place_of(self.store, trial)
         if not (folder / "architecture.yaml").exists():
             write_text(folder / "architecture.yaml", self._architecture(trial).to_yaml())
-        write_json(folder / "job.json", {"trial": trial.number, **self.plan.job, **self._own(trial)})
+        job = {**self.plan.job, **heirs.job_of(self.store, trial, self.plan.job), **self._own(trial)}
+        write_json(folder / "job.json", {"trial": trial.number, **job})
         self.store.append(states.STARTED, trial.number, attempt=trial.attempts + 1)
         self.view.started(trial)
         self.runner.submit(Job(trial.number, folder, trial.attempts))
@@ -264,7 +276,7 @@ class Driver:
 
     def _left_something(self, trial: Trial) -> bool:
         """Whether a worker has left what nobody took in yet."""
-        folder = self.store.trial_folder(trial)
+        folder = heirs.place_of(self.store, trial)
         return any((folder / name).exists() for name in ("result.json", rung_file(len(trial.rungs))))
 
     def _take(self, event: Event) -> None:
@@ -281,7 +293,7 @@ class Driver:
 
     def _harvest(self, trial: Trial) -> None:
         """Takes in what ``trial`` has left: its result, or what it had come to at a rung."""
-        folder = self.store.trial_folder(trial)
+        folder = heirs.place_of(self.store, trial)
         if not (folder / "result.json").exists():
             self._take_rung(trial, json.loads((folder / rung_file(len(trial.rungs))).read_text()))
             return
@@ -295,7 +307,11 @@ class Driver:
         except UserError as error:
             self._end(trial, FAILED, None, str(error), result)
         else:
-            self._end(trial, COMPLETE, found, "", result)
+            if trial.previewing:
+                self.store.append(states.PREVIEWED, trial.number, values=found, share=trial.share)
+                self.view.previewed(trial)
+            else:
+                self._end(trial, COMPLETE, found, "", result)
 
     def _take_rung(self, trial: Trial, left: Mapping[str, Any]) -> None:
         facts = {key: left["metrics"].get(key) for key in ("step", "tokens", "share", "cpu_seconds", "seconds")}
@@ -320,7 +336,8 @@ class Driver:
         answers = self._architecture(trial).answers
         write_json(
             self.store.trial_folder(trial) / "record.json",
-            make_record(trial, answers, {**self.plan.facts, "ended": time.time()}, result),
+            make_record(trial, answers, {**self.plan.facts, **heirs.preview_facts(trial, self.store),
+                                         "ended": time.time()}, result),
         )
         seconds = result.get("total_seconds") or result.get("seconds")
         facts = {"state": state, "values": found, "reason": reason, "seconds": seconds}

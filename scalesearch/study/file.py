@@ -13,6 +13,7 @@
     trials: 12                                     # full trainings, or as much compute in a study with rungs
     rungs: {first: 0.11}                           # after a ninth of its training one in two goes on, and again
     seeds: {most: 3, trials: 6}                    # further seeds for the front; see ``study.seeds``
+    inherit: {share: 0.33}                         # near a trained candidate: a third of a training, with its weights
     reference: [{name: base, set: {encoder.depth: 6}}]
     teacher: runs/big                              # or one to train; see ``study.teacher``
     warm_start: runs/old                           # begin with what another study has found; see ``study.warm``
@@ -39,6 +40,7 @@ from scalesearch.space.raw import Sequence, Table, Text
 from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.blame import shown
 from scalesearch.study.budget import budget_of
+from scalesearch.study.heirs import read_previews
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.sections import Sections, override, plain, written
 from scalesearch.study.seeds import read_seeds
@@ -52,7 +54,7 @@ from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
         "backend", "resources", "ray", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds",
-        "warm_start", "proxies")
+        "warm_start", "proxies", "inherit")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 
@@ -94,7 +96,7 @@ class _Reader:
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
         resources = read_resources(top)
         seed, trials = top.whole("seed", 1), top.whole("trials", 20, 1)
-        known = {
+        known: dict[str, Any] = {
             "protocol": self._protocol(),
             "budget": self._budget(space),
             "proposer": proposer.word("kind", "local", PROPOSERS),
@@ -114,6 +116,7 @@ class _Reader:
             "seeds": read_seeds(top, trials),
             "places": {key.text: value.here for key, value in top.table},
         }
+        known["previews"] = read_previews(top, str(known["proposer"]), known["rungs"])
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         known |= {"warm": read_warm(top, folder), "proxies": top.flag("proxies", True)}
         if top.problems or space is None or data is None or recipe is None:

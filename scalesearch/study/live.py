@@ -21,6 +21,7 @@ from scalesearch.study.ledger import (
     INFEASIBLE,
     PAUSED,
     PENDING,
+    PREVIEWED,
     SEED,
     WARM,
     Ledger,
@@ -57,6 +58,9 @@ class View:
     def paused(self, trial: Trial) -> None:
         """A candidate has come to a rung, where it waits."""
 
+    def previewed(self, trial: Trial) -> None:
+        """A candidate's preview is over."""
+
     def update(self) -> None:
         """Something may have changed."""
 
@@ -77,11 +81,17 @@ class Lines(View):
         again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
         label = f" [{trial.label}]" if trial.label else ""
         label += f" [seed {trial.seed} of trial {trial.of}]" if trial.origin == SEED else ""
-        self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
+        preview = f", {trial.share:g} of it from trial {trial.parent}'s weights" if trial.previewing else ""
+        self.say(f"trial {trial.number}{label} ({trial.id}) in training{preview}{again}")
 
     def paused(self, trial: Trial) -> None:
         """Says how it stands."""
         self.say(f"trial {trial.number} waits at rung {len(trial.rungs)}: validation loss {trial.rungs[-1]:.3f}")
+
+    def previewed(self, trial: Trial) -> None:
+        """Says what it came to."""
+        found = ", ".join(f"{name} {short(value)}" for name, value in (trial.preview or {}).items())
+        self.say(f"trial {trial.number} previewed: {found}")
 
     def ended(self, trial: Trial) -> None:
         """Says what came of it."""
@@ -124,6 +134,8 @@ class Screen(Lines):
                   for state in (COMPLETE, PENDING, PAUSED, FAILED, INFEASIBLE, DUPLICATE)}
         counts[PENDING] += sum(t.state == PENDING for t in again)
         left = [("further seeds", str(sum(t.state == COMPLETE for t in again)))] if again else []
+        previewed = sum(t.state == PREVIEWED for t in trials)
+        left += [("previewed", str(previewed))] if previewed else []
         left += [("time left", self._left(trials))] if self._to_do(trials) else []
         done, running, *others = counts.values()
         cells = (f"{done} of {self._wanted}", str(running), *map(str, others), *(text for _, text in left))

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 
 from scalesearch.search.encoding import Encoding
 from scalesearch.search.proposers.base import Askable
-from scalesearch.study.ledger import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Ledger, Trial
+from scalesearch.study.ledger import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, PREVIEWED, Ledger, Trial
 from scalesearch.study.objectives import Objective
 
 NUMBER = "trial"  # the attribute of an Optuna trial that holds our number
@@ -22,6 +22,7 @@ STATES = {
     INFEASIBLE: TrialState.PRUNED,
     PENDING: TrialState.RUNNING,
     PAUSED: TrialState.RUNNING,
+    PREVIEWED: TrialState.RUNNING,
 }
 
 

@@ -58,4 +58,5 @@ def rejected_record(trial: Trial) -> dict[str, Any]:
         "feasible": trial.feasible,
         "of": trial.of,
         "values": trial.values,
+        "preview": trial.preview,
     }

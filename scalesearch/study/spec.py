@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.data import DataSpec
+from scalesearch.search.previews import Previews
 from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.space.problems import Place
@@ -75,6 +76,7 @@ class StudySpec:
     warm: WarmSpec | None = None
     proxies: bool = True
     places: dict[str, Place] = field(default_factory=dict)  # of the file's keys: where their values stand
+    previews: Previews | None = None
 
     @property
     def vocab(self) -> int | str:

@@ -4,6 +4,7 @@
 
     architecture.yaml   what to train            job.json     how: data, recipe, seed, threads
                                                               or who translates: teacher, data, search, threads
+                                                              start: a folder with whose weights to begin
     progress.json       how far it is (about once a second; may be lost)
     result.json         what came of it; written last, whole or not at all
     rung-0.json         where it paused, in a study with rungs: the same, of a training that is to be gone on with
@@ -63,7 +64,7 @@ def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
     result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
-                   until=job.get("until", 1.0), processes=processes, team=team)
+                   until=job.get("until", 1.0), processes=processes, team=team, start=job.get("start"))
     return result.to_json()
 
 

@@ -29,15 +29,16 @@ FORMAT = 1
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
 # Fields of a recipe that do not change what is learned: a run may go on with others.
-EARLIER = {"processes": 1}  # what was so before there was a choice
+EARLIER = {"processes": 1, "start": None}  # what was so before there was a choice
 FREE = ("threads", "checkpoint_minutes", "name")
 
 
 def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int,
-             processes: int = 1) -> dict[str, Any]:
+             processes: int = 1, start: Path | None = None) -> dict[str, Any]:
     """What must be the same for a run to go on."""
     fields = {key: value for key, value in recipe.to_json().items() if key not in FREE}
-    return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes, **fields}
+    return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes,
+            "start": start and start.name, **fields}
 
 
 def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:
