@@ -83,8 +83,8 @@ def refuse_the_impossible(bill: Bill, seed: int) -> None:
     if not found.feasible and bill.region.drawn(random.Random(seed)) is None:
         counted = "; counted, nothing in the space does" if bill.region.share == 0 else ""
         worst = max(found.missed, key=lambda name: found.missed[name])
-        raise UserError(f"budget: none of {found.samples} random candidates meets it{counted}; "
-                        f"{found.missed[worst]} of them miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {bill.protocol}. "
+        raise UserError(f"budget: none of {found.samples} random candidates meets it{counted}; {found.missed[worst]} "
+                        f"of them miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {bill.protocol}. "
                         "Raise the budget, or let the space hold smaller models")
 
 

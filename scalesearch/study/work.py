@@ -61,7 +61,8 @@ def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
     result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
-                   until=job.get("until", 1.0), processes=processes, team=team)
+                   until=job.get("until", 1.0), processes=processes, team=team,
+                   proxies=job.get("proxies", False))
     return result.to_json()
 
 

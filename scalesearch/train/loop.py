@@ -49,6 +49,7 @@ class Run:
         self.lr = self.loss = 0.0  # of the last update
         self.scale = 1.0  # of the learning rate; less after going back from a divergence
         self.identity: dict[str, Any] = {}
+        self.scores: dict[str, Any] = {}  # of the first weights, for the result
         self._before = [0.0, 0.0]
         self._start = [time.perf_counter(), time.process_time()]
         self._saved = self._reported = time.monotonic()

@@ -13,6 +13,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.train import checkpoint
+from scalesearch.train import proxies as zero_cost
 from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.failures import Interrupted, TrainingFailed, out_of_memory, stoppable
 from scalesearch.train.fit import refuse_model, refuse_unfit
@@ -36,6 +37,7 @@ def train(
     until: float = 1.0,
     processes: int = 1,
     team: Team | None = None,
+    proxies: bool = False,
 ) -> Result:
     """Train ``architecture`` on ``corpus`` and score it; everything is kept in ``directory``.
 
@@ -51,6 +53,7 @@ def train(
         processes: that share each update, on this machine: on CPUs, or with a GPU each. The sentences of an update
             stay the same, and without dropout so do the losses, but for rounding.
         team: processes that are running already, of which this one leads; the others do :func:`parallel.follow`.
+        proxies: also take the zero-cost scores of the first weights; see :func:`scalesearch.train.proxies.proxies`.
 
     Returns:
         The result, which is also in ``directory/result.json`` unless it is ``paused``, with the validation loss there
@@ -81,7 +84,7 @@ def train(
     checkpoint.describe(folder, architecture, corpus, recipe)
     with stoppable() as stop, _others(processes, team, recipe, hardware) as all_of_us:
         try:
-            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, all_of_us)
+            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, all_of_us, proxies)
             _go(run, folder, wanted, resume, result, until)
         except (TrainingFailed, CausalityError) as error:
             result.state, result.reason = "failed", str(error)
@@ -98,19 +101,22 @@ def train(
 
 
 def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: int, hardware: Hardware, stop: Any,
-         tell: Report, result: Result, team: Team | None) -> Run:
+         tell: Report, result: Result, team: Team | None, proxies: bool) -> Run:
     """A run at its start, of a model that has passed the causality check."""
     vocab = corpus.tokenizer.vocab_size
     model = first_model(architecture.block, vocab, recipe, seed)
     result.params = sum(weight.numel() for weight in model.parameters())
     causality(model, vocab)
+    scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
     model.set_attention(hardware.attention)
     model = model.to(hardware.device).train()
     if team is None:
         engine = Engine(model, recipe, hardware)
     else:
         engine = lead(model, architecture, vocab, recipe, seed, hardware, team)
-    return Run(engine, corpus, recipe, folder, seed, stop, tell)
+    run = Run(engine, corpus, recipe, folder, seed, stop, tell)
+    run.scores = scores
+    return run
 
 
 @contextmanager
@@ -136,10 +142,10 @@ def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Re
         _clear(run, folder)
     try:
         if not run.train(until):
-            result.state, result.metrics = "paused", run.measure()
+            result.state, result.metrics = "paused", {**run.measure(), **run.scores}
             return
         used = peak.read() if run.recipe.measure in ("memory", "both") else {}
-        result.metrics = {**run.finish(), **used}
+        result.metrics = {**run.finish(), **used, **run.scores}
     except Interrupted as stopped:
         run.save()
         raise Interrupted(f"{stopped}: saved after {run.spent.steps} updates in {folder}; go on with --resume",
