@@ -6,7 +6,7 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.study.file import read_study
-from scalesearch.study.prepare import make_bill, odds, refuse_the_impossible
+from scalesearch.study.prepare import make_bill, refuse_the_impossible
 from scalesearch.study.preview import preview
 
 SPACE = """\
@@ -302,8 +302,8 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
     spec = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
     bill = make_bill(spec, None)
-    assert not odds(bill, spec.proposer_seed).feasible and 0 < bill.region.share < 1e-3
     refuse_the_impossible(bill, spec.proposer_seed)
-    impossible = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
+    assert 0 < bill.region.share < 1e-3 and "draws" in vars(bill.region)  # it was looked for: nothing drawn met it
+    impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
     with pytest.raises(UserError, match="none of 2000 random candidates meets it; counted, nothing in the space does"):
         refuse_the_impossible(make_bill(impossible, None), 1)
