@@ -103,9 +103,9 @@ def of_record(record: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _first_loss(record: Mapping[str, Any]) -> float | None:
-    """The loss at the first rung, or without rungs at the first validation before the end."""
-    if record.get("rungs"):
-        return float(record["rungs"][0])
+    """The loss at the first rung; in a study without rungs, at the first validation before the end."""
+    if "rungs" in record:
+        return float(record["rungs"][0]) if record["rungs"] else None  # a reference passes none
     curve = record.get("curve") or []
     first = curve[0] if len(curve) > 1 else None
     return first.get("valid_loss") if isinstance(first, Mapping) else None

@@ -113,7 +113,8 @@ def load(folder: Path) -> Results:
     records = []
     for trial in store.ledger.trials.values():
         record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
-        records.append({**record, "rungs": trial.rungs} if record else rejected_record(trial))
+        passed = {"rungs": trial.rungs} if store.meta.get("rungs") else {}
+        records.append({**record, **passed} if record else rejected_record(trial))
     table = frame(records, store.meta["objectives"])
     return Results(store, table, front_rows(table, store.meta["objectives"]))
 

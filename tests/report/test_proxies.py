@@ -85,6 +85,7 @@ def test_too_few_are_told():
 def test_a_record_gives_its_rung_or_its_first_validation():
     curve = [{"valid_loss": 5.0}, {"valid_loss": 4.0}]
     assert of_record({"rungs": [6.0], "curve": curve})["proxy.first_loss"] == 6.0
+    assert of_record({"rungs": [], "curve": curve})["proxy.first_loss"] is None  # a reference
     assert of_record({"curve": curve, "metrics": {"proxies": {"snip": 2.0}}}) == {
         "proxy.first_loss": 5.0, "proxy.snip": 2.0}
     assert of_record({"curve": curve[:1]})["proxy.first_loss"] is None  # that is the end

@@ -86,7 +86,7 @@ def test_draws_have_the_chances_of_rejection(limits):
                 chances_of(question)[list(question.values()).index(answers.asked[name])]
                 for name, question in space.dimensions() if name in answers.asked)
     drawn, dice = Draws(space, judged.protocol, bounds_of(judged.limits)), random.Random(2)
-    assert 0 < len(chance) and drawn.share == pytest.approx(sum(chance.values()))
+    assert len(chance) > 0 and drawn.share == pytest.approx(sum(chance.values()))
     found = Counter(key_of(drawn.draw(dice)) for _ in range(2000))
     assert set(found) <= set(chance)
     surprise = sum((found[key] - 2000 * p / drawn.share) ** 2 / (2000 * p / drawn.share) for key, p in chance.items())
