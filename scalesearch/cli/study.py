@@ -133,6 +133,7 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
         print_json(_as_json(results) | {"files": [str(file) for file in files]})
         return
     _show_front(results, console)
+    _show_signs(results, console)
     console.print("Written: " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
 
 
@@ -148,6 +149,11 @@ def _show_front(results: Results, console: Console) -> None:
     if found:
         corner = ", ".join(f"{name} {value:,.6g}" for name, value in zip(results.objectives, found[1]))
         console.print(f"Hypervolume {found[0]:.6g} against the reference point {corner}.", highlight=False)
+
+
+def _show_signs(results: Results, console: Console) -> None:
+    for line in results.signs().lines():
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _as_json(results: Results) -> dict[str, Any]:
@@ -167,6 +173,7 @@ def _as_json(results: Results) -> dict[str, Any]:
         "teacher": results.teacher,
         "counts": results.table["state"].value_counts().to_dict(),
         "front": json.loads(results.front.to_json(orient="records")),
+        "proxies": results.signs().to_json(),
         "hypervolume": None if found is None else {"value": found[0], "reference": found[1]},
     }
 
@@ -205,6 +212,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 
     console = Console()
     console.print(screen_of(results.store, console).render())
+    _show_signs(results, console)
     for trial in results.store.ledger.having("failed"):
         console.print(f"trial {trial.number} failed: {trial.reason}", highlight=False)
 

@@ -9,13 +9,14 @@ from rich.table import Table
 
 from scalesearch.report.front import front
 from scalesearch.report.noise import CONFIDENCE
+from scalesearch.report.proxies import of_record
 from scalesearch.report.seeds import HALF, is_seed, shown, with_seeds
 from scalesearch.tasks import MEASURED
 from scalesearch.tasks import METRICS as EVERY_METRIC
 
 METRICS = tuple(EVERY_METRIC)  # of all tasks; on the split that a study chooses by
 REPORTED = tuple(f"test.{name}" for name in METRICS if name not in MEASURED)  # on the one that it never sees
-COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights")
+COSTS = ("params.total", "params.non_embedding", "params.decoder", "macs.total", "flops.total", "memory.weights")
 # Column to the record's key. Training seconds are the updates alone; wall seconds hold validation and decoding too.
 FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds", "cpu_seconds": "cpu_seconds",
          "tokens": "tokens", "device": "device", "dtype": "dtype", "reason": "reason"}
@@ -26,10 +27,11 @@ def frame(
 ) -> pd.DataFrame:
     """One row a candidate, in the order of the trials.
 
-    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; the answers
-    under ``answer.``; and what :func:`scalesearch.report.seeds.with_seeds` adds. Of a candidate with several seeds the
-    scores are means, and the facts (seed, seconds, tokens) are those of its first training. ``front`` is true for what
-    no other complete, feasible candidate dominates.
+    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; its early signs
+    under ``proxy.`` (see :mod:`scalesearch.report.proxies`); the answers under ``answer.``; and what
+    :func:`scalesearch.report.seeds.with_seeds` adds. Of a candidate with several seeds the scores are means, and the
+    facts (seed, seconds, tokens) are those of its first training. ``front`` is true for what no other complete,
+    feasible candidate dominates.
     """
     every = list(records)
     rows = [_row(record, objectives) for record in every if not is_seed(record)]
@@ -132,7 +134,7 @@ def _row(record: Mapping[str, Any], objectives: Mapping[str, str]) -> dict[str, 
     found = {**head, "id": architecture.get("id")}
     found |= {key: record.get(key) for key in ("feasible", "in_space")}
     found |= {name: _value(record, name) for name in _names(objectives)}
-    found |= {column: record.get(key) for column, key in FACTS.items()}
+    found |= {column: record.get(key) for column, key in FACTS.items()} | of_record(record)
     answers = architecture.get("answers") or {}
     return found | {f"answer.{path}": _text(value) for path, value in answers.items()}
 

@@ -41,8 +41,8 @@ def read_previews(top: Sections, proposer: str, rungs: Rungs) -> Previews | None
                      "training that a candidate is trained for, from a trained one's weights")
         return None
     if proposer not in NEAR:
-        top.complain(node.here, f"inherit goes with proposer: {{kind: {' | '.join(NEAR)}}}, not with {proposer}", "these "
-                     "change a trained candidate a little; others seldom propose one near enough to inherit from it")
+        top.complain(node.here, f"inherit goes with proposer: {{kind: {' | '.join(NEAR)}}}, not with {proposer}",
+                     "these change a trained candidate a little; others seldom propose one near enough to inherit")
     if rungs.pauses:
         top.complain(node.here, "inherit does not go with rungs", "a paused training and a preview both are a part of "
                      "a training, and foresee its end in ways that do not compare: keep one of them")

@@ -11,6 +11,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.report.hypervolume import hypervolume, worst_corner
 from scalesearch.report.plot import Subject, direction, save, tradeoff
+from scalesearch.report.proxies import Signs, signs
 from scalesearch.report.table import cell, filled, frame, front_rows, seed_rows
 from scalesearch.study.ledger import COMPLETE, FAILED, SEED
 from scalesearch.study.record import rejected_record
@@ -76,6 +77,10 @@ class Results:
         done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
         return next((record.get("teacher") for record in done if record), None)
 
+    def signs(self) -> Signs:
+        """Whether early signs rank the finished candidates as their score does."""
+        return signs(self.table, main_metric(self))
+
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Of the front, and the reference point: beyond the worst of all finished candidates. None before any."""
         names, ways = list(self.objectives), list(self.objectives.values())
@@ -113,7 +118,8 @@ def load(folder: Path) -> Results:
     records = []
     for trial in store.ledger.trials.values():
         record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
-        records.append(record or rejected_record(trial))
+        passed = {"rungs": trial.rungs} if store.meta.get("rungs") else {}
+        records.append({**record, **passed} if record else rejected_record(trial))
     objectives, verdict = store.meta["objectives"], Verdict(store.ledger, store.meta)
     table = frame(records, objectives, verdict.confidence)
     return Results(store, table, front_rows(table, objectives), _trainings(records, objectives), verdict)
@@ -142,10 +148,8 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
 
 
 def plots(results: Results, folder: Path) -> list[Path]:
-    """A figure of the task's main metric, or else of the first metric among the objectives, against each cost."""
-    metrics = [name for name in results.objectives if "." not in name and name not in MEASURED]
-    main = TASKS[results.task].main
-    y = main if main in metrics or not metrics else metrics[0]
+    """A figure of :func:`main_metric` against each cost."""
+    y = main_metric(results)
     if not np.any((results.table["state"] == COMPLETE) & results.table[y].notna()):
         return []
     costs = [name for name in results.objectives if "." in name or name in MEASURED]
@@ -159,6 +163,13 @@ def plots(results: Results, folder: Path) -> list[Path]:
             stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
             files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
     return files
+
+
+def main_metric(results: Results) -> str:
+    """The task's main metric, or else the first metric among the objectives."""
+    metrics = [name for name in results.objectives if "." not in name and name not in MEASURED]
+    main = TASKS[results.task].main
+    return main if main in metrics or not metrics else metrics[0]
 
 
 def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, str]:

@@ -1,7 +1,8 @@
 """A study's warm start: what it takes over from other studies, and what of their fronts it trains first.
 
 A finished candidate of another study counts here as it is where it was trained on the same data, by the same recipe,
-with the same seed and as many processes: the same training would give the same numbers. Its costs are billed anew.
+with the same seed and as many processes: the same training would give the same numbers. Its costs are billed anew. It
+stands on no rung: others would otherwise wait for it to make room.
 Elsewhere scores are on another scale; then the architectures of that study's front are proposed first.
 
 What was chosen is written to ``warm.json`` before anything acts on it, so that an interrupted study goes on alike,
@@ -50,7 +51,6 @@ class Known:
     trial: int
     id: str
     asked: dict[str, Any]
-    rungs: list[float] = field(default_factory=list)
     values: dict[str, float] = field(default_factory=dict)
 
 
@@ -124,9 +124,8 @@ def _known(store: Store, plan: Plan, left: Counter[str], other: dict[str, None])
         differs = differences(record, plan)
         scored = {} if differs else _scored(record, plan, candidate.cost)
         other |= dict.fromkeys(differs or ([] if scored else ["other metrics"]))
-        same_rungs = store.meta.get("rungs", {}).get("shares") == list(plan.rungs.shares)
         yield Known(str(store.trial_folder(trial).resolve()), str(store.meta["name"]), trial.number, str(trial.id),
-                    dict(asked), trial.rungs if same_rungs else [], scored)
+                    dict(asked), scored)
 
 
 def _asked(bill: Bill, architecture: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -225,7 +224,7 @@ def _take(store: Store, known: Known, plan: Plan) -> Trial:
     assert candidate.architecture is not None and candidate.cost is not None, "what was chosen is feasible"
     label = next((r.label for r in plan.references if r.architecture.id == known.id), None)
     trial = Trial(store.ledger.next_number(), COMPLETE, WARM, label, True, dict(known.asked), dict(candidate.answers),
-                  dict(candidate.slacks), known.id, candidate.cost.to_json(), values=known.values, rungs=known.rungs)
+                  dict(candidate.slacks), known.id, candidate.cost.to_json(), values=known.values)
     source, target = Path(known.folder), store.trial_folder(trial)
     if not (source / "record.json").is_file():
         raise UserError(f"{source}: the candidate to begin with is gone. Put it back, or start another study with "

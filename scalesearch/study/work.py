@@ -64,7 +64,8 @@ def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
     result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
-                   until=job.get("until", 1.0), processes=processes, team=team, start=job.get("start"))
+                   until=job.get("until", 1.0), processes=processes, team=team, start=job.get("start"),
+                   proxies=job.get("proxies", False))
     return result.to_json()
 
 

@@ -50,6 +50,7 @@ class Run:
         self.scale = 1.0  # of the learning rate; less after going back from a divergence
         self.identity: dict[str, Any] = {}
         self.inherited: dict[str, Any] = {}  # what it began with, where that was another training's weights
+        self.scores: dict[str, Any] = {}  # of the first weights, for the result
         self._before = [0.0, 0.0]
         self._start = [time.perf_counter(), time.process_time()]
         self._saved = self._reported = time.monotonic()

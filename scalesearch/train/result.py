@@ -27,7 +27,8 @@ class Result:
             both were asked for. ``weights``: which weights these are. ``synthetic``: the corpus was generated.
             ``task``: whose metrics these are; those of others than translation stand in place of BLEU and chrF, with
             signatures likewise (:mod:`scalesearch.tasks`). ``latency`` (ms) and ``memory`` (MiB), where the recipe
-            asks for them, with ``latency_protocol`` and ``memory_protocol``.
+            asks for them, with ``latency_protocol`` and ``memory_protocol``. ``proxies``: zero-cost scores of the
+            first weights, where asked for.
         curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss, valid_loss, bleu
             or the first metric of another task (of the validation split, greedy; None unless asked for).
         steps, tokens: updates, and real target tokens trained on.

@@ -13,6 +13,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.train import checkpoint
+from scalesearch.train import proxies as zero_cost
 from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.failures import Interrupted, TrainingFailed, out_of_memory, stoppable
 from scalesearch.train.fit import refuse_model, refuse_unfit
@@ -38,6 +39,7 @@ def train(
     processes: int = 1,
     team: Team | None = None,
     start: Path | str | None = None,
+    proxies: bool = False,
 ) -> Result:
     """Train ``architecture`` on ``corpus`` and score it; everything is kept in ``directory``.
 
@@ -55,6 +57,7 @@ def train(
         team: processes that are running already, of which this one leads; the others do :func:`parallel.follow`.
         start: folder of a finished training with whose weights to begin, as far as the two architectures have
             something in common (:mod:`scalesearch.nn.inherit`); the optimiser begins afresh. Going on needs it no more.
+        proxies: also take the zero-cost scores of the first weights; see :func:`scalesearch.train.proxies.proxies`.
 
     Returns:
         The result, which is also in ``directory/result.json`` unless it is ``paused``, with the validation loss there
@@ -87,7 +90,7 @@ def train(
         try:
             saved = resume and (folder / checkpoint.STATE).exists()  # which then has the last word on the weights
             run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, all_of_us,
-                       None if saved else begin)
+                       None if saved else begin, proxies)
             _go(run, folder, wanted, resume, result, until)
         except (TrainingFailed, CausalityError) as error:
             result.state, result.reason = "failed", str(error)
@@ -104,13 +107,14 @@ def train(
 
 
 def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: int, hardware: Hardware, stop: Any,
-         tell: Report, result: Result, team: Team | None, begin: Path | None) -> Run:
+         tell: Report, result: Result, team: Team | None, begin: Path | None, proxies: bool) -> Run:
     """A run at its start, of a model that has passed the causality check."""
     vocab = corpus.tokenizer.vocab_size
     model = first_model(architecture.block, vocab, recipe, seed)
     inherited = begin_with(model, begin, corpus) if begin else {}
     result.params = sum(weight.numel() for weight in model.parameters())
     causality(model, vocab)
+    scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies and not inherited else {}
     model.set_attention(hardware.attention)
     model = model.to(hardware.device).train()
     if team is None:
@@ -118,7 +122,7 @@ def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: 
     else:
         engine = lead(model, architecture, vocab, recipe, seed, hardware, team)
     run = Run(engine, corpus, recipe, folder, seed, stop, tell)
-    run.inherited = inherited
+    run.inherited, run.scores = inherited, scores
     return run
 
 
@@ -145,10 +149,10 @@ def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Re
         _clear(run, folder)
     try:
         if not run.train(until):
-            result.state, result.metrics = "paused", run.measure()
+            result.state, result.metrics = "paused", {**run.measure(), **run.scores}
             return
         used = peak.read() if run.recipe.measure in ("memory", "both") else {}
-        result.metrics = {**run.finish(), **used}
+        result.metrics = {**run.finish(), **used, **run.scores}
     except Interrupted as stopped:
         run.save()
         raise Interrupted(f"{stopped}: saved after {run.spent.steps} updates in {folder}; go on with --resume",

@@ -58,3 +58,11 @@ def test_of_others_nothing_is_foreseen():
     others = [Seen(n, state, {}, str(n)) for n, state in enumerate((PENDING, FAILED, INFEASIBLE), 10)]
     assert set(foreseen([*LINE, *others], GOALS)) == {0, 1, 2, 3, 4}
     assert set(foreseen([*LINE, paused(9, 2.0), *others], GOALS)) == {0, 1, 2, 3, 4, 9}
+
+
+def test_who_passed_no_rung_draws_no_line():
+    """References, and what another study has trained: without their losses there is nothing to read off."""
+    straight = [Seen(n, COMPLETE, {}, str(n), {}, {"params": 5.0}, (), {"bleu": 20.0 + n, "params": 5.0})
+                for n in range(4)]
+    found = foreseen([*straight, paused(8, 2.0), paused(9, 3.0)], GOALS)
+    assert set(found) == {8, 9} and found[8]["bleu"] > found[9]["bleu"]

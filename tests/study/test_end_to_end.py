@@ -120,3 +120,30 @@ def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments,
     said = call(folder, "run", "tiny.yaml", *arguments, status=2)
     assert message in said and "Traceback" not in said
     assert (folder / "found" / "events.jsonl").read_bytes() == before
+
+
+def test_every_finished_candidate_has_early_signs(folder):
+    table = pd.read_csv(folder / "found" / "all.csv")
+    done = table[table["state"] == "complete"]
+    assert done[["params.decoder", "proxy.synflow", "proxy.snip", "proxy.grad_norm"]].notna().all().all()
+    assert "Early signs: 5 finished candidates are needed" in (folder / "second.txt").read_text()
+    said = json.loads(call(folder, "status", "found", "--json"))["proxies"]
+    assert (said["score"], said["candidates"], said["correlations"]) == ("bleu", 3, [])
+
+
+def test_another_study_begins_with_what_this_one_has_found(folder):
+    (folder / "next.yaml").write_text(STUDY.replace("study: tiny", "study: next").replace("trials: 2", "trials: 1")
+                                      .replace("out: found", "out: next\nwarm_start: found"))
+    same = ("--set", "recipe.steps=60")
+    dry = call(folder, "run", "next.yaml", *same, "--dry-run")
+    assert "3 finished candidates taken over, 0 architectures" in " ".join(dry.split())
+    assert not (folder / "next").exists()
+    said = call(folder, "run", "next.yaml", *same)
+    assert "Warm start: 3 finished candidates taken over" in said and "1 candidates trained" in said
+    old, new = (pd.read_csv(folder / name / "all.csv") for name in ("found", "next"))
+    assert list(new["bleu"][:3]) == list(old.loc[old["state"] == "complete", "bleu"])
+    assert (new["state"] == "complete").sum() == 4 and "small" in set(new["label"].dropna())
+    call(folder, "export", "next", "--trial", "0", "--to", "taken")
+    assert (folder / "taken" / "model.safetensors").is_file()
+    other = call(folder, "run", "next.yaml", "--set", "recipe.steps=7", "--out", "other", "--dry-run")
+    assert "theirs had another recipe" in " ".join(other.split())

@@ -6,6 +6,7 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.study.file import read_study
+from scalesearch.study.prepare import make_bill, refuse_the_impossible
 from scalesearch.study.preview import preview
 
 SPACE = """\
@@ -256,3 +257,55 @@ def test_an_objective_that_the_task_has_not_is_refused(tmp_path, monkeypatch, da
     found = problems(tmp_path, of_task(data, objectives, space))
     for words in said:
         assert words in found
+
+
+def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "study.json").write_text("{}")
+    one, other = tmp_path / "a", tmp_path / "b"
+    for text, expected in ((f"{one}", ((str(one),), None)), (f"[{one}, {other}]", ((str(one), str(other)), None)),
+                           (f"{{from: [{one}], most: 2}}", ((str(one),), 2)), ("none", None)):
+        spec = read_study(write(tmp_path, SPACE + REST + f"warm_start: {text}\n"))
+        assert spec.warm is None if expected is None else (spec.warm.folders, spec.warm.most) == expected
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("nowhere", "no folder `nowhere`"),
+    ("[., nowhere]", "holds no study (no study.json)"),
+    ("{ from: [] }", "a warm start is the folder of another study"),
+    ("{ from: nowhere, more: 1 }", "there is no key `more` here"),
+    ("{ from: nowhere, most: -1 }", "most: "),
+    ("[[a]]", "a warm start is the folder of another study"),
+])
+def test_a_wrong_warm_start_is_told_with_its_place(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    said = problems(tmp_path, SPACE + REST + f"warm_start: {text}\n")
+    assert message in said and "s.yaml:9:" in said
+
+
+def test_a_study_does_not_begin_with_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "s").mkdir(parents=True)
+    (tmp_path / "runs" / "s" / "study.json").write_text("{}")
+    assert "is this study's own folder" in problems(tmp_path, SPACE + REST + "warm_start: runs/s\n")
+
+
+def test_proxies_are_yes_or_no(tmp_path):
+    assert read_study(write(tmp_path, SPACE + REST)).proxies
+    assert not read_study(write(tmp_path, SPACE + REST + "proxies: no\n")).proxies
+    assert "s.yaml:9:10" in problems(tmp_path, SPACE + REST + "proxies: some\n")
+
+
+WIDE = SPACE.replace("width: 32 | 64", "width: 16..512 step 8").replace("hidden: 64", "hidden: 64..4096 step 64")
+
+
+def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
+    """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
+    spec = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
+    bill = make_bill(spec, None)
+    refuse_the_impossible(bill, spec.proposer_seed)
+    assert 0 < bill.region.share < 1e-3 and "draws" in vars(bill.region)  # it was looked for: nothing drawn met it
+    impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
+    with pytest.raises(UserError, match="none of 2000 random candidates meets it; counted, nothing in the space does"):
+        refuse_the_impossible(make_bill(impossible, None), 1)

@@ -190,18 +190,15 @@ def test_a_reference_that_is_known_already_lends_its_label(old, tmp_path):
     assert [(trial.origin, trial.state) for trial in labelled] == [(WARM, COMPLETE), ("reference", DUPLICATE)]
 
 
-def test_rungs_are_taken_over_where_they_are_the_same(tmp_path, old):
-    assert not any(known.rungs for known in choose(WarmSpec((str(old),)), make_plan(4, facts=FACTS), 3).taken)
-    store = Store(old).load()
-    there = tmp_path / "with"
-    shutil.copytree(old, there)
-    (there / "study.json").write_text(json.dumps({**store.meta, "rungs": {"shares": [0.5, 1.0], "eta": 2}}))
-    lines = [json.loads(line) for line in (there / "events.jsonl").read_text().splitlines()]
-    number = store.ledger.having(COMPLETE)[0].number
-    at = next(n for n, line in enumerate(lines) if line["trial"] == number and line["event"] == "ended")
-    lines.insert(at, {"event": "rung", "trial": number, "loss": 1.5})
-    (there / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+def test_who_was_taken_over_takes_no_ones_place_on_a_rung(old, tmp_path):
+    from scalesearch.search.history import PAUSED, Seen
+    from scalesearch.search.rungs import promotable
+    from scalesearch.study.seen import goals_of, history_of
+
     plan = replace(make_plan(4, facts=FACTS), rungs=Rungs((0.5, 1.0), 2))
-    assert [known.rungs for known in choose(WarmSpec((str(there),)), plan, 3).taken][:2] == [[1.5], []]
-    plan = replace(plan, rungs=Rungs((0.25, 1.0), 2))
-    assert not any(known.rungs for known in choose(WarmSpec((str(there),)), plan, 3).taken)
+    driver = warm(tmp_path, old, plan)
+    goals = goals_of(plan.objectives)
+    history = history_of(driver.ledger, goals)
+    waiting = [Seen(len(history) + n, PAUSED, {}, f"new {n}", {}, {"params.total": 500.0 + n}, (1.0 + n,))
+               for n in range(2)]
+    assert len(history) == 12 and promotable([*history, *waiting], plan.rungs, goals) == waiting[0]

@@ -1,0 +1,91 @@
+"""Correlations of early signs with the final score: the numbers of scipy, and no word where there are too few."""
+
+import json
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scalesearch.report.proxies import FEWEST, correlation, of_record, signs
+
+stats = pytest.importorskip("scipy.stats")
+
+
+def columns(count, noise, seed=0, ties=False):
+    dice = np.random.default_rng(seed)
+    score = dice.normal(size=count)
+    sign = score + noise * dice.normal(size=count)
+    return (np.round(sign), np.round(score, 1)) if ties else (sign, score)
+
+
+@pytest.mark.parametrize("count", [5, 8, 30])
+@pytest.mark.parametrize("noise", [0.3, 3.0])
+@pytest.mark.parametrize("ties", [False, True])
+def test_rho_is_scipys_and_lies_in_its_interval(count, noise, ties):
+    sign, score = columns(count, noise, ties=ties)
+    found = correlation("x", sign, score)
+    assert found.rho == pytest.approx(stats.spearmanr(sign, score).statistic)
+    assert -1 <= found.low <= found.rho <= found.high <= 1 and found.low < found.high
+    assert correlation("x", -sign, score).rho == pytest.approx(-found.rho)
+
+
+def test_the_interval_holds_what_it_says():
+    """Of many samples of a known correlation, about 95 % of the intervals hold it."""
+    draws = np.random.default_rng(3).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=(600, 15))
+    truth = 6 / np.pi * np.arcsin(0.3)  # Spearman's of a normal pair correlated by 0.6
+    found = [correlation("x", draw[:, 0], draw[:, 1]) for draw in draws]
+    assert 0.92 < np.mean([one.low <= truth <= one.high for one in found]) < 0.985
+
+
+def test_pure_chance_says_little_and_a_clear_order_does_not():
+    dice = random.Random(1)
+    chance = [correlation("x", np.array(dice.sample(range(12), 12)), np.arange(12)) for _ in range(400)]
+    assert np.mean([one.telling for one in chance]) < 0.08
+    assert not correlation("x", *columns(10, 50.0)).telling
+    assert "says little" in correlation("x", *columns(10, 50.0)).describe()
+    perfect = correlation("x", np.arange(10.0), np.arange(10.0))
+    assert perfect.rho == pytest.approx(1) and perfect.high == pytest.approx(1) and 0.5 < perfect.low < 1
+    assert "says little" not in perfect.describe()
+
+
+@pytest.mark.parametrize("sign", [[1.0] * 8, [1.0, 2.0]])
+def test_what_cannot_be_ranked_has_no_correlation(sign):
+    assert correlation("x", np.array(sign), np.arange(len(sign))) is None
+
+
+def table(count):
+    sign, score = columns(count, 0.5)
+    rows = {"state": "complete", "bleu": score, "proxy.snip": sign, "params.total": 7.0}
+    extra = pd.DataFrame({"state": ["failed", "pending"], "bleu": [9.0, None], "proxy.snip": [0.0, 1.0]})
+    return pd.concat([pd.DataFrame(rows), extra], ignore_index=True)
+
+
+def test_only_the_finished_count():
+    found = signs(table(9), "bleu")
+    assert found.candidates == 9 and [one.sign for one in found.found] == ["proxy.snip"]  # the params are all the same
+    assert found.found[0].rho == pytest.approx(stats.spearmanr(*columns(9, 0.5)).statistic)
+    assert "over 9 finished candidates" in found.lines()[0] and found.lines()[1].startswith("  SNIP: +")
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_sign_that_some_lack_is_told_of_the_others():
+    some = table(9)
+    some.loc[0, "proxy.snip"] = np.nan
+    assert signs(some, "bleu").found[0].candidates == 8 and "(some signs 8)" in signs(some, "bleu").lines()[0]
+
+
+def test_too_few_are_told():
+    found = signs(table(FEWEST - 1), "bleu")
+    assert not found.found and found.lines() == [
+        "Early signs: 5 finished candidates are needed to say whether they rank as bleu does; there are 4."]
+    assert signs(table(0), "bleu").candidates == 0 and not signs(pd.DataFrame(), "bleu").found
+
+
+def test_a_record_gives_its_rung_or_its_first_validation():
+    curve = [{"valid_loss": 5.0}, {"valid_loss": 4.0}]
+    assert of_record({"rungs": [6.0], "curve": curve})["proxy.first_loss"] == 6.0
+    assert of_record({"rungs": [], "curve": curve})["proxy.first_loss"] is None  # a reference
+    assert of_record({"curve": curve, "metrics": {"proxies": {"snip": 2.0}}}) == {
+        "proxy.first_loss": 5.0, "proxy.snip": 2.0}
+    assert of_record({"curve": curve[:1]})["proxy.first_loss"] is None  # that is the end
