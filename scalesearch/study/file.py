@@ -82,9 +82,10 @@ class _Reader:
         name = str(top.text("study", self.path.stem))
         space, data, recipe, objectives = self._space(), self._data(), self._recipe(), self._objectives()
         self._together(space, data, recipe, objectives)
+        trials = top.whole("trials", 20, 1)
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
         resources = top.part("resources", Resources.__dataclass_fields__)
-        seed, trials = top.whole("seed", 1), top.whole("trials", 20, 1)
+        seed = top.whole("seed", 1)
         known = {
             "protocol": self._protocol(),
             "budget": self._budget(space),
@@ -108,7 +109,7 @@ class _Reader:
             "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),
             "rungs": self._rungs(),
-            "seeds": read_seeds(top, trials),
+            "seeds": read_seeds(top, trials, objectives),
         }
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         if top.problems or space is None or data is None or recipe is None:

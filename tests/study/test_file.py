@@ -7,6 +7,7 @@ import pytest
 from scalesearch.errors import UserError
 from scalesearch.study.file import read_study
 from scalesearch.study.preview import preview
+from scalesearch.study.seeds import Seeds
 
 SPACE = """\
 space:
@@ -149,7 +150,26 @@ s.yaml:13:14: a reference is a file, answers under `set`, or both
 11 problems"""
 
 
+@pytest.mark.parametrize(("text", "seeds"), [
+    ("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)), ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
+    ("seeds: {most: 2}\n", Seeds(2, 10)), ("seeds: {most: 4, trials: 6, confidence: 0.95}\n", Seeds(4, 6, 0.95)),
+    ("seeds: {most: 1, trials: 6}\n", Seeds(1, 0)),
+])
+def test_seeds_are_a_number_or_a_mapping(tmp_path, text, seeds):
+    assert read_study(write(tmp_path, SPACE + REST + text)).seeds == seeds
+
+
+def test_seeds_can_be_set_from_outside(tmp_path):
+    assert read_study(write(tmp_path, SPACE + REST), ["seeds.most=2", "seeds.trials=3"]).seeds == Seeds(2, 3)
+    assert read_study(write(tmp_path, SPACE + REST + "seeds: 3\n"), ["seeds=none"]).seeds == Seeds(1, 0)
+
+
 @pytest.mark.parametrize(("text", "message"), [
+    (SPACE + REST + "seeds: many\n", "seeds: `many` stands where a whole number of at least 1 is due"),
+    (SPACE + REST + "seeds: {most: 0}\n", "most: `0` stands where a whole number of at least 1 is due"),
+    (SPACE + REST + "seeds: {confidence: 90}\n", "confidence: 90 is not from 0.5 to below 1"),
+    (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
+    (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n", "none of the objectives is measured"),
     ("", "the file is empty"),
     ("study: x\n", "a study needs the key `space`"),
     (REST + "space: nowhere\n", "nowhere: no such file. The spaces that come with scalesearch: "),
