@@ -102,10 +102,9 @@ class Verdict:
         if self.order is None or not any(noise.known for noise in self.order.noise.values()):
             return []
         settled = "settled" if self.order.settled else "not settled"
-        head = (f"The order of the front is {settled}, at {percent(self.confidence)} for each comparison "
-                f"(intervals of {percent(self.order.level)}, since each seed is another look):")
-        if not self.order.comparisons:
-            head = f"One candidate alone is on the front, and surely so, at {percent(self.confidence)}."
+        head = f"The order of the front is {settled}, at {percent(self.confidence)} for each comparison " \
+               f"(intervals of {percent(self.order.level)}, since each seed is another look)"
+        head += ":" if self.order.comparisons else ": nobody is near whom noise could have put elsewhere."
         beside = [pair for pair in self.order.comparisons if pair.kind == CONTENDER]
         words = ", ".join(f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})" for pair in beside)
         return [head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons if pair.kind == NEIGHBOURS),

@@ -110,7 +110,8 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
     where = tmp_path / "later"
     shutil.copytree(folder, where)
     before = pd.read_csv(where / "found" / "all.csv").set_index("trial")
-    said = call(where, "run", "tiny.yaml", "--set", "recipe.steps=60", "--set", "seeds={most: 2, trials: 2}", "--resume")
+    said = call(where, "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60", "--set", "seeds.most=2",
+                "--set", "seeds.trials=2")
     found = where / "found"
     records = [json.loads(file.read_text()) for file in found.glob("trials/*/record.json")]
     again = [record for record in records if record["origin"] == "seed"]

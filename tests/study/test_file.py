@@ -151,7 +151,8 @@ s.yaml:13:14: a reference is a file, answers under `set`, or both
 
 
 @pytest.mark.parametrize(("text", "seeds"), [
-    ("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)), ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
+    ("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)),
+    ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
     ("seeds: {most: 2}\n", Seeds(2, 10)), ("seeds: {most: 4, trials: 6, confidence: 0.95}\n", Seeds(4, 6, 0.95)),
     ("seeds: {most: 1, trials: 6}\n", Seeds(1, 0)),
 ])

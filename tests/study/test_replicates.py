@@ -3,6 +3,10 @@
 import io
 import json
 import random
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +107,24 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, pl
     assert whole.ledger.replicated() and facts(driver.ledger) == facts(whole.ledger)
     assert trained(tmp_path / "cut") == trained(tmp_path / "whole")
     assert make(tmp_path / "whole", plan, either).run() == reason
+
+
+def test_a_study_killed_among_its_further_seeds_ends_as_the_uninterrupted_one(tmp_path):
+    reason, log = make(tmp_path / "whole").run(), tmp_path / "cut" / "events.jsonl"
+    for seeds in (1, 3, None):
+        process = subprocess.Popen([sys.executable, "-m", "tests.study.noisy", str(tmp_path / "cut"), "0.1"], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while seeds and process.poll() is None and not (log.exists() and log.read_text().count('"seed": ') >= seeds):
+            time.sleep(0.005)
+        if seeds:
+            process.send_signal(signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == (-signal.SIGKILL if seeds else 0), err
+    assert out == reason + "\n"
+    mine, whole = (Store(tmp_path / name).load().ledger for name in ("cut", "whole"))
+    assert facts(mine) == facts(whole) and len(whole.replicated()) > 3
+    starts = trained(tmp_path / "cut")
+    assert sum(starts.values()) <= len(starts) + 2, "what had its result was not trained again"
 
 
 class Shuffled(Runner):
