@@ -215,7 +215,8 @@ def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_say
 def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
-    found = preview(read_study(file)).to_json()
+    found = preview(read_study(file, ["seeds=3"])).to_json()
+    assert found["seeds"] == {"most": 3, "trials": 10, "confidence": 0.9}
     assert found["space"]["size"] == 4 and found["sampled"] == 2000 and 0 < found["feasible"] < 2000
     assert all(p["feasible"] == (p["cost"]["params"]["total"] <= 50_000) for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
