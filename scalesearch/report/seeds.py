@@ -53,8 +53,13 @@ def _sample(own: Any, others: Iterable[Any]) -> list[float]:
 
 def shown(value: float, half: float, seeds: int) -> str:
     """``31.2 ± 0.4 (3)``: a mean to the digits that its interval leaves it, and how many seeds it is of."""
-    if not half > 0:
-        return f"{value:.4g} ({seeds})"
+    places = decimals(half)
+    return f"{value:.{places}f} ± {half:.{places}f} ({seeds})"
+
+
+def decimals(half: float) -> int:
+    """Of a number with ``half`` an interval: 0.4 says one, 0.14 two (a 1 alone would be rounded too coarsely)."""
+    if not 0 < half < np.inf:
+        return 2
     exponent = int(np.floor(np.log10(half)))
-    digits = max(0, -exponent + (half < 2 * 10.0**exponent))  # 0.14 keeps two digits, 0.4 one
-    return f"{value:.{digits}f} ± {half:.{digits}f} ({seeds})"
+    return max(0, -exponent + (half < 3.5 * 10.0**exponent))

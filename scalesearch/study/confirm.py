@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
@@ -149,7 +149,8 @@ def next_training(candidates: Sequence[Candidate], goals: Sequence[Goal], seeds:
 
 def order_of(candidates: Sequence[Candidate], goals: Sequence[Goal], seeds: Seeds) -> Order:
     """What the means say, and how surely, of candidates that were all trained to their end."""
-    judge = _Judge(candidates, goals, level(goals, seeds))
+    had = replace(seeds, most=max([seeds.most, *(one.seeds for one in candidates)]))  # once more may have been allowed
+    judge = _Judge(candidates, goals, level(goals, had))
     return Order(tuple(one.number for one in judge.front), judge.noise, judge.level,
                  (*judge.neighbours(), *judge.contenders()))
 
@@ -248,12 +249,11 @@ class _Judge:
 
     def _before(self, one: Candidate, other: Candidate) -> bool:
         """Whether ``one`` comes first in the (partial) order of costs; without costs, in that of the first goal."""
-        if not any(not goal.measured for goal in self.goals):
+        costs = [goal for goal in self.goals if not goal.measured]
+        if not costs:
             return self._place(one) < self._place(other)
-        a, b = ([one_.known[goal.name] * goal.sign for goal in self.goals if not goal.measured]
-                for one_ in (one, other))
-        return all(x <= y for x, y in zip(a, b)) and (a, one.number) != (b, other.number) and (
-            a != b or one.number < other.number)
+        a, b = ([each.known[goal.name] * goal.sign for goal in costs] for each in (one, other))
+        return all(x <= y for x, y in zip(a, b)) and (a, one.number) < (b, other.number)
 
     def _place(self, one: Candidate) -> tuple[float, int]:
         """From the cheapest: by the first cost that the bill tells, else by the first goal that is minimised."""

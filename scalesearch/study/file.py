@@ -93,9 +93,9 @@ class _Reader:
         name = str(top.text("study", self.path.stem))
         space, data, recipe, objectives = self._space(), self._data(), self._recipe(), self._objectives()
         self._together(space, data, recipe, objectives)
+        trials = top.whole("trials", 20, 1)
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
-        resources = read_resources(top)
-        seed, trials = top.whole("seed", 1), top.whole("trials", 20, 1)
+        resources, seed = read_resources(top), top.whole("seed", 1)
         known: dict[str, Any] = {
             "protocol": self._protocol(),
             "budget": self._budget(space),
@@ -113,7 +113,7 @@ class _Reader:
             "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),
             "rungs": self._rungs(),
-            "seeds": read_seeds(top, trials),
+            "seeds": read_seeds(top, trials, objectives),
             "places": {key.text: value.here for key, value in top.table},
         }
         known["previews"] = read_previews(top, str(known["proposer"]), known["rungs"])

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from scalesearch.report.noise import CONFIDENCE, percent
+from scalesearch.report.seeds import decimals
 from scalesearch.search.history import Goal
-from scalesearch.study.confirm import NEIGHBOURS, Candidate, Comparison, Order, next_training, order_of
+from scalesearch.study.confirm import CONTENDER, NEIGHBOURS, Candidate, Comparison, Order, next_training, order_of
 from scalesearch.study.ledger import COMPLETE, FAILED, PENDING, PROPOSED, SEED, Ledger, Trial
 from scalesearch.study.objectives import Objective
 from scalesearch.study.seeds import Seeds
@@ -101,11 +102,13 @@ class Verdict:
         if self.order is None or not any(noise.known for noise in self.order.noise.values()):
             return []
         settled = "settled" if self.order.settled else "not settled"
-        head = (f"The order of the front is {settled}, at {percent(self.confidence)} for each comparison "
-                f"(intervals of {percent(self.order.level)}, since each seed is another look):")
-        if not self.order.comparisons:
-            head = f"One candidate alone is on the front, and surely so, at {percent(self.confidence)}."
-        return [head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons)]
+        head = f"The order of the front is {settled}, at {percent(self.confidence)} for each comparison " \
+               f"(intervals of {percent(self.order.level)}, since each seed is another look)"
+        head += ":" if self.order.comparisons else ": nobody is near whom noise could have put elsewhere."
+        beside = [pair for pair in self.order.comparisons if pair.kind == CONTENDER]
+        words = ", ".join(f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})" for pair in beside)
+        return [head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons if pair.kind == NEIGHBOURS),
+                *([f"  off the front, but within noise of it: {words}"] if beside else [])]
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON values; what is infinite or unknown is None."""
@@ -123,16 +126,16 @@ class Verdict:
         }
 
     def _sentence(self, pair: Comparison) -> str:
-        found = "; ".join(
-            f"{one.goal} {self._mean(pair.first, one.goal)} and {self._mean(pair.second, one.goal)}, "
-            f"difference {one.value:+.3g} ± {one.half:.2g}" for one in pair.differences)
+        """What is to be read of two neighbours."""
         verdict = "beyond noise" if pair.settled else "within noise"
-        off = "" if pair.kind == NEIGHBOURS else " (off the front)"
-        return f"trial {pair.first} and trial {pair.second}{off}: {found}: {verdict}"
+        means = [", ".join(f"{one.goal} {self.candidates[number].value(one.goal):.{decimals(one.half)}f}"
+                           for one in pair.differences) for number in (pair.first, pair.second)]
+        return (f"trial {pair.first} ({means[0]}) and trial {pair.second} ({means[1]}): {self._differences(pair)}, "
+                f"{verdict}")
 
-    def _mean(self, number: int, goal: str) -> str:
-        one = self.candidates[number]
-        return f"{one.value(goal):.4g} ({one.seeds})"
+    def _differences(self, pair: Comparison) -> str:
+        return ", ".join(f"{one.goal} {one.value:+.{decimals(one.half)}f} ± {one.half:.{decimals(one.half)}f}"
+                         for one in pair.differences)
 
     def _json(self, pair: Comparison) -> dict[str, Any]:
         differences = {one.goal: {"difference": one.value, "half": one.half} for one in pair.differences}

@@ -12,6 +12,7 @@ from typing import Any
 
 from scalesearch.report.noise import CONFIDENCE
 from scalesearch.space.raw import Table, Text
+from scalesearch.study.objectives import Objective
 from scalesearch.study.sections import Sections
 
 KEYS = ("most", "trials", "confidence")
@@ -39,11 +40,14 @@ class Seeds:
 ONE = Seeds()
 
 
-def read_seeds(top: Sections, searched: int) -> Seeds:
+def read_seeds(top: Sections, searched: int, objectives: tuple[Objective, ...]) -> Seeds:
     """What the key ``seeds`` says, in a study of ``searched`` trials; problems are noted at their place."""
     node = top.node("seeds")
     if node is None or (isinstance(node, Text) and node.text == "none"):
         return ONE
+    if objectives and not any(objective.measured for objective in objectives):
+        top.complain(node.here, "seeds: none of the objectives is measured, so another seed gives the same numbers",
+                     "remove `seeds`, or add a metric to the objectives")
     if not isinstance(node, Table):
         most = top.whole("seeds", 1, 1)
         return Seeds(most, _half(searched)) if most > 1 else ONE

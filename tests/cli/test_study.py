@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from scalesearch.cli.study import command
 from scalesearch.errors import UserError
 from tests.study.fakes import make_driver, make_plan
+from tests.study.noisy import noisy_work, seeded_plan
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,20 @@ def test_help_loads_nothing_heavy():
             "print([m for m in ('torch', 'optuna', 'ray', 'pandas', 'matplotlib') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_further_seeds_for_people_and_machines(tmp_path):
+    driver = make_driver(tmp_path / "fake", seeded_plan(6), work=noisy_work)
+    driver.store.revise("seeds", driver.plan.seeds.to_json())
+    driver.run()
+    shown = call("front", tmp_path / "fake")
+    assert " ± " in shown and "The order of the front is" in shown and "one seed a candidate" not in shown
+    found = json.loads(call("status", tmp_path / "fake", "--json"))
+    seeds = found["seeds"]
+    assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (3, 0.9, len(driver.ledger.replicated()))
+    assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds["comparisons"]
+    assert {"seeds", "bleu.sd", "bleu.half"} <= set(found["front"][0])
+    again = driver.ledger.replicated()[0]
+    said = call("export", tmp_path / "fake", "--trial", again.number, "--to", tmp_path / "again")
+    assert f"trial {again.of} with seed 2, as asked" in said
+    assert json.loads((tmp_path / "again" / "record.json").read_text())["seed"] == 2

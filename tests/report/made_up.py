@@ -28,3 +28,9 @@ def records(count=24, seed=1, widest=6.5):
         bleu = None if over else 38 * (1 - math.exp(-params / 4e5)) + rng.gauss(0, 2)
         made.append(record(number, bleu, params, params * 25, "infeasible" if over else "complete", feasible=not over))
     return made
+
+
+def again(first, number, bleu, state="complete"):
+    """The record of another training of a candidate."""
+    made = record(number, bleu, first["cost"]["params"]["total"], first["cost"]["macs"]["total"], state)
+    return made | {"origin": "seed", "of": first["trial"], "seed": number, "architecture": first["architecture"]}

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from scalesearch.report.labels import place
 from scalesearch.report.plot import FRONT, Subject, describe, save, tradeoff
 from scalesearch.report.table import frame
-from tests.report.made_up import OBJECTIVES, PROTOCOL, record, records
+from tests.report.made_up import OBJECTIVES, PROTOCOL, again, record, records
 
 SUBJECT = Subject(OBJECTIVES, PROTOCOL, {"params.total": 2e6}, "grammar", synthetic=True)
 
@@ -80,6 +80,35 @@ def test_labels_of_close_points_do_not_cover_each_other():
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     frame_ = axes.get_window_extent()
     assert all(frame_.x0 <= box.x0 and box.x1 <= frame_.x1 for box in boxes)
+
+
+def bars(table, y="bleu"):
+    """x to (low, high) of every bar in a figure, and its legend."""
+    axes = tradeoff(table, SUBJECT, "params.total", y).axes[0]
+    drawn = {}
+    for container in axes.containers:
+        for segment in container.lines[2][0].get_segments():
+            drawn[segment[0][0]] = (segment[0][1], segment[1][1])
+    return drawn, axes.get_ylim(), [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_means_have_bars_whose_meaning_the_legend_says():
+    cheap, dear, worse, lucky = (record(n, bleu, params, 10**7) for n, bleu, params in
+                                 ((0, 20.0, 100_000), (1, 30.0, 300_000), (2, 10.0, 200_000), (3, 33.0, 400_000)))
+    table = frame([cheap, dear, worse, lucky, again(cheap, 4, 21.0), again(dear, 5, 28.0), again(dear, 6, 29.0)],
+                  OBJECTIVES, 0.9)
+    drawn, (low, high), legend = bars(table)
+    half = dict(zip(table["params.total"], table["bleu.half"]))
+    assert set(drawn) == {100_000, 300_000, 400_000}, "of one seed, those on the front alone"
+    assert drawn[300_000] == pytest.approx((29 - half[300_000], 29 + half[300_000]))
+    assert half[400_000] > half[100_000] > half[300_000] > 0
+    assert low < min(a for a, _ in drawn.values()) and high > max(b for _, b in drawn.values())
+    assert "90 % interval of the mean, pooled noise" in legend
+
+
+def test_without_further_seeds_there_are_no_bars():
+    drawn, _, legend = bars(made())
+    assert not drawn and not any("interval" in words for words in legend)
 
 
 def test_one_candidate_alone_can_be_drawn(tmp_path):

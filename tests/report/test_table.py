@@ -3,10 +3,11 @@
 import io
 
 import pandas as pd
+import pytest
 from rich.console import Console
 
 from scalesearch.report.table import differing, filled, frame, front_rows, number, to_rich
-from tests.report.made_up import OBJECTIVES, record, records
+from tests.report.made_up import OBJECTIVES, again, record, records
 
 
 def test_the_front_leaves_out_what_does_not_count():
@@ -70,3 +71,24 @@ def test_what_test_says_stands_beside_what_was_chosen_by():
     assert list(table["test.bleu"]) == [29.0, 21.0] and list(table["bleu"]) == [20.0, 30.0]
     assert list(table["front"]) == [True, True], "the front is that of valid: test would leave out the second"
     assert "test bleu" in [column.header for column in to_rich(table, OBJECTIVES, "t").columns]
+
+
+def test_a_candidate_of_several_seeds_is_one_row_with_their_mean():
+    first, other, failed = record(0, 20.0, 100, 1000), record(1, 30.0, 200, 2000), record(2, None, 5, 5, state="failed")
+    table = frame([first, other, failed, again(first, 3, 24.0), again(other, 4, None, "failed")], OBJECTIVES)
+    assert table["trial"].tolist() == [0, 1, 2] and table["bleu"].tolist()[:2] == [22.0, 30.0]
+    assert table["seeds"].tolist()[:2] == [2, 1] and pd.isna(table["seeds"][2])
+    assert table["bleu.sd"].tolist()[0] == pytest.approx(8**0.5) and pd.isna(table["bleu.sd"][1])
+    # One degree of freedom: Student's t is 6.314 at 90 %.
+    assert table["bleu.half"].tolist()[:2] == pytest.approx([6.3138 * 2, 6.3138 * 8**0.5], abs=1e-3)
+    assert table["chrf"][0] == 32.0 and pd.isna(table["bleu.half"][2])
+
+
+def test_the_front_is_that_of_the_means():
+    lucky, steady = record(0, 30.0, 100, 1000), record(1, 29.0, 200, 2000)
+    assert frame([lucky, steady], OBJECTIVES)["front"].tolist() == [True, False]
+    table = frame([lucky, steady, again(lucky, 2, 20.0)], OBJECTIVES)
+    assert table["front"].tolist() == [True, True]
+    console = Console(width=140, file=io.StringIO())
+    console.print(to_rich(front_rows(table, OBJECTIVES), OBJECTIVES, "Front"))
+    assert "25 ± 32 (2)" in console.file.getvalue() and "29 ± 45 (1)" in console.file.getvalue()

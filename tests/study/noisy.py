@@ -2,13 +2,15 @@
 
 import json
 import random
+import sys
+import time
 from pathlib import Path
 
 from scalesearch.search.history import Goal
 from scalesearch.study.confirm import Candidate, next_training
 from scalesearch.study.seeds import Seeds
 from scalesearch.study.work import finish
-from tests.study.fakes import make_plan, score
+from tests.study.fakes import make_driver, make_plan, score
 
 GOALS = (Goal("bleu", "max", True), Goal("params.total", "min", False))
 SEEDS = Seeds(3, 8, 0.9)
@@ -24,6 +26,7 @@ def noisy_result(folder, job, sd=1.0):
     answers = json.loads((folder / "architecture.yaml").read_text())
     with (folder / "trained").open("a") as file:
         file.write("x\n")
+    time.sleep(job.get("sleep", 0))
     bleu = score(answers) + luck(folder.name.partition("-")[2], job.get("seed", 1), sd)
     metrics = {"bleu": bleu, "chrf": bleu + 10, "bleu_signature": "sig|v:1", "test": {"bleu": bleu - 1}}
     return {"state": "complete", "metrics": metrics, "seed": job.get("seed", 1), "seconds": 0.01}
@@ -54,3 +57,8 @@ def confirmed(candidates, truth, sd, dice, seeds, goals=GOALS):
         new = {"bleu": dice.gauss(truth[chosen.number], sd)}
         candidates[chosen.number] = Candidate(old.number, old.known, (*old.scores, new))
     return candidates, asked
+
+
+if __name__ == "__main__":  # a driver in a process of its own, to be killed
+    where, sleep = sys.argv[1:3]
+    print(make_driver(where, seeded_plan(job={"sleep": float(sleep)}), noisy_work).run(), flush=True)

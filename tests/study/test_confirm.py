@@ -160,6 +160,11 @@ def test_goals_that_are_all_measured_are_ordered_by_the_first_that_is_minimised(
     assert [(pair.first, pair.second) for pair in order.comparisons] == [(2, 1), (1, 0)]
 
 
+def test_seeds_that_were_had_count_as_looks_also_where_they_are_no_longer_allowed():
+    candidates = [one(0, 1.0, 10.0, 12.0, 11.0), one(1, 2.0, 13.0, 14.0)]
+    assert order_of(candidates, GOALS, Seeds(1, 0)).level == order_of(candidates, GOALS, Seeds(3, 9)).level == 0.95
+
+
 def test_nothing_is_asked_for_without_candidates_or_measured_goals():
     assert next_training([], GOALS, Seeds(3, 9)) is None
     assert next_training([Candidate(0, {"params.total": 1.0}, ({},))], GOALS[1:], Seeds(3, 9)) is None

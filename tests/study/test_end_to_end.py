@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +107,27 @@ def test_the_exported_architecture_costs_what_the_record_says(folder):
     protocol = record["protocol"]
     found = cost(architecture.block, find_protocol(*(protocol[key] for key in ("name", "source", "target", "vocab"))))
     assert found["macs.total"] == record["cost"]["macs"]["total"]
+
+
+def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_path):
+    where = tmp_path / "later"
+    shutil.copytree(folder, where)
+    before = pd.read_csv(where / "found" / "all.csv").set_index("trial")
+    said = call(where, "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60", "--set", "seeds.most=2",
+                "--set", "seeds.trials=2")
+    found = where / "found"
+    records = [json.loads(file.read_text()) for file in found.glob("trials/*/record.json")]
+    again = [record for record in records if record["origin"] == "seed"]
+    assert len(records) == 3 + len(again) and 1 <= len(again) <= 2 and {record["seed"] for record in again} == {2}
+    assert f"2 candidates trained, then {len(again)} with further seeds" in said and "interval of a mean" in said
+    table = pd.read_csv(found / "all.csv").set_index("trial")
+    assert list(table.index) == list(before.index), "a seed is no candidate"
+    for record in again:
+        loss = before.loc[record["of"], "loss"]
+        assert record["metrics"]["loss"] != loss, "another seed is another training"
+        assert table.loc[record["of"], "loss"] == pytest.approx((loss + record["metrics"]["loss"]) / 2)
+    assert json.loads((found / "study.json").read_text())["seeds"]["most"] == 2
+    assert len(pd.read_csv(found / "seeds.csv")) == 2 * len(again)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

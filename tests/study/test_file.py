@@ -8,6 +8,7 @@ from scalesearch.errors import UserError
 from scalesearch.study.file import read_study
 from scalesearch.study.prepare import make_bill, refuse_the_impossible
 from scalesearch.study.preview import preview
+from scalesearch.study.seeds import Seeds
 
 SPACE = """\
 space:
@@ -152,7 +153,27 @@ s.yaml:13:14: a reference is a file, answers under `set`, or both
 11 problems"""
 
 
+@pytest.mark.parametrize(("text", "seeds"), [
+    ("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)),
+    ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
+    ("seeds: {most: 2}\n", Seeds(2, 10)), ("seeds: {most: 4, trials: 6, confidence: 0.95}\n", Seeds(4, 6, 0.95)),
+    ("seeds: {most: 1, trials: 6}\n", Seeds(1, 0)),
+])
+def test_seeds_are_a_number_or_a_mapping(tmp_path, text, seeds):
+    assert read_study(write(tmp_path, SPACE + REST + text)).seeds == seeds
+
+
+def test_seeds_can_be_set_from_outside(tmp_path):
+    assert read_study(write(tmp_path, SPACE + REST), ["seeds.most=2", "seeds.trials=3"]).seeds == Seeds(2, 3)
+    assert read_study(write(tmp_path, SPACE + REST + "seeds: 3\n"), ["seeds=none"]).seeds == Seeds(1, 0)
+
+
 @pytest.mark.parametrize(("text", "message"), [
+    (SPACE + REST + "seeds: many\n", "seeds: `many` stands where a whole number of at least 1 is due"),
+    (SPACE + REST + "seeds: {most: 0}\n", "most: `0` stands where a whole number of at least 1 is due"),
+    (SPACE + REST + "seeds: {confidence: 90}\n", "confidence: 90 is not from 0.5 to below 1"),
+    (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
+    (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n", "none of the objectives is measured"),
     ("", "the file is empty"),
     ("study: x\n", "a study needs the key `space`"),
     (REST + "space: nowhere\n", "nowhere: no such file. The spaces that come with scalesearch: "),
@@ -197,7 +218,8 @@ def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_say
 def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
-    found = preview(read_study(file)).to_json()
+    found = preview(read_study(file, ["seeds=3"])).to_json()
+    assert found["seeds"] == {"most": 3, "trials": 10, "confidence": 0.9}
     assert found["space"]["size"] == 4 and found["sampled"] == 2000 and 0 < found["feasible"] < 2000
     assert all(p["feasible"] == (p["cost"]["params"]["total"] <= 50_000) for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
