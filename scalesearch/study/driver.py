@@ -35,13 +35,13 @@ from scalesearch.study.ledger import (
     Trial,
 )
 from scalesearch.study.live import View
-from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective, values
 from scalesearch.study.record import make_record
 from scalesearch.study.replicates import another_seed, describe_end
 from scalesearch.study.runners.base import Done, Event, Job, Runner
 from scalesearch.study.seeds import ONE, Seeds
 from scalesearch.study.seen import goals_of, history_of, spent
+from scalesearch.study.steady import SteadyMirror
 from scalesearch.study.store import Store
 from scalesearch.study.work import rung_file
 
@@ -90,7 +90,7 @@ class Plan:
 class Driver:
     """Runs ``plan`` to its end over what ``store`` already holds; ``mirror`` is Optuna's copy of it."""
 
-    def __init__(self, plan: Plan, store: Store, proposer: Proposer, mirror: Mirror, runner: Runner,
+    def __init__(self, plan: Plan, store: Store, proposer: Proposer, mirror: SteadyMirror, runner: Runner,
                  view: View) -> None:
         self.plan, self.store, self.mirror, self.runner, self.view = plan, store, mirror, runner, view
         self.ledger, self.goals = store.ledger, goals_of(plan.objectives)
@@ -110,6 +110,7 @@ class Driver:
             while self._fill() or self.ledger.having(PENDING):
                 for event in self.runner.poll(0.5):
                     self._take(event)
+                self.mirror.update()
                 self.view.update()
             ended = self._exhausted or f"{self._count(COMPLETE)} candidates trained"
             return ended + describe_end(self.ledger, self.goals, self.plan.seeds)
@@ -207,8 +208,8 @@ class Driver:
         return self.ledger.first(known.id) if known else None
 
     def _next_reference(self) -> Reference | None:
-        used = sum(trial.origin == REFERENCE for trial in self.ledger.trials.values())
-        return self.plan.references[used] if used < len(self.plan.references) else None
+        used = {trial.label for trial in self.ledger.trials.values() if trial.origin == REFERENCE}
+        return next((reference for reference in self.plan.references if reference.label not in used), None)
 
     def _refer(self, reference: Reference) -> Trial:
         candidate = self.plan.bill.judge_architecture(reference.architecture, reference.asked or {})

@@ -17,6 +17,8 @@
     teacher: runs/big                              # or one to train; see ``study.teacher``
     warm_start: runs/old                           # begin with what another study has found; see ``study.warm``
     proxies: yes                                   # zero-cost scores of every candidate before its training
+    resources: {gpus_per_trial: 0.5}               # and ray: {address: …} of a cluster; see ``study.where``
+    storage: postgresql://ann@host/studies         # where Optuna's copy is kept, if not in the study's folder
 """
 
 from collections.abc import Sequence as Items
@@ -35,18 +37,21 @@ from scalesearch.space.names import PROTOCOL_NAMES
 from scalesearch.space.problems import Source
 from scalesearch.space.raw import Sequence, Table, Text
 from scalesearch.space.yaml_nodes import compose, read_text
+from scalesearch.study.blame import shown
 from scalesearch.study.budget import budget_of
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.sections import Sections, override, plain, written
 from scalesearch.study.seeds import read_seeds
-from scalesearch.study.spec import CORPUS, ReferenceSpec, Resources, StudySpec
+from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.teacher import read_teacher
+from scalesearch.study.url import EMBEDDED, storage_url
 from scalesearch.study.warm import read_warm
+from scalesearch.study.where import read_resources
 from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
-        "backend", "resources", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds",
+        "backend", "resources", "ray", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds",
         "warm_start", "proxies")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
@@ -68,7 +73,7 @@ def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> St
     reader = _Reader(path, text, Sections(table, KEYS, problems), opened)
     spec = reader.read(out)
     if problems or spec is None:
-        raise SpaceErrors(problems)
+        raise shown(problems)
     return spec
 
 
@@ -87,7 +92,7 @@ class _Reader:
         space, data, recipe, objectives = self._space(), self._data(), self._recipe(), self._objectives()
         self._together(space, data, recipe, objectives)
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
-        resources = top.part("resources", Resources.__dataclass_fields__)
+        resources = read_resources(top)
         seed, trials = top.whole("seed", 1), top.whole("trials", 20, 1)
         known = {
             "protocol": self._protocol(),
@@ -99,20 +104,15 @@ class _Reader:
             "seed": seed,
             "trials": trials,
             "workers": top.whole("workers", 1, 1),
-            "backend": top.word("backend", "inprocess", BACKENDS),
-            "resources": Resources(
-                resources.number("cpus_per_trial", 1.0),
-                resources.number("gpus_per_trial", 0.0),
-                resources.whole("threads_per_trial", 1, 1),
-                resources.whole("processes_per_trial", 1, 1),
-                resources.text("address"),
-            ),
-            "storage": top.text("storage"),
+            "backend": top.word("backend", "ray" if resources.address else "inprocess", BACKENDS),
+            "resources": resources,
+            "storage": top.trying("storage", lambda: storage_url(str(top.text("storage", EMBEDDED)))),
             "references": self._references(),
             "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),
             "rungs": self._rungs(),
             "seeds": read_seeds(top, trials),
+            "places": {key.text: value.here for key, value in top.table},
         }
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         known |= {"warm": read_warm(top, folder), "proxies": top.flag("proxies", True)}

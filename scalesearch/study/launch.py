@@ -1,17 +1,22 @@
 """From a study file to its end: data, checks, folder, proposer, workers, screen, driver."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from scalesearch.study import prepare
 from scalesearch.study.bill import Bill
 from scalesearch.study.driver import Driver, Plan
+from scalesearch.study.fork import carried, describe, open_old, write
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
 from scalesearch.study.runners.base import Runner
+from scalesearch.study.sight import sight
 from scalesearch.study.spec import StudySpec
 from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
@@ -19,14 +24,23 @@ from scalesearch.study.teaching import Teacher, distilled, find_teacher, teach
 from scalesearch.study.warming import begin
 
 
-def launch(spec: StudySpec, resume: bool, console: Console) -> str:
+def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None) -> str:
     """Runs the study and returns why it ended.
+
+    Args:
+        fork: where it goes on with what still counts of the one in its own folder, instead of there.
 
     Raises:
         UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts.
         KeyboardInterrupt: after everything was stopped; the study can be resumed.
     """
+    old = None
+    if fork is not None:
+        old, spec = open_old(spec, fork)
+        resume = False
     prepare.refuse_a_second_start(spec, resume)
+    spec = prepare.as_begun(spec)
+    prepare.refuse_the_unreachable(spec)
     corpus = prepare.load_data(spec.data)
     for note in corpus.notes:
         console.print(note, highlight=False, markup=False)
@@ -38,7 +52,11 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         runner = prepare.make_runner(spec)
         stack.callback(runner.stop)
         stack.enter_context(Store(spec.out).owned())
-        store = prepare.open_store(spec, plan, corpus, resume, teacher and teacher.to_json())
+        taught = teacher and teacher.to_json()
+        if old is not None:
+            _take_over(old, spec, plan, prepare.meta_of(spec, plan, corpus, taught), console)
+        store = prepare.open_store(spec, plan, corpus, resume or old is not None, taught)
+        runner.check(partial(sight, str(spec.out.absolute()), spec.data.resolve().to_json()))
         if teacher is not None:
             plan = _taught(spec, teacher, bill, runner, console)
             prepare.refuse_other_data(store, plan)
@@ -49,7 +67,16 @@ def launch(spec: StudySpec, resume: bool, console: Console) -> str:
         console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False, markup=False)
         console.print(f"Recipe: {spec.recipe.describe()}", highlight=False, markup=False)
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
+        mirror.say = view.say
+        stack.callback(mirror.close)
         return Driver(plan, store, proposer, mirror, runner, view).run()
+
+
+def _take_over(old: Store, spec: StudySpec, plan: Plan, meta: Mapping[str, Any], console: Console) -> None:
+    found = carried(old, plan, meta)
+    for line in describe(old, found):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    write(old, found, spec.out, meta, spec)
 
 
 def _taught(spec: StudySpec, teacher: Teacher, bill: Bill, runner: Runner, console: Console) -> Plan:

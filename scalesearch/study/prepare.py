@@ -4,7 +4,7 @@ import math
 import random
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from scalesearch.space import Space, read_space
 from scalesearch.space.names import COST_NAMES
 from scalesearch.study.bill import Bill
 from scalesearch.study.budget import bounds, limits
+from scalesearch.study.changed import refuse_a_changed
 from scalesearch.study.driver import Plan, Reference
 from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.mirror import Mirror
@@ -26,7 +27,8 @@ from scalesearch.study.runners.base import Runner
 from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.seen import goals_of
 from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
-from scalesearch.study.storage import open_mirror
+from scalesearch.study.steady import SteadyMirror
+from scalesearch.study.storage import open_mirror, reach
 from scalesearch.study.store import Store, now
 from scalesearch.study.work import train_job
 from scalesearch.train.result import versions
@@ -125,10 +127,10 @@ def closed_space(called: str, reference: ReferenceSpec, spec: StudySpec) -> Spac
 def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
     space = closed_space(f"reference {reference.name}", reference, spec)
     answers = space.answer(nothing_to_ask)
-    return Reference(reference.name, space.architecture(answers), _asked(spec.space, answers))
+    return Reference(reference.name, space.architecture(answers), asked(spec.space, answers))
 
 
-def _asked(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def asked(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What the study's space would have to be answered to give ``answers``, or None where it never does."""
     try:
         found = space.answer(space.replay(answers))
@@ -187,18 +189,10 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
     }
 
 
-FIXED = {
-    "space": "the space",
-    "objectives": "the objectives",
-    "protocol": "the cost protocol",
-    "limits": "the limits",
-    "recipe": "the training recipe",
-    "seed": "the training seed",
-    "proposer": "the proposer",
-    "rungs": "the rungs",
-    "warm_start": "the warm start",
-    "teacher": "the teacher",
-}
+def as_begun(spec: StudySpec) -> StudySpec:
+    """``spec`` under the name that its study has had from the beginning: a fork is named after its folder."""
+    store = Store(spec.out)
+    return replace(spec, name=store.load().meta["name"]) if store.begun() else spec
 
 
 def refuse_a_second_start(spec: StudySpec, resume: bool) -> None:
@@ -213,7 +207,8 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool,
     """The study's folder: a new one, or with ``resume`` the one that is there.
 
     Raises:
-        UserError: there is a study already and ``resume`` is off, or it is not the one that the file describes.
+        UserError: there is a study already and ``resume`` is off.
+        Changed: it is not the one that the file describes.
     """
     store, meta = Store(spec.out), meta_of(spec, plan, corpus, teacher)
     if not store.begun():
@@ -222,12 +217,7 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool,
     refuse_a_second_start(spec, resume)
     store.mend()
     store.load()
-    changed = [words for key, words in FIXED.items() if store.meta.get(key) != meta.get(key)]
-    if store.meta["data"]["hash"] != corpus.hash:
-        changed.append("the data")
-    if changed:
-        raise UserError(f"{spec.out}: since this study began, {_and(changed)} changed, so old and new candidates would "
-                        "not compare. Undo that, or start another study with --out")
+    refuse_a_changed(spec.out, store.meta, meta)
     if store.meta.get("seeds") != meta.get("seeds"):
         store.revise("seeds", meta.get("seeds"))
     return store
@@ -243,22 +233,28 @@ def refuse_other_data(store: Store, plan: Plan) -> None:
                             "another study with --out")
 
 
-def _and(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
 def searcher(spec: StudySpec, bill: Bill) -> Proposer:
     """Who proposes. Raises UserError where the proposer lacks a library, or the space has no grid."""
     settings = Settings(spec.proposer, spec.proposer_seed, spec.startup, spec.population)
     return make_proposer(spec.space, bill.names, goals_of(spec.objectives), settings, bill.region)
 
 
-def make_mirror(spec: StudySpec, plan: Plan, store: Store) -> Mirror:
+def make_mirror(spec: StudySpec, plan: Plan, store: Store) -> SteadyMirror:
     """Optuna's copy of the study, knowing all that the store holds. Raises UserError where it cannot be kept."""
     def make(study: Any) -> Mirror:
         return Mirror(spec.space, plan.bill.names, spec.objectives, study)
 
     return open_mirror(spec.storage, store.folder, spec.name, store.meta["id"], spec.objectives, store.ledger, make)
+
+
+def refuse_the_unreachable(spec: StudySpec) -> None:
+    """Raises UserError where the storage or the cluster does not answer: before a large corpus is read for nothing."""
+    if spec.storage is not None:
+        reach(spec.storage)
+    if spec.backend == "ray" and spec.resources.address:
+        from scalesearch.study.runners.ray import knock
+
+        knock(spec.resources.address)
 
 
 def make_runner(spec: StudySpec) -> Runner:
@@ -272,9 +268,9 @@ def make_runner(spec: StudySpec) -> Runner:
     if r.processes_per_trial > 1 and ray_train_is_there():
         from scalesearch.study.runners.ray_train import RayTrainWork
 
-        work = RayTrainWork(r.processes_per_trial, r.cpus_per_trial, r.gpus_per_trial)
+        work = RayTrainWork(r.processes_per_trial, r.cpus_per_trial, r.gpus_per_trial, r.custom)
     return RayRunner(work, spec.workers, r.cpus_per_trial, r.gpus_per_trial, r.threads_per_trial, r.address,
-                     r.processes_per_trial)
+                     r.processes_per_trial, r.custom)
 
 
 def ray_train_is_there() -> bool:

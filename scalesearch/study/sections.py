@@ -175,7 +175,7 @@ def override(table: Table, assignment: str) -> Table:
         value = from_text(name, f"{path}=", text.strip())
     names = path.strip().split(".")
     for section in DOTTED:
-        if names[: len(section)] == section:
+        if names[: len(section)] == section and len(names) > len(section):
             names = [*section, ".".join(names[len(section) :])]
     return _with(table, names, value)
 

@@ -7,6 +7,7 @@ from typing import Any
 from scalesearch.data import DataSpec
 from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
+from scalesearch.space.problems import Place
 from scalesearch.study.objectives import Objective
 from scalesearch.study.seeds import ONE, Seeds
 from scalesearch.study.teacher import TeacherSpec
@@ -20,14 +21,16 @@ CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary ha
 class Resources:
     """What one worker gets, and where. ``gpus_per_trial`` may be a fraction.
 
-    ``processes_per_trial`` above 1 share a candidate's updates; each of them gets as many CPUs, GPUs and threads as
-    the other fields say.
+    ``processes_per_trial`` above 1 share a candidate's updates; each of them gets as many CPUs, GPUs, threads and
+    ``custom`` resources, by the names that a cluster's nodes state, as the other fields say. ``address`` is that of a
+    running Ray cluster.
     """
 
     cpus_per_trial: float = 1.0
     gpus_per_trial: float = 0.0
     threads_per_trial: int = 1
     processes_per_trial: int = 1
+    custom: dict[str, float] = field(default_factory=dict)
     address: str | None = None
 
 
@@ -71,6 +74,7 @@ class StudySpec:
     seeds: Seeds = ONE
     warm: WarmSpec | None = None
     proxies: bool = True
+    places: dict[str, Place] = field(default_factory=dict)  # of the file's keys: where their values stand
 
     @property
     def vocab(self) -> int | str:

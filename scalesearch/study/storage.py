@@ -7,22 +7,30 @@ and then it is made again. It is an ordinary Optuna journal that Optuna's dashbo
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
+from sqlalchemy.engine import make_url
 
 from scalesearch.errors import UserError
 from scalesearch.study.ledger import Ledger
 from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective
+from scalesearch.study.steady import FAULTS, SteadyMirror, reason
+from scalesearch.study.url import hide
 
 OWNER = "scalesearch"  # the attribute of an Optuna study that says which of our studies it belongs to
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
+
+# Seconds to connect, milliseconds for what was sent to arrive, seconds of silence before the other side is asked.
+LIBPQ = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 5,
+         "keepalives_count": 3}
 
 MakeMirror = Callable[[optuna.Study], Mirror]
 
@@ -35,7 +43,7 @@ def open_mirror(
     objectives: tuple[Objective, ...],
     ledger: Ledger,
     make: MakeMirror,
-) -> Mirror:
+) -> SteadyMirror:
     """Optuna's copy, brought to what ``ledger`` says.
 
     Args:
@@ -48,16 +56,57 @@ def open_mirror(
         UserError: the storage cannot be reached or holds another study of that name.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if url is None:
-        return _embedded(folder / "optuna.journal", name, identity, objectives, ledger, make)
-    from sqlalchemy.exc import SQLAlchemyError
+    file = folder / "optuna.journal"
 
-    try:
-        mirror = make(_study(optuna.storages.get_storage(url), name, identity, objectives))
+    def connect() -> Mirror:
+        if url is None:
+            return _embedded(file, name, identity, objectives, ledger, make)
+        mirror = make(_study(_database(url), name, identity, objectives))
         mirror.reconcile(ledger)
-    except (SQLAlchemyError, ImportError, OSError, ValueError) as error:
-        raise UserError(f"storage: {_hide(url)} cannot be used: {_first_line(error)}") from None
-    return mirror
+        return mirror
+
+    where = hide(url) if url else str(file)
+    with _refusing(where):
+        return SteadyMirror(connect, where)
+
+
+def reach(url: str) -> None:
+    """Raises UserError where the storage behind ``url`` cannot be used."""
+    with _refusing(hide(url)):
+        _database(url).remove_session()
+
+
+@contextmanager
+def _refusing(where: str) -> Iterator[None]:
+    """A stretch whose faults are said of the storage ``where``."""
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(f"storage: {where} needs {_driver(where, error)}") from None
+    except FAULTS as error:
+        raise UserError(f"storage: {where} cannot be used: {hide(reason(error))}. Start or correct it, or keep "
+                        "Optuna's copy in the study's folder with --set storage=embedded") from None
+
+
+def _database(url: str) -> BaseStorage:
+    """Optuna's storage behind ``url``. PostgreSQL is spoken to by psycopg unless the URL says otherwise, and its
+    silence ends after seconds: unless told, the operating system waits for a quarter of an hour.
+    """
+    made = make_url(url)
+    if made.get_backend_name() != "postgresql":
+        return optuna.storages.get_storage(url)
+    if "+" not in made.drivername:
+        made = made.set(drivername="postgresql+psycopg")
+    waits = {key: value for key, value in LIBPQ.items() if key not in made.query}
+    address = made.render_as_string(hide_password=False)
+    return optuna.storages.get_storage(RDBStorage(address, engine_kwargs={"connect_args": waits}))
+
+
+def _driver(url: str, error: ImportError) -> str:
+    if url.startswith("postgresql"):
+        return "a driver for PostgreSQL: pip install 'scalesearch[postgres]'"
+    package = getattr(error.__cause__ or error, "name", None)
+    return f"a driver for its database, the package {package}, which is not installed"
 
 
 class OwnedJournal(JournalFileBackend):
@@ -99,22 +148,8 @@ def _study(storage: BaseStorage, name: str, identity: str, objectives: tuple[Obj
     if not study.get_trials(deepcopy=False):
         study.set_user_attr(OWNER, identity)
     elif owner != identity:
-        raise UserError(f"storage: it already holds another study named {name}; give this one another name")
+        raise UserError(f"storage: it already holds another study named {name}; give this one another name under "
+                        "`study:`, or delete that one with `optuna delete-study`")
     if study.directions != wanted:
         raise UserError(f"storage: its study {name} has other objectives; give this one another name")
     return study
-
-
-def _hide(url: str) -> str:
-    """The URL without a password."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        return url
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

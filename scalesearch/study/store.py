@@ -5,7 +5,7 @@
     runs/edge/
       study.json        what the study is: objectives, protocol, space hash, recipe, data, versions; only `seeds`
                         may change later
-      study.yaml        the study file as it was run        space.yaml   the space, in canonical form
+      study.yaml        the study file as it was run, without passwords        space.yaml   the space, in canonical form
       events.jsonl      every event, appended and synced before anything acts on it
       optuna.journal    the embedded storage of the proposer; may be deleted
       teacher/          its training, and under corpus/ its translations, where candidates have one
@@ -28,6 +28,7 @@ from filelock import FileLock, Timeout
 from scalesearch.errors import UserError
 from scalesearch.files import room_for, write_json, write_text
 from scalesearch.study.ledger import Ledger, Trial
+from scalesearch.study.url import hide
 
 FORMAT = 1
 
@@ -56,7 +57,7 @@ class Store:
 
     def create(self, meta: Mapping[str, Any], study: str, space: str) -> None:
         """Starts a study: ``meta`` (JSON values) last, so that a study without it was never started."""
-        write_text(self.folder / "study.yaml", study)
+        write_text(self.folder / "study.yaml", hide(study))
         write_text(self.folder / "space.yaml", space)
         self.meta = {"format": FORMAT, **meta}
         write_json(self.folder / "study.json", self.meta)

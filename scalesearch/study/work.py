@@ -24,8 +24,10 @@ from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
+from scalesearch.study.sight import not_there
 
 Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
+SEEN = 5.0  # seconds until a file that the driver has written shows on another machine
 HELD = 90.0  # seconds to wait for an orphan of a dead driver to let go of the folder
 
 
@@ -93,7 +95,9 @@ def finish(folder: Path, run: Run) -> None:
 
     Raises:
         RuntimeError: another worker holds the folder.
+        NotShared: this machine does not see the folder.
     """
+    _find(folder / "job.json")
     try:
         with FileLock(folder / ".worker.lock", timeout=HELD):
             job = json.loads((folder / "job.json").read_text())
@@ -104,6 +108,15 @@ def finish(folder: Path, run: Run) -> None:
             write_json(rung if made["state"] == "paused" else result, made)
     except Timeout:
         raise RuntimeError(f"{folder.name} is held by another worker") from None
+
+
+def _find(file: Path) -> None:
+    """Waits a little for ``file``; the lock beside it would make the folder on a machine that has none."""
+    until = time.monotonic() + SEEN
+    while not file.is_file():
+        if time.monotonic() > until:
+            raise not_there(file)
+        time.sleep(0.1)
 
 
 def rung_file(rung: int) -> str:

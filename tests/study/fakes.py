@@ -126,7 +126,7 @@ def make_plan(trials=6, most=6000, **changes):
 def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None, storage=None):
     """A driver over ``folder``, as ``study run`` makes one."""
     plan, store = plan or make_plan(), Store(Path(folder))
-    if not store.begun():
+    if not store.exists():
         store.create(META, "study: fake\n", "width: 8\n")
     store.mend()
     store.load()
@@ -134,7 +134,7 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
     def make(study):
         return Mirror(plan.bill.space, plan.bill.names, OBJECTIVES, study)
 
-    mirror = open_mirror(storage, store.folder, "fake", "fake-1", OBJECTIVES, store.ledger, make)
+    mirror = open_mirror(storage, store.folder, store.meta["name"], store.meta["id"], OBJECTIVES, store.ledger, make)
     settings = Settings(kind, seed, 4, 6)
     proposer = make_proposer(plan.bill.space, plan.bill.names, goals_of(OBJECTIVES), settings)
     return Driver(plan, store, proposer, mirror, runner or InProcessRunner(work), view or View())

@@ -39,9 +39,12 @@ def _hear_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def call(folder, *arguments, status=0):
+def call(folder, *arguments, status=0, limit=180):
     process = start(folder, *arguments)
-    out, err = process.communicate(timeout=180)
+    try:
+        out, err = process.communicate(timeout=limit)
+    finally:
+        process.kill()
     assert process.returncode == status, f"{process.returncode}\n{out}\n{err}"
     return out + err
 

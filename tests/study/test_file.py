@@ -90,6 +90,8 @@ def test_set_changes_adds_and_lays_over(tmp_path):
     spec = read_study(write(tmp_path, SPACE + REST), sets)
     assert spec.space.size() == 6 and str(spec.objectives[-1]) == "macs.total: min"
     assert (spec.recipe.steps, spec.trials, spec.proposer, spec.data.pairs) == (9, 3, "random", 600)
+    whole = read_study(write(tmp_path, SPACE + REST), ["objectives={loss: min, macs.total: min}"])
+    assert [str(objective) for objective in whole.objectives] == ["loss: min", "macs.total: min"]
     assert problems(tmp_path, SPACE + REST, sets=["trials"]).startswith("--set trials: write it as key=value")
 
 

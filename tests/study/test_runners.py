@@ -97,10 +97,30 @@ def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
     assert len(set(pids)) == 4 and str(os.getpid()) not in "".join(pids).split()
 
 
+@pytest.mark.parametrize(("need", "room"), [
+    (({"CPU": 1, "GPU": 0},), 6), (({"CPU": 1, "GPU": 0.5},), 2), (({"CPU": 3, "GPU": 0},), 1),
+    (({"CPU": 2, "GPU": 0}, 2), 1), (({"CPU": 2, "GPU": 0}, 3), 0), (({"CPU": 2, "GPU": 0}, 3, True), 1),
+    (({"CPU": 0, "GPU": 0},), None), (({"CPU": 0.1, "GPU": 0, "rare": 1},), 3), (({"CPU": 5, "GPU": 0},), 0),
+])
+def test_how_many_workers_the_nodes_have_room_for(monkeypatch, need, room):
+    from scalesearch.study.runners import ray_nodes
+
+    nodes = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0, "rare": 3.0}, {"CPU": 99.0}]
+    listing = [{"Alive": number < 2, "Resources": node} for number, node in enumerate(nodes)]
+    monkeypatch.setattr(ray_nodes.ray, "nodes", lambda: listing)
+    asked = ray_nodes.Need(*need)
+    assert asked.room() == room
+    if room == 0:
+        with pytest.raises(UserError, match=r"no node has that \(nodes: 4 CPU, 1 GPU; 2 CPU, 0 GPU\)"):
+            ray_nodes.refuse_the_impossible(asked)
+    else:
+        ray_nodes.refuse_the_impossible(asked)
+
+
 def test_a_cluster_that_does_not_answer_is_named_at_once():
     from scalesearch.study.runners.ray import RayRunner
 
     start = time.monotonic()
-    with pytest.raises(UserError, match=r"no Ray cluster answers at 127\.0\.0\.1:1: .*refused"):
+    with pytest.raises(UserError, match=r"no cluster answers at 127\.0\.0\.1:1: .*refused"):
         RayRunner(work, workers=1, address="127.0.0.1:1")
     assert time.monotonic() - start < 10

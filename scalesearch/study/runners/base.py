@@ -5,7 +5,7 @@ leaves ``result.json``, whole or not at all, so that a result survives whoever d
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,9 @@ class Runner(ABC):
     @abstractmethod
     def stop(self, grace: float = 10.0) -> None:
         """Interrupts what runs, gives it ``grace`` seconds to write a checkpoint, and ends."""
+
+    def check(self, look: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027 - where there is one machine
+        """Raises UserError where a machine that may train does not see what ``look`` finds on this one."""
 
     def describe(self) -> str:
         """One line about where jobs run."""

@@ -2,12 +2,14 @@
 
 A fresh process for every attempt (``max_calls=1``: no memory left over, no model beside another's) and no retries
 by Ray (it silently re-runs a dying task four times): retries belong to the study, which counts and records them.
-Several machines need the study's folder on a file system that all of them see.
+Several machines need the study's folder on a file system that all of them see; they are asked before anything starts.
+A cluster's nodes may differ, leave and join: what finds no room waits in Ray, and is no worker that hangs.
 """
 
 import logging
 import os
 import socket
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
@@ -16,6 +18,8 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError, TaskCancelle
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull
 from scalesearch.study.runners.base import Crashed, Done, Event, Job, Runner, Work
+from scalesearch.study.runners.ray_nodes import Need, compare, refuse_the_impossible
+from scalesearch.study.sight import NotShared
 
 STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder's name
 
@@ -31,8 +35,9 @@ class RayRunner(Runner):
         workers: tasks at a time.
         cpus, gpus: of one process; ``gpus`` may be a fraction, which shares a device without isolating its memory.
         threads: of torch and OpenMP in one process.
-        address: of a running cluster, or None to start one on this machine.
+        address: of a running cluster, or None to start one on this machine. Its nodes may differ, leave and join.
         processes: that one task starts. Where ``work.reserves``, it asks Ray for their CPUs and GPUs itself.
+        custom: other resources of one process, by Ray's names, which nodes state when they start.
 
     Raises:
         UserError: no cluster answers at ``address``, or none of its nodes has what one task asks for.
@@ -40,16 +45,19 @@ class RayRunner(Runner):
 
     def __init__(
         self, work: Work, workers: int, cpus: float = 1, gpus: float = 0, threads: int = 1,
-        address: str | None = None, processes: int = 1,
+        address: str | None = None, processes: int = 1, custom: Mapping[str, float] | None = None,
     ) -> None:
-        self.slots, self._address, self._processes = workers, address, processes
+        address = address or os.environ.get("RAY_ADDRESS") or None  # as Ray itself has it
+        self.slots, self._address, self._processes = workers, None if address == "local" else address, processes
         self._cpus, self._gpus = cpus * processes, gpus * processes
+        self._custom = dict(custom or {})
+        self._need = Need({"CPU": cpus, "GPU": gpus, **self._custom}, processes, getattr(work, "reserves", False))
         self._running: dict[Any, Job] = {}
         self._owns = not ray.is_initialized()
         if self._owns:
-            _connect(address)
+            _connect(self._address)
         try:
-            self._refuse_the_impossible()
+            refuse_the_impossible(self._need)
         except UserError:
             self._disconnect()
             raise
@@ -58,7 +66,7 @@ class RayRunner(Runner):
 
     def submit(self, job: Job) -> None:
         """Hands ``job`` to Ray, which starts it as soon as its resources are free."""
-        self._running[self._task.options(name=job.folder.name).remote(str(job.folder))] = job
+        self._running[self._task.options(name=job.folder.name).remote(str(job.folder.absolute()))] = job
 
     def poll(self, timeout: float) -> list[Event]:
         """What has ended; waits up to ``timeout`` seconds for the first."""
@@ -79,12 +87,19 @@ class RayRunner(Runner):
         self._running.clear()
         self._disconnect()
 
+    def check(self, look: Callable[[], Mapping[str, str]]) -> None:
+        """Raises UserError where a node that may train does not see what ``look`` finds on this machine."""
+        if self._address:
+            compare(look, self._need)
+
     def describe(self) -> str:
         """One line about where jobs run."""
         where = f"the cluster at {self._address}" if self._address else "this machine"
         gpus = f" and {self._gpus:g} GPU" if self._gpus else ""
         shared = f" for {self._processes} processes" if self._processes > 1 else ""
-        return f"{self.slots} Ray workers on {where}, {self._cpus:g} CPU{gpus} each{shared}"
+        room = self._need.room()
+        later = f"; {room} at a time have room now" if room is not None and room < self.slots else ""
+        return f"{self.slots} Ray workers on {where}, {self._cpus:g} CPU{gpus} each{shared}{later}"
 
     def _end(self, task: Any) -> Event:
         job = self._running.pop(task)
@@ -92,20 +107,13 @@ class RayRunner(Runner):
             ray.get(task, timeout=60)
         except RayTaskError as error:
             cause = error.cause
+            if isinstance(cause, NotShared):
+                raise cause from None
             again = isinstance(cause, DiskFull) or not isinstance(cause, UserError)
             return Crashed(job, f"{type(cause).__name__}: {cause}", again)
         except (TaskCancelledError, GetTimeoutError, RayError) as error:
             return Crashed(job, _first_line(error))
         return Done(job)
-
-    def _refuse_the_impossible(self) -> None:
-        """A request that no node can satisfy would wait for ever without a word."""
-        listing: Any = ray.nodes  # untyped in Ray
-        nodes = [node["Resources"] for node in listing() if node["Alive"]]
-        if not any(n.get("CPU", 0) >= self._cpus and n.get("GPU", 0) >= self._gpus for n in nodes):
-            have = "; ".join(f"{n.get('CPU', 0):g} CPU, {n.get('GPU', 0):g} GPU" for n in nodes)
-            raise UserError(f"resources: one worker asks for {self._cpus:g} CPU and {self._gpus:g} GPU, and no node "
-                            f"has that (nodes: {have})")
 
     def _remote(self, work: Work) -> Any:
         reserves = getattr(work, "reserves", False)
@@ -114,7 +122,9 @@ class RayRunner(Runner):
         if not gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # Ray shows a task without GPUs every GPU there is
 
-        @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus,
+        custom = {} if reserves else {name: amount * self._processes for name, amount in self._custom.items()}
+
+        @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus, resources=custom,
                     runtime_env={"env_vars": environment})
         def train(folder: str) -> None:
             work(folder)
@@ -129,20 +139,28 @@ class RayRunner(Runner):
 def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
     if address is None:
-        ray.init(include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
+        ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
         return
+    knock(address)
     try:
-        _knock(address)
         ray.init(address=address, **quiet)
-    except (OSError, RuntimeError, ValueError, RayError) as error:
-        raise UserError(f"resources: no Ray cluster answers at {address}: {_first_line(error)}") from None
+    except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
+        raise _no_cluster(address, error) from None
 
 
-def _knock(address: str) -> None:
-    """Raises OSError where nobody listens; Ray itself would try for minutes."""
+def knock(address: str) -> None:
+    """Raises UserError where nobody listens at ``address``, host and port; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=5).close()
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError as error:
+            raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: BaseException) -> UserError:
+    return UserError(f"ray: no cluster answers at {address}: {_first_line(error)}. The address is HOST:PORT of the "
+                     "cluster's head, as `ray start --head` prints it, or `auto` on a machine that belongs to it")
 
 
 def _first_line(error: BaseException) -> str:

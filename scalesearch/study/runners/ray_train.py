@@ -4,6 +4,7 @@ Ray Train asks Ray for the processes' CPUs and GPUs, connects them and ends them
 processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-train``.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ class RayTrainWork:
     Args:
         processes: that share each update.
         cpus, gpus: of each of them; gradients go over NCCL between GPUs, else over gloo.
+        custom: other resources of each, by Ray's names.
     """
 
     reserves = True  # the task that runs this needs nothing itself, and must not take what the processes wait for
 
-    def __init__(self, processes: int, cpus: float, gpus: float) -> None:
-        self.processes, self.cpus, self.gpus = processes, cpus, gpus
+    def __init__(self, processes: int, cpus: float, gpus: float, custom: Mapping[str, float] | None = None) -> None:
+        self.processes, self.cpus, self.gpus, self.custom = processes, cpus, gpus, dict(custom or {})
 
     def __call__(self, folder: str) -> None:
         """Trains the job in ``folder``; retries are the study's, so Ray Train makes none.
@@ -34,7 +36,7 @@ class RayTrainWork:
             UserError: what the leading process has found to be wrong.
             Exception: that Ray Train raises of anything else.
         """
-        each = {"CPU": self.cpus} | ({"GPU": self.gpus} if self.gpus else {})
+        each = self.custom | {"CPU": self.cpus} | ({"GPU": self.gpus} if self.gpus else {})
         trainer = TorchTrainer(
             one_process,
             train_loop_config={"folder": folder},

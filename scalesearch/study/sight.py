@@ -1,0 +1,53 @@
+"""What a machine sees of a study: where training is spread over several, all must see the same."""
+
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scalesearch import __version__
+from scalesearch.errors import UserError
+
+
+class NotShared(UserError):
+    """A worker does not see the study's folder: the cluster's fault, and no candidate's."""
+
+
+def sight(folder: str, data: Mapping[str, Any]) -> dict[str, str]:
+    """What this machine finds: the package, the study in ``folder``, the text that ``data`` names.
+
+    Args:
+        folder: absolute.
+        data: a DataSpec as JSON, its paths absolute.
+    """
+    from scalesearch.data import DataSpec
+    from scalesearch.data.sources import fingerprint
+
+    try:
+        found = json.dumps(fingerprint(DataSpec.from_mapping(dict(data))), sort_keys=True)
+        text = f"hash {hash_of(found)}"
+    except UserError as error:
+        text = str(error)
+    return {"scalesearch": __version__, f"the folder {folder}": _study(Path(folder)), "the data": text}
+
+
+def _study(folder: Path) -> str:
+    try:
+        return f"study {json.loads((folder / 'study.json').read_text())['id']}"
+    except (OSError, ValueError, KeyError):
+        return "no study there"
+
+
+def hash_of(text: str) -> str:
+    """A short hash."""
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def not_there(file: Path) -> NotShared:
+    """What to say where a worker misses the ``file`` that the study wrote for it."""
+    return NotShared(f"the worker on {platform.node()} does not see {file}. The study's folder must be on a file "
+                     "system that all nodes of the cluster share, under the same path. Put it there with --out, or let "
+                     "that node leave the cluster; then go on with --resume")
