@@ -86,8 +86,8 @@ def refuse_the_impossible(bill: Bill, seed: int) -> None:
         counted = "; counted, nothing in the space does" if bill.region.share == 0 else ""
         worst = max(found.missed, key=lambda name: found.missed[name])
         raise UserError(f"budget: none of {found.samples} random candidates meets it{counted}; "
-                        f"{found.missed[worst]} of them miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {bill.protocol}. "
-                        "Raise the budget, or let the space hold smaller models")
+                        f"{found.missed[worst]} of them miss `{worst}`{_nearest(worst, found)}. Costs are of protocol "
+                        f"{bill.protocol}. Raise the budget, or let the space hold smaller models")
 
 
 def _nearest(limit: str, found: Odds) -> str:
