@@ -20,7 +20,7 @@ from scalesearch.study import prepare
 from scalesearch.study.bill import Candidate
 from scalesearch.study.changed import trained_otherwise
 from scalesearch.study.driver import Plan
-from scalesearch.study.ledger import COMPLETE, FAILED, PAUSED, PENDING, PROPOSED, Trial
+from scalesearch.study.ledger import COMPLETE, FAILED, PAUSED, PENDING, PROPOSED, PROPOSER, REFERENCE, Trial
 from scalesearch.study.objectives import values
 from scalesearch.study.spec import StudySpec
 from scalesearch.study.store import Store, now
@@ -94,12 +94,18 @@ def _take(old: Store, trial: Trial, plan: Plan, label: str | None, number: int, 
     if not candidate.feasible and label is None:
         raise UserError(candidate.reason)
     new = Trial(
-        number, COMPLETE, "reference" if label else "proposer", label, asked is not None, dict(candidate.asked),
+        number, COMPLETE, _origin_of(trial, label), label, asked is not None, dict(candidate.asked),
         dict(candidate.answers), dict(candidate.slacks), trial.id, _cost(candidate),
         values=values(plan.objectives, record["metrics"], lambda name: float(_price(candidate)[name])),
         rungs=list(trial.rungs) if same_rungs else [], seconds=trial.seconds,
     )
     return Found(trial, new, _record(record, new, plan, old))
+
+
+def _origin_of(trial: Trial, label: str | None) -> str:
+    if label is not None:
+        return REFERENCE
+    return PROPOSER if trial.origin == REFERENCE else trial.origin
 
 
 def _architecture(file: Path, trial: Trial) -> Architecture:

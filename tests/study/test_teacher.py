@@ -84,7 +84,7 @@ def test_how_far_it_is():
     assert share({"kind": "decode", "done": 30, "of": 40}) == 0.75
 
 
-def run(folder, *sets, resume=False, text=TAUGHT, out="found"):
+def run(folder, *sets, resume=False, text=TAUGHT, out="found", fork=None):
     """Runs the study in this process, from inside ``folder``, and returns what it says."""
     (folder / "run.yaml").write_text(text)
     said = io.StringIO()
@@ -92,7 +92,7 @@ def run(folder, *sets, resume=False, text=TAUGHT, out="found"):
         patch.chdir(folder)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         try:
-            launch(read_study(Path("run.yaml"), sets, Path(out)), resume, Console(file=said, width=200))
+            launch(read_study(Path("run.yaml"), sets, Path(out)), resume, Console(file=said, width=200), fork)
         except (UserError, KeyboardInterrupt) as error:
             said.write(f"{type(error).__name__}: {error}")
     return said.getvalue()
@@ -211,6 +211,18 @@ def test_a_finished_training_teaches_another_study(folder):
     assert record["data"]["name"] == "grammar (distilled, mixed)" and record["state"] == "complete"
     assert record["teacher"]["architecture"] == records(folder)[0]["teacher"]["architecture"]
     assert "and from the real pairs" in said and not (folder / "again" / "teacher" / "result.json").exists()
+
+
+def test_a_fork_keeps_the_teacher_and_what_it_taught(folder):
+    said = run(folder, "budget=params.total <= 41k", fork=Path("forked"))
+    assert "2 of 2 candidates are taken over" in said and "in training" not in said and "UserError" not in said, said
+    found = sorted(records(folder, "forked"), key=lambda record: record["trial"])
+    before = sorted(records(folder), key=lambda record: record["trial"])
+    assert [record["metrics"] for record in found] == [record["metrics"] for record in before]
+    assert {record["teacher"]["architecture"] for record in found} == {before[0]["teacher"]["architecture"]}
+    for name in ("result.json", "corpus/train.de"):
+        old, new = (folder / out / "teacher" / name for out in ("found", "forked"))
+        assert old.read_bytes() == new.read_bytes()
 
 
 def test_a_teacher_whose_training_fails_stops_the_study(tmp_path):
