@@ -66,8 +66,11 @@ class Lines(View):
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
         again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
         label = f" [{trial.label}]" if trial.label else ""
-        preview = f", {trial.share:g} of it from trial {trial.parent}'s weights" if trial.previewing else ""
-        self.say(f"trial {trial.number}{label} ({trial.id}) in training{preview}{again}")
+        if trial.previewing:
+            again = f", for {trial.share:g} of it, from trial {trial.parent}'s weights"
+        elif trial.parent is not None:
+            again = ", in full, from the first weights"
+        self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
 
     def paused(self, trial: Trial) -> None:
         """Says how it stands."""
