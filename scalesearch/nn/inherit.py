@@ -35,6 +35,7 @@ from scalesearch.nn.places import Link, Places, fill, first
 from scalesearch.nn.silence import silence
 
 Weights = Mapping[str, Tensor]
+REASONS = 8
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class Inherited:
         return not self.why
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """As JSON values; of many reasons the first."""
         return {"share": round(self.share, 4), "of": self.of, "fresh": list(self.fresh), "kept": self.kept,
-                "why": list(self.why)}
+                "why": list(self.why[:REASONS])}
 
 
 def inherit(parent: Any, weights: Weights, child: nn.Module, vocab: int) -> Inherited:
@@ -194,7 +195,7 @@ class Heir:
         loud = [path for path, layer in self.added if not silence(layer, lambda n, w: self.name(n, w) not in elsewhere)]
         moved = sorted({own for own, origin in self.uses if self.origin.get(own) != origin})
         why = [*unlike, *self.why, *(f"{path} is new, and not the identity" for path in loud),
-               *(f"{own} is shared where the parent's are several" for own in moved)]
+               *(f"{own} is not what the parent has in all its places" for own in moved)]
         numbers = sum(self.taken.values())
         return Inherited(numbers, sum(weight.numel() for weight in self.model.parameters()), self._fresh(), tuple(why))
 

@@ -81,8 +81,11 @@ class Lines(View):
         again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
         label = f" [{trial.label}]" if trial.label else ""
         label += f" [seed {trial.seed} of trial {trial.of}]" if trial.origin == SEED else ""
-        preview = f", {trial.share:g} of it from trial {trial.parent}'s weights" if trial.previewing else ""
-        self.say(f"trial {trial.number}{label} ({trial.id}) in training{preview}{again}")
+        if trial.previewing:
+            again = f", for {trial.share:g} of it, from trial {trial.parent}'s weights"
+        elif trial.parent is not None:
+            again = ", in full, from the first weights"
+        self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
 
     def paused(self, trial: Trial) -> None:
         """Says how it stands."""
