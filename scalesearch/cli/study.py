@@ -69,7 +69,10 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         raise UserError(f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.fork else str(error)) from None
     except UserError as error:
         raise at_its_place(error, spec) from None
-    _report(fork or spec.out, console, as_json)
+    from scalesearch.study.stopped import resumable
+
+    with resumable(fork or spec.out):
+        _report(fork or spec.out, console, as_json)
 
 
 def _show_fork(spec: StudySpec, fork: Path | None, console: Console) -> None:

@@ -30,8 +30,11 @@ def losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np
 
 def dominates(points: NDArray[np.float64]) -> NDArray[np.bool_]:
     """(n, n) of losses (n, objectives): entry (i, j) says whether i dominates j."""
-    nowhere_worse = (points[:, None, :] <= points[None, :, :]).all(axis=2)
-    somewhere_better = (points[:, None, :] < points[None, :, :]).any(axis=2)
+    nowhere_worse = np.ones((len(points), len(points)), dtype=bool)
+    somewhere_better = np.zeros_like(nowhere_worse)
+    for column in points.T:  # one at a time: several times as fast as all in one array of three axes
+        nowhere_worse &= column[:, None] <= column[None, :]
+        somewhere_better |= column[:, None] < column[None, :]
     return np.logical_and(nowhere_worse, somewhere_better)
 
 

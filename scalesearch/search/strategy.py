@@ -72,12 +72,16 @@ class Strategy:
         return self._last_call(once, left)
 
     def start(self, history: History) -> Start:
-        """A new candidate."""
-        seen, repeats = list(history), 0
+        """A new candidate. What was rejected last in ``history`` belongs to it: a search that was cut off goes on."""
+        seen, earlier = list(history), _rejected_last(history)
         networks = {one.identity for one in seen if one.state != INFEASIBLE}
-        sheets = {key_of(one.asked) for one in seen}
+        sheets = {key_of(one.asked) for one in seen[: len(seen) - len(earlier)]}
+        repeats = 0
+        for one in earlier:
+            repeats += one.identity in networks or key_of(one.asked) in sheets
+            sheets.add(key_of(one.asked))
         rejected: list[Seen] = []
-        for _ in range(self.asks):
+        for _ in range(self.asks - len(earlier)):
             number = len(seen)
             stuck = repeats >= PATIENCE and not self.proposer.lists
             asked = self._asked(number, seen, networks, stuck)
@@ -157,6 +161,14 @@ class Strategy:
         rows = [[values[seen.number][goal.name] * goal.sign for goal in self.goals] for seen in (*able, *ended)]
         order = spread(np.array(rows, float), len(rows))
         return next(place for place in order if place < len(able))
+
+
+def _rejected_last(history: History) -> Sequence[Seen]:
+    """The proposals at the end of ``history`` that brought nothing new."""
+    count = 0
+    while count < len(history) and history[-1 - count].state in (INFEASIBLE, DUPLICATE):
+        count += 1
+    return history[len(history) - count :]
 
 
 def firsts(history: History) -> list[Seen]:

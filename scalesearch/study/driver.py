@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.files import write_json, write_text
+from scalesearch.files import DiskFull, write_json, write_text
 from scalesearch.search.history import Seen
 from scalesearch.search.previews import Previewing, Previews
 from scalesearch.search.proposers.base import Proposer
@@ -40,7 +40,7 @@ from scalesearch.study.live import View
 from scalesearch.study.objectives import Objective, values
 from scalesearch.study.record import make_record
 from scalesearch.study.replicates import another_seed, describe_end
-from scalesearch.study.runners.base import Done, Event, Job, Runner
+from scalesearch.study.runners.base import FAULT, NO_ROOM, Done, Event, Job, Runner
 from scalesearch.study.seeds import ONE, Seeds
 from scalesearch.study.seen import goals_of, history_of, spent
 from scalesearch.study.steady import SteadyMirror
@@ -109,7 +109,8 @@ class Driver:
 
         Raises:
             KeyboardInterrupt: after the workers have been stopped; the study can be resumed.
-            UserError: too many candidates failed to go on.
+            DiskFull: there is no room where the study, or a worker, is; what finished is safe, and it can be resumed.
+            UserError: too many candidates failed to go on, or the workers are gone; likewise.
         """
         try:
             self.recover()
@@ -260,7 +261,7 @@ class Driver:
         if not (folder / "architecture.yaml").exists():
             write_text(folder / "architecture.yaml", self._architecture(trial).to_yaml())
         job = {**self.plan.job, **heirs.job_of(self.store, trial, self.plan.job), **self._own(trial)}
-        write_json(folder / "job.json", {"trial": trial.number, **job})
+        write_json(folder / "job.json", {"trial": trial.number, "attempt": trial.attempts + 1, **job})
         self.store.append(states.STARTED, trial.number, attempt=trial.attempts + 1)
         self.view.started(trial)
         self.runner.submit(Job(trial.number, folder, trial.attempts))
@@ -284,7 +285,10 @@ class Driver:
         if isinstance(event, Done):
             self._harvest(trial)
             return
-        self.store.append(states.CRASHED, trial.number, attempt=event.job.attempt, reason=event.reason)
+        self.store.append(states.CRASHED, trial.number, attempt=event.job.attempt, reason=event.reason,
+                          counts=event.kind == FAULT)
+        if event.kind == NO_ROOM:
+            raise DiskFull(event.reason)
         if event.again and trial.crashes < self.plan.attempts:
             self.view.say(f"trial {trial.number}: its worker died ({event.reason}); started again")
             self._submit(trial)

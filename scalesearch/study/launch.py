@@ -18,6 +18,7 @@ from scalesearch.study.objectives import Objective
 from scalesearch.study.runners.base import Runner
 from scalesearch.study.sight import sight
 from scalesearch.study.spec import StudySpec
+from scalesearch.study.stopped import resumable
 from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
 from scalesearch.study.teaching import Teacher, distilled, find_teacher, teach
@@ -31,9 +32,15 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
         fork: where it goes on with what still counts of the one in its own folder, instead of there.
 
     Raises:
-        UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts.
-        KeyboardInterrupt: after everything was stopped; the study can be resumed.
+        UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts; later
+            a full disk, or workers that are gone: the study can be resumed.
+        KeyboardInterrupt: after everything was stopped; likewise.
     """
+    with resumable(fork or spec.out):
+        return _launch(spec, resume, console, fork)
+
+
+def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> str:
     old = None
     if fork is not None:
         old, spec = open_old(spec, fork)
@@ -49,9 +56,9 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
     prepare.refuse_the_impossible(bill, spec.proposer_seed)
     plan = prepare.make_plan(spec, bill, corpus)
     with ExitStack() as stack:
+        stack.enter_context(Store(spec.out).owned())
         runner = prepare.make_runner(spec)
         stack.callback(runner.stop)
-        stack.enter_context(Store(spec.out).owned())
         taught = teacher and teacher.to_json()
         if old is not None:
             _take_over(old, spec, plan, prepare.meta_of(spec, plan, corpus, taught), console)

@@ -37,7 +37,8 @@ class Trial:
         parent, share: the trial with whose weights its preview begins, and the preview's share of a full training;
             None and 0 for one that is trained in full at once.
         preview: objective to value after the preview, which no front counts.
-        attempts, crashes: how often training was started, and how often its worker died.
+        attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
+            the disk was full is no fault of the candidate's.
         seconds: wall time from its start to its result: training, validation, decoding.
     """
 
@@ -107,7 +108,7 @@ class Ledger:
         elif kind == PREVIEWED:
             trial.state, trial.preview = PREVIEWED, event["values"]
         elif kind == CRASHED:
-            trial.crashes, trial.reason = trial.crashes + 1, event["reason"]
+            trial.crashes, trial.reason = trial.crashes + event.get("counts", True), event["reason"]
         elif kind == ENDED:
             trial.state, trial.values = event["state"], event.get("values")
             trial.reason, trial.seconds = event.get("reason", ""), event.get("seconds")

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
+from scalesearch.study.lease import describe_silence
 from scalesearch.study.ledger import (
     COMPLETE,
     DUPLICATE,
@@ -175,8 +176,11 @@ class Screen(Lines):
         return f"{trial.label or trial.of}, seed {trial.seed}" if trial.origin == SEED else name
 
     def _progress(self, trial: Trial) -> str:
+        place = self._folder / "trials" / trial.name
+        if dead := describe_silence(place):
+            return dead
         try:
-            facts = json.loads((self._folder / "trials" / trial.name / "progress.json").read_text())
+            facts = json.loads((place / "progress.json").read_text())
         except (OSError, ValueError):
             return "starting"
         return describe_progress(facts)

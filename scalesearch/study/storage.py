@@ -5,6 +5,7 @@ from it. That is why the embedded file needs no sync to the disk and no lock of 
 and then it is made again. It is an ordinary Optuna journal that Optuna's dashboard reads.
 """
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from optuna.study import StudyDirection
 from sqlalchemy.engine import make_url
 
 from scalesearch.errors import UserError
+from scalesearch.files import room_for
 from scalesearch.study.ledger import Ledger
 from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective
@@ -120,9 +122,11 @@ class OwnedJournal(JournalFileBackend):
         super().__init__(str(file))
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Adds lines without waiting for the disk."""
-        with open(self._file_path, "ab") as file:
-            file.write("".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode())
+        """Adds lines without waiting for the disk. Raises DiskFull where there is no room for all of them."""
+        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
+        with room_for(Path(self._file_path)), open(self._file_path, "ab", buffering=0) as file:
+            if file.write(lines) < len(lines):  # the rest of a line goes when the file is next opened
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _embedded(

@@ -140,7 +140,7 @@ class Store:
         except OSError as error:
             raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another --out") from None
         try:
-            note.write_text(f"process {os.getpid()} on {platform.node()}")
+            write_text(note, f"process {os.getpid()} on {platform.node()}")
             yield
         finally:
             lock.release()

@@ -6,6 +6,7 @@
                                                               or who translates: teacher, data, search, threads
                                                               start: a folder with whose weights to begin
     progress.json       how far it is (about once a second; may be lost)
+    lease.json          which worker is at it, while one is; its sign of life
     result.json         what came of it; written last, whole or not at all
     rung-0.json         where it paused, in a study with rungs: the same, of a training that is to be gone on with
 """
@@ -21,15 +22,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
+from scalesearch.study.lease import Taken, held
 from scalesearch.study.sight import not_there
 
 Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
 SEEN = 5.0  # seconds until a file that the driver has written shows on another machine
-HELD = 90.0  # seconds to wait for an orphan of a dead driver to let go of the folder
 
 
 def train_job(folder: str, team: Any = None) -> None:
@@ -43,7 +42,7 @@ def train_job(folder: str, team: Any = None) -> None:
 
     Raises:
         UserError: the architecture, the data or the recipe is wrong.
-        RuntimeError: another worker holds the folder.
+        Taken: another worker holds the folder.
     """
     def run(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
         _use_threads(job["threads"])
@@ -96,20 +95,19 @@ def finish(folder: Path, run: Run) -> None:
     """Holds ``folder`` against other workers while ``run(folder, job)`` makes the result, then writes that.
 
     Raises:
-        RuntimeError: another worker holds the folder.
+        Taken: another worker holds the folder, or has taken it over.
         NotShared: this machine does not see the folder.
     """
     _find(folder / "job.json")
-    try:
-        with FileLock(folder / ".worker.lock", timeout=HELD):
-            job = json.loads((folder / "job.json").read_text())
-            result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
-            if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end
-                return
-            made = finite(_traced(folder, job, run))
-            write_json(rung if made["state"] == "paused" else result, made)
-    except Timeout:
-        raise RuntimeError(f"{folder.name} is held by another worker") from None
+    with held(folder) as lease:
+        job = json.loads((folder / "job.json").read_text())
+        result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
+        if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end
+            return
+        made = finite(_traced(folder, job, run))
+        if not lease.mine():
+            raise Taken(f"{folder.name} was taken over by another worker")
+        write_json(rung if made["state"] == "paused" else result, made)
 
 
 def _find(file: Path) -> None:

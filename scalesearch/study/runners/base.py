@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scalesearch.errors import UserError
+from scalesearch.files import DiskFull
+from scalesearch.study.lease import Taken
+
 Work = Callable[[str], None]  # trains the job in a folder; returns once its result.json is there
+FAULT, LOST, NO_ROOM = "fault", "lost", "no room"  # why a worker ended without a result
 
 
 @dataclass(frozen=True)
@@ -30,14 +35,33 @@ class Done:
 
 @dataclass(frozen=True)
 class Crashed:
-    """A job's worker died or raised. ``again``: whether another attempt may help."""
+    """A job's worker died or raised.
+
+    Attributes:
+        reason: in words, for people.
+        again: whether another attempt may help.
+        kind: FAULT, which counts among the candidate's attempts. What is nobody's fault does not: LOST, where what the
+            worker ran on is gone or another worker has the candidate, and NO_ROOM, where there is none on the disk.
+    """
 
     job: Job
     reason: str
     again: bool = True
+    kind: str = FAULT
 
 
 Event = Done | Crashed
+
+
+def raised(job: Job, error: BaseException) -> Crashed:
+    """The end of a job whose work raised ``error``."""
+    if isinstance(error, DiskFull):
+        return Crashed(job, str(error), kind=NO_ROOM)
+    if isinstance(error, UserError):
+        return Crashed(job, str(error), again=False)
+    if isinstance(error, Taken):
+        return Crashed(job, str(error), kind=LOST)
+    return Crashed(job, f"{type(error).__name__}: {error}")
 
 
 class Runner(ABC):
@@ -56,7 +80,11 @@ class Runner(ABC):
 
     @abstractmethod
     def poll(self, timeout: float) -> list[Event]:
-        """What has ended since the last call; waits up to ``timeout`` seconds for the first."""
+        """What has ended since the last call; waits up to ``timeout`` seconds for the first.
+
+        Raises:
+            UserError: what the workers run on is gone, and cannot be had again.
+        """
 
     @abstractmethod
     def stop(self, grace: float = 10.0) -> None:

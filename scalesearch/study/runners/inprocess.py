@@ -3,8 +3,7 @@
 from collections import deque
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull
-from scalesearch.study.runners.base import Crashed, Done, Event, Job, Runner, Work
+from scalesearch.study.runners.base import Done, Event, Job, Runner, Work, raised
 
 # What training may raise on its own account; anything else (an interrupt, an exit) is for the caller.
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError, RuntimeError,
@@ -39,8 +38,6 @@ class InProcessRunner(Runner):
     def _run(self, job: Job) -> Event:
         try:
             self._work(str(job.folder))
-        except UserError as error:
-            return Crashed(job, str(error), again=isinstance(error, DiskFull))
-        except FAULTS as error:
-            return Crashed(job, f"{type(error).__name__}: {error}")
+        except (UserError, *FAULTS) as error:
+            return raised(job, error)
         return Done(job)

@@ -13,15 +13,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError, TaskCancelledError
+from ray.exceptions import GetTimeoutError, LocalRayletDiedError, NodeDiedError, RayError, RayTaskError
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull
-from scalesearch.study.runners.base import Crashed, Done, Event, Job, Runner, Work
+from scalesearch.study.runners.base import FAULT, LOST, Crashed, Done, Event, Job, Runner, Work, raised
+from scalesearch.study.runners.pulse import PATIENCE, Pulse
 from scalesearch.study.runners.ray_nodes import Need, compare, refuse_the_impossible
 from scalesearch.study.sight import NotShared
+from scalesearch.study.stopped import AGAIN
 
 STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder's name
+STARTS = 3  # times that a Ray of its own is tried to be started
+RESTARTS = 5  # of a Ray that this process started, before a job ends again
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # this runner hides GPUs itself
@@ -38,6 +41,9 @@ class RayRunner(Runner):
         address: of a running cluster, or None to start one on this machine. Its nodes may differ, leave and join.
         processes: that one task starts. Where ``work.reserves``, it asks Ray for their CPUs and GPUs itself.
         custom: other resources of one process, by Ray's names, which nodes state when they start.
+
+    A Ray of its own that dies is started again, and the jobs that it had are reported as lost; where a cluster dies,
+    there is nothing to go on with.
 
     Raises:
         UserError: no cluster answers at ``address``, or none of its nodes has what one task asks for.
@@ -61,8 +67,12 @@ class RayRunner(Runner):
         except UserError:
             self._disconnect()
             raise
-        self._threads = threads
-        self._task = self._remote(work)
+        self._threads, self._work, self._restarts = threads, work, 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._task = self._remote(self._work)
+        self._pulse = Pulse(0.0 if self._owns and self._address is None else PATIENCE)
 
     def submit(self, job: Job) -> None:
         """Hands ``job`` to Ray, which starts it as soon as its resources are free."""
@@ -72,15 +82,17 @@ class RayRunner(Runner):
         """What has ended; waits up to ``timeout`` seconds for the first."""
         if not self._running:
             return []
+        if gone := self._pulse.gone():
+            return self._lose(gone)
         done, _ = ray.wait(list(self._running), num_returns=1, timeout=timeout)
         more, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         return [self._end(task) for task in dict.fromkeys([*done, *more])]
 
     def stop(self, grace: float = 10.0) -> None:
         """Interrupts all tasks, waits for them, then ends by force what is left."""
-        for task in self._running:
-            ray.cancel(task, force=False)
-        if self._running:
+        if self._running and not self._pulse.look():
+            for task in self._running:
+                ray.cancel(task, force=False)
             _, left = ray.wait(list(self._running), num_returns=len(self._running), timeout=grace)
             for task in left:
                 ray.cancel(task, force=True)
@@ -106,14 +118,32 @@ class RayRunner(Runner):
         try:
             ray.get(task, timeout=60)
         except RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, NotShared):
-                raise cause from None
-            again = isinstance(cause, DiskFull) or not isinstance(cause, UserError)
-            return Crashed(job, f"{type(cause).__name__}: {cause}", again)
-        except (TaskCancelledError, GetTimeoutError, RayError) as error:
-            return Crashed(job, _first_line(error))
+            if isinstance(error.cause, NotShared):
+                raise error.cause from None
+            return raised(job, error.cause)
+        except RayError as error:  # its process died, and perhaps because what it ran on did
+            away = isinstance(error, LocalRayletDiedError | NodeDiedError | GetTimeoutError) or self._pulse.look()
+            return Crashed(job, _first_line(error), kind=LOST if away else FAULT)
+        self._restarts = 0
         return Done(job)
+
+    def _lose(self, gone: str) -> list[Event]:
+        """Every job's end, after Ray has died and was started again.
+
+        Raises:
+            UserError: it is not ours to start, or that does not help.
+        """
+        lost = [Crashed(job, f"{gone} died", kind=LOST) for job in self._running.values()]
+        self._running.clear()
+        self._restarts += 1
+        if not self._owns or self._address is not None:
+            raise UserError(f"resources: {gone} does not answer any more. {AGAIN} once the cluster is back")
+        if self._restarts > RESTARTS:
+            raise UserError(f"resources: {gone} died {self._restarts} times and no training ended between. {AGAIN}")
+        ray.shutdown()
+        _connect(None)
+        self._begin()
+        return lost
 
     def _remote(self, work: Work) -> Any:
         reserves = getattr(work, "reserves", False)
@@ -139,13 +169,26 @@ class RayRunner(Runner):
 def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
     if address is None:
-        ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
+        _start(quiet)
         return
     knock(address)
     try:
         ray.init(address=address, **quiet)
     except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
         raise _no_cluster(address, error) from None
+
+
+def _start(quiet: dict[str, Any]) -> None:
+    """Starts a Ray of this process's own, beside whatever cluster is there; on a busy machine not always at once."""
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
+            return
+        except Exception as error:  # Ray raises no class of its own here
+            ray.shutdown()
+            if not left:
+                raise UserError(f"resources: Ray cannot be started on this machine: {_first_line(error)}. {AGAIN}, or "
+                                "train one at a time with --backend inprocess") from error
 
 
 def knock(address: str) -> None:

@@ -1,0 +1,187 @@
+"""What a study's driver costs beside the training: its seconds a trial, and how busy it keeps 64 workers.
+
+    python benchmarks/driver_overhead.py [--workers 64] [--trials 500] [--seconds 60]
+
+The driver is the real one: a space of Transformers under a budget, the proposer, the event log and records with their
+syncs to the disk, Optuna's copy. Its workers are simulated: a full training takes --seconds on average (each candidate
+its own 0.7 to 1.3 of that) on a clock that goes on by what the driver really takes, and jumps to the next end of a
+training whenever the driver waits. A worker is idle from the end of its training until the driver has given it another.
+The first trainings and the last, when there is nothing left to give, are not counted: the window is from the first end
+of a training to the last start of one. --clock own counts the driver's CPU time and its waits for the disk instead of
+wall time, for a machine where others are at work too.
+"""
+
+import argparse
+import heapq
+import json
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from scalesearch.files import write_json
+from scalesearch.search.rungs import FULL, Rungs
+from scalesearch.study.driver import Driver, Plan
+from scalesearch.study.file import read_study
+from scalesearch.study.live import View
+from scalesearch.study.prepare import make_bill, make_mirror, searcher
+from scalesearch.study.runners.base import Done, Event, Job, Runner
+from scalesearch.study.store import Store
+
+STUDY = """
+study: overhead
+data: { builtin: grammar }
+recipe: { steps: 1000 }
+objectives: { bleu: max, params.total: min, macs.total: min }
+protocol: { name: forward, source: 30, target: 30, vocab: 8000 }
+budget: params.total <= 20M and macs.total <= 600M
+space:
+  space: overhead
+  width: 128..512 step 64
+  norm: post | pre
+  encoder:
+    depth: 1..8
+    heads: 2 | 4 | 8
+    head_dim: 16 | 32 | 64
+    ffn:
+      one of:
+        relu: { hidden: 256..2048 step 128 }
+        geglu: { hidden: 256..2048 step 128 }
+        none: {}
+  decoder:
+    depth: 1..6
+    heads: 2 | 4 | 8
+    head_dim: 16 | 32 | 64
+    ffn: { relu: { hidden: 256..2048 step 128 } }
+  share: { encoder.ffn: own | one, decoder.ffn: own | one }
+  where: [ decoder.depth <= encoder.depth ]
+"""
+
+
+class Simulated(Runner):
+    """Workers on a clock of their own."""
+
+    def __init__(self, slots: int, seconds: float, rungs: Rungs, real: "Clock") -> None:
+        self.slots, self._seconds, self._rungs, self._real = slots, seconds, rungs, real
+        self._ahead = 0.0  # simulated seconds that were jumped over
+        self._ends: list[tuple[float, int, Job, float]] = []
+        self._free: list[float] = []  # when a worker became free
+        self.thinking, self.idle, self.worst, self.starts = 0.0, 0.0, 0.0, 0
+        self.marks: list[tuple[float, float, float]] = []  # when a job started: the clock, idle so far, thinking so far
+        self._polled = real()
+
+    def clock(self) -> float:
+        """Simulated seconds."""
+        return self._real() + self._ahead
+
+    def submit(self, job: Job) -> None:
+        """A free worker begins."""
+        now, took = self.clock(), self._takes(job)
+        if self._free:
+            waited = now - heapq.heappop(self._free)
+            self.idle, self.worst = self.idle + waited, max(self.worst, waited)
+        heapq.heappush(self._ends, (now + took, self.starts, job, took))
+        self.starts += 1
+        self.marks.append((now, self.idle, self.thinking + self._real() - self._polled))
+
+    def poll(self, timeout: float) -> list[Event]:
+        """What ended while the driver was thinking; where nothing did, the next that ends."""
+        self.thinking += self._real() - self._polled
+        self._ahead += max(0.0, self._ends[0][0] - self.clock())
+        events: list[Event] = []
+        now = self.clock()
+        while self._ends and self._ends[0][0] <= now:
+            end, _, job, _ = heapq.heappop(self._ends)
+            heapq.heappush(self._free, end)
+            leave(job, self._rungs)
+            events.append(Done(job))
+        self._ahead -= self.clock() - now  # what the workers wrote costs the driver nothing
+        self._polled = self._real()
+        return events
+
+    def stop(self, grace: float = 10.0) -> None:
+        """Nothing runs."""
+
+    def _takes(self, job: Job) -> float:
+        said = json.loads((job.folder / "job.json").read_text())
+        rung = said.get("rung", self._rungs.pauses)
+        dice = np.random.default_rng(job.trial)
+        return float(self._seconds * dice.uniform(0.7, 1.3) * self._rungs.step(rung))
+
+
+def leave(job: Job, rungs: Rungs) -> None:
+    """What training would leave: a loss that falls with the candidate's size, and with training."""
+    said = json.loads((job.folder / "job.json").read_text())
+    quality = float(np.random.default_rng(job.trial).normal(25 + job.trial % 40 / 8, 1.0))
+    share = said.get("until", 1.0)
+    metrics = {"bleu": quality, "valid_loss": (60 - quality) / 10 / share**0.1, "share": share}
+    state, name = ("paused", f"rung-{said['rung']}.json") if "rung" in said else ("complete", "result.json")
+    curve = [{"step": step, "train_loss": 4.0, "valid_loss": 3.5, "seconds": 1.0} for step in range(0, 2000, 100)]
+    write_json(job.folder / name, {"state": state, "metrics": metrics, "seconds": 60.0, "curve": curve})
+
+
+class Clock:
+    """Seconds: wall time, or of a busy machine what the driver itself takes: CPU time and waits for the disk."""
+
+    def __init__(self, kind: str) -> None:
+        self.synced, self._wall, self._fsync = 0.0, kind == "wall", os.fsync
+        os.fsync = self._sync  # type: ignore[assignment]
+
+    def __call__(self) -> float:
+        return time.monotonic() if self._wall else time.process_time() + self.synced
+
+    def _sync(self, handle: int) -> None:
+        wall, cpu = time.monotonic(), time.process_time()
+        self._fsync(handle)
+        self.synced += time.monotonic() - wall - (time.process_time() - cpu)
+
+
+def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace, clock: Clock) -> Simulated:
+    """A study run to its end in a new folder."""
+    (folder / "overhead.yaml").write_text(STUDY)
+    spec = replace(read_study(folder / "overhead.yaml", ("trials=" + str(given.trials), f"proposer.kind={kind}")),
+                   rungs=rungs, out=folder / "study")
+    bill = make_bill(spec, None)
+    plan = Plan(bill, spec.objectives, spec.trials, {"recipe": {}, "threads": 1}, {"study": spec.name}, rungs=rungs)
+    store = Store(spec.out)
+    store.create({"id": "overhead", "name": spec.name}, spec.text, spec.space.to_yaml())
+    runner = Simulated(given.workers, given.seconds, rungs, clock)
+    Driver(plan, store.load(), searcher(spec, bill), make_mirror(spec, plan, store), runner, View()).run()
+    return runner
+
+
+def row(runner: Simulated, given: argparse.Namespace) -> str:
+    """The figures of one study."""
+    first, last = runner.marks[given.workers], runner.marks[-1]
+    span, starts = last[0] - first[0], len(runner.marks) - given.workers
+    idle, thought = last[1] - first[1], last[2] - first[2]
+    full = given.trials * (1 - given.workers / len(runner.marks))
+    return (f"{starts:8} {thought / starts:12.3f} {thought / full:12.3f} {thought / full / given.seconds:9.2%} "
+            f"{1 - idle / (span * given.workers):9.2%} {runner.worst:10.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--clock", choices=["wall", "own"], default="wall")
+    parser.add_argument("--proposers", nargs="+", default=["local", "tpe"])
+    parser.add_argument("--rungs", choices=["off", "on", "both"], default="both")
+    given = parser.parse_args()
+    clock, both = Clock(given.clock), [FULL, Rungs.geometric()]
+    ladders = {"off": both[:1], "on": both[1:], "both": both}[given.rungs]
+    print(f"{given.workers} simulated workers, {given.trials} full trainings of {given.seconds:g} s\n")
+    print(f"{'':14} {'starts':>8} {'s a start':>12} {'s a trial':>12} {'of 60 s':>9} {'busy':>9} {'longest s':>10}")
+    for kind in given.proposers:
+        for rungs in ladders:
+            with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+                runner = measure(Path(folder), kind, rungs, given, clock)
+            print(f"{kind + (', rungs' if rungs.pauses else ''):14} {row(runner, given)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

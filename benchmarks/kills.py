@@ -1,0 +1,36 @@
+"""Kills a study again and again and says what was lost: the log of the long kill test, as a table.
+
+    PYTHONPATH=. python benchmarks/kills.py [--seed 1] [--folder FOLDER]
+
+Run at the root of a checkout. One study of the tests' space (training is a sleep in small steps, with checkpoints),
+with rungs and two workers; more than fifty kills -9, by process id, of a worker, the driver, Ray's raylet, Ray's
+control service (gcs_server), and of all processes at once. A third of them is under Ray, the others are under plain
+worker processes, which start sooner. Every result that was on disk at a kill must be there unchanged at the end, must
+be recorded once, and must not have been trained again. "Driver down" are drivers that ended though they were not hit;
+"back after" is the time until the log went on, median and most; "orphans gone" that until a dead driver's were.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from tests.study.kills import check, summary
+from tests.study.test_kills import fifty
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args()
+    killed = fifty((given.folder or Path(tempfile.mkdtemp())) / "study", given.seed)
+    try:
+        said = killed.run()
+    finally:
+        print(summary(killed.kills))
+    ledger = check(killed)
+    print(f"In the end: {said}; {len(ledger.trials)} proposals, every result recorded once")
+
+
+if __name__ == "__main__":
+    main()

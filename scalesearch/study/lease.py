@@ -1,0 +1,146 @@
+"""Who trains a candidate: one worker at a time, with a sign of life.
+
+::
+
+    .worker.lock   held for the worker by the operating system, which lets go of it however the worker dies
+    lease.json     who it is; the file's time of change is its sign of life, removed when it has done
+
+The lock decides on one machine, and on file systems that pass locks on to other machines. Not all do, so a lease of
+another machine is watched as well: while its time of change moves, that worker lives. Nothing is concluded from the
+clocks of two machines. A worker that was silent for so long that another took over stops, and leaves no result.
+"""
+
+import json
+import os
+import platform
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from scalesearch.files import write_json
+
+FILE, LOCK = "lease.json", ".worker.lock"
+RENEW = 5.0  # seconds between two signs of life
+SILENT = 30.0  # seconds without one, after which a worker counts as dead
+HELD = 90.0  # seconds to wait for an orphan of a dead driver to let go of the folder
+
+
+class Taken(RuntimeError):
+    """Another worker has the candidate."""
+
+
+@cache
+def machine() -> str:
+    """What tells this machine, since it was started, from any other."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
+
+
+class Lease:
+    """What its holder knows of it; renewed by a thread, so that a long step of training is no silence."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file, self._over, self.lost = folder / FILE, threading.Event(), False
+        self.owner = {"host": platform.node(), "machine": machine(), "process": os.getpid(),
+                      "attempt": json.loads((folder / "job.json").read_text()).get("attempt", 1), "since": time.time()}
+
+    def mine(self) -> bool:
+        """Whether it still is this worker's."""
+        self.lost = self.lost or read(self._file.parent) not in (self.owner, None)
+        return not self.lost
+
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """A stretch in which it is kept; has Ctrl-C stop the work where another worker took it."""
+        write_json(self._file, self.owner)
+        threading.Thread(target=self._renew, daemon=True).start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            if self.mine():
+                self._file.unlink(missing_ok=True)
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEW):
+            with suppress(OSError):  # a storage that is away for a while: the next time will do
+                if not self.mine():
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                    return
+                os.utime(self._file)
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """Who trains the candidate in ``folder``, or has died doing so; None where nobody does."""
+    try:
+        found = json.loads((folder / FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def silence(folder: Path) -> float:
+    """Seconds since the last sign of life, by the clocks of this machine and of the file system; inf without one."""
+    try:
+        return max(0.0, time.time() - (folder / FILE).stat().st_mtime)
+    except OSError:
+        return float("inf")
+
+
+def describe_silence(folder: Path) -> str:
+    """That the worker has died, as it seems, in words; empty where it lives or there is none."""
+    owner, since = read(folder), silence(folder)
+    if owner is None or since < SILENT:
+        return ""
+    return f"no sign of life for {since:,.0f} s (process {owner.get('process')} on {owner.get('host')})"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[Lease]:
+    """A stretch in which ``folder`` is this worker's.
+
+    Raises:
+        Taken: another worker has it, or has taken it over.
+    """
+    lease = Lease(folder)
+    try:
+        with FileLock(folder / LOCK, timeout=HELD):
+            _outlive(folder)
+            with lease.renewed():
+                yield lease
+    except Timeout:
+        raise Taken(f"{folder.name} is held by another worker") from None
+    except KeyboardInterrupt:
+        if lease.lost:
+            raise Taken(f"{folder.name} was taken over by another worker") from None
+        raise
+
+
+def _outlive(folder: Path) -> None:
+    """Waits until no worker of another machine shows signs of life. Raises Timeout where one goes on doing so."""
+    until, seen, moved = time.monotonic() + HELD, None, time.monotonic()
+    while (owner := read(folder)) is not None and owner.get("machine") != machine():
+        now, sign = time.monotonic(), _sign(folder)
+        if sign != seen:
+            seen, moved = sign, now
+        if now - moved >= SILENT:
+            return
+        if now >= until:
+            raise Timeout(str(folder / FILE))
+        time.sleep(min(1.0, RENEW))
+
+
+def _sign(folder: Path) -> int:
+    try:
+        return (folder / FILE).stat().st_mtime_ns
+    except OSError:
+        return 0

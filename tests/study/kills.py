@@ -1,0 +1,384 @@
+"""A study that is killed again and again, by process id, at random moments; and what was lost or done twice by that.
+
+    python -m tests.study.kills drive FOLDER BACKEND TRIALS SECONDS PROPOSER      a driver, to be killed
+
+``Killed`` starts such drivers, one after the other over one folder, and kills what a plan of kinds says: a busy
+worker, the driver, Ray's raylet or control service, or every process of the study at once.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scalesearch.search.rungs import FULL, Rungs
+from scalesearch.study import lease
+from scalesearch.study.ledger import COMPLETE, ENDED, PENDING, RUNG
+from scalesearch.study.runners.base import Crashed, Done, Runner
+from scalesearch.study.store import Store
+from tests.study import slow_work
+from tests.study.slow_work import alive
+
+RUNGS = Rungs((0.3, 1.0), 2)
+WORKER, DRIVER, RAYLET, CONTROL, ALL = "a worker", "the driver", "raylet", "gcs_server", "all at once"
+RAY, PROCESSES, INPROCESS = "ray", "processes", "inprocess"
+PATIENCE = 180.0  # seconds that anything may take
+AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")  # of Ray; they train nothing, and notice within a minute that it died
+
+
+class ProcessRunner(Runner):
+    """Two workers that are processes, and outlive a driver that is killed."""
+
+    slots = 2
+
+    def __init__(self):
+        self._running = {}
+
+    def submit(self, job):
+        command = [sys.executable, "-m", "tests.study.slow_work", str(job.folder)]
+        self._running[subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)] = job
+
+    def poll(self, timeout):
+        until, ended = time.monotonic() + timeout, []
+        while self._running and not ended and time.monotonic() < until:
+            ended = [process for process in self._running if process.poll() is not None]
+            time.sleep(0.005)
+        return [self._end(process) for process in ended]
+
+    def stop(self, grace=10.0):
+        for process in self._running:
+            process.kill()
+            process.wait()
+        self._running.clear()
+
+    def _end(self, process):
+        job = self._running.pop(process)
+        return Done(job) if process.returncode == 0 else Crashed(job, f"exit status {process.returncode}")
+
+
+def make_runner(backend):
+    """Whoever trains slowly."""
+    if backend == RAY:
+        from scalesearch.study.runners.ray import RayRunner
+
+        return RayRunner(slow_work.work, workers=2, cpus=0.5)
+    from scalesearch.study.runners.inprocess import InProcessRunner
+
+    return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.work)
+
+
+def driver_of(folder, backend, trials, seconds, kind):
+    """A driver with rungs; attempts enough for every kill to hit the same candidate."""
+    from tests.study.fakes import make_driver, make_plan
+
+    rungs = FULL if kind == "random" else RUNGS
+    plan = make_plan(trials, most=60_000, rungs=rungs, attempts=100, job={"sleep": seconds, "threads": 1})
+    return make_driver(folder, plan, kind=kind, runner=make_runner(backend))
+
+
+def drive(folder, backend, trials, seconds, kind):
+    """What a driver's process does."""
+    with Store(Path(folder)).owned():
+        print(driver_of(folder, backend, int(trials), float(seconds), kind).run(), flush=True)
+
+
+@dataclass
+class Kill:
+    """One kill, and what came of it.
+
+    Attributes:
+        pids: how many processes it hit.
+        found: the last event before it, and how many candidates were in training.
+        back: seconds until the log went on.
+        down: whether the driver ended by it, though it was not hit.
+        orphans: seconds that processes of a driver that was killed under Ray went on for.
+    """
+
+    kind: str
+    backend: str
+    pids: int
+    found: str
+    time: float
+    back: float | None = None
+    orphans: float | None = None
+    down: bool = False
+    losses: list[str] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
+
+
+class Killed:
+    """Runs a study to its end through kills.
+
+    Args:
+        sessions: backend and kinds of kills, for one driver after the other.
+    """
+
+    def __init__(self, folder, sessions, trials, seconds, kind="local", seed=1):
+        self.folder, self.sessions, self.given = Path(folder), sessions, (trials, seconds, kind)
+        self.dice, self.kills, self.seen = random.Random(seed), [], {}
+        self.log, self.process, self._pids = b"", None, {}
+
+    def run(self):
+        """Kills as planned, then lets the study end; returns what its last driver said."""
+        try:
+            for backend, kinds in self.sessions:
+                self._start(backend)
+                for kind in kinds:
+                    self._set_pace()
+                    self._kill(kind, backend)
+            (self.folder / "pace").unlink()
+            self._start(self.sessions[-1][0])
+            return self._end()
+        finally:
+            self._clean()
+
+    def _start(self, backend):
+        assert self.process is None or self.process.poll() is not None, "a session ends with a kill of the driver"
+        trials, seconds, kind = self.given
+        command = [sys.executable, "-m", "tests.study.kills", "drive", str(self.folder), backend, str(trials),
+                   str(seconds), kind]
+        self._said = (self.folder.parent / f"{self.folder.name}.out").open("a")
+        self._began = self._events()
+        self.process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def _set_pace(self):
+        """Results for every kill alike, and some left for the end, however fast the machine is."""
+        self.folder.mkdir(exist_ok=True)
+        kills = sum(len(kinds) for _, kinds in self.sessions)
+        part = self.folder / "pace.part"
+        part.write_text(str(self.given[0] * (len(self.kills) + 1) / kills))
+        os.replace(part, self.folder / "pace")
+
+    def _events(self):
+        file = self.folder / "events.jsonl"
+        return file.read_bytes().count(b"\n") if file.exists() else 0
+
+    def _kill(self, kind, backend):
+        self._wait(kind, backend)
+        self._note()
+        hit = self._victims(kind)
+        mine = [pid for pid, name in self._family().items() if name not in AGENTS]
+        kill = Kill(kind, backend, len(hit), self._state(), time.time())
+        before = self._events()
+        for pid in hit:
+            self._shoot(pid)
+        self.kills.append(kill)
+        if kind in (DRIVER, ALL):
+            self.process.wait()
+            kill.orphans = self._orphans(mine) if backend == RAY else None
+        self._back = (kill, before)
+
+    def _wait(self, kind, backend):
+        """Until there is something to kill, and then for a random while; sometimes a driver that only starts is hit."""
+        until, early = time.monotonic() + PATIENCE, kind in (DRIVER, ALL) and self.dice.random() < 0.3
+        starting = self.dice.random() < 0.1  # of Ray's processes, most are hit when at work
+        while not early and (self._events() == self._began or not self._victims(kind) or not (
+                starting or kind in (DRIVER, ALL) or set(self._victims(WORKER)) & set(self._family()))):
+            self._still(until, kind)
+        pause = time.monotonic() + self.dice.uniform(0.1, 1.5)
+        while time.monotonic() < pause or not (early or self._victims(kind)):
+            self._still(until, kind)
+
+    def _still(self, until, kind):
+        self._family()
+        self._look_back()
+        assert time.monotonic() < until, f"nothing to kill as {kind}\n{self._words()}"
+        self._up_again()
+        time.sleep(0.01)
+
+    def _up_again(self):
+        """Starts the driver again where its Ray took it along: Ray ends a process that waits for a dead gcs_server."""
+        if self.process.poll() is not None:
+            assert self.process.returncode and self.kills[-1].kind in (RAYLET, CONTROL), self._words()
+            self.kills[-1].down = True
+            self._start(self.kills[-1].backend)
+
+    def _look_back(self):
+        kill, before = getattr(self, "_back", (None, 0))
+        if kill and kill.back is None and self._events() > before:
+            kill.back = time.time() - kill.time
+
+    def _victims(self, kind):
+        family = self._family()
+        if kind == DRIVER:
+            return [self.process.pid]
+        if kind == ALL:
+            return list(family)
+        if kind == WORKER:
+            found = {(lease.read(path.parent) or {}).get("process") for path in self.folder.glob("trials/*/lease.json")}
+            ours = {pid for pid, birth in self._pids.items() if birth == _birth(pid)}  # orphans too
+            busy = sorted(pid for pid in found & ours if pid != self.process.pid and alive(pid))
+            return [self.dice.choice(busy)] if busy else []
+        return [pid for pid, name in family.items() if name.startswith(kind)]
+
+    def _family(self):
+        """The driver and all that it has started, by process id, with names."""
+        parents, names = {}, {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                head, _, tail = stat.read_text().rpartition(")")
+            except OSError:
+                continue
+            pid = int(stat.parent.name)
+            if tail.split()[0] not in "ZX":
+                parents[pid], names[pid] = int(tail.split()[1]), head.partition("(")[2]
+        family, more = set(), {self.process.pid} & set(parents)
+        while more:
+            family |= more
+            more = {pid for pid, parent in parents.items() if parent in more} - family
+        found = {pid: names[pid] for pid in family}
+        self._pids |= {pid: _birth(pid) for pid in found if pid not in self._pids}
+        return found
+
+    def _shoot(self, pid):
+        if self._pids.get(pid) == _birth(pid) is not None:  # one of ours, and not another of the same number
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _orphans(self, family):
+        start = time.monotonic()
+        while any(self._pids.get(pid) == _birth(pid) is not None and alive(pid) for pid in family):
+            assert time.monotonic() - start < PATIENCE, "orphans of a dead driver go on"
+            time.sleep(0.02)
+        return time.monotonic() - start
+
+    def _state(self):
+        lines = (self.folder / "events.jsonl").read_bytes().splitlines() if self._events() else []
+        if not lines or self._events() == self._began:
+            return "starting"
+        return json.loads(lines[self._events() - 1])["event"]
+
+    def _note(self):
+        """Looks for what was there and is not, and remembers what is."""
+        kill = self.kills[-1] if self.kills else None
+        log = (self.folder / "events.jsonl").read_bytes() if self._events() else b""
+        if not log.startswith(self.log) and kill:
+            kill.losses.append("events")
+        self.log = log[: log.rfind(b"\n") + 1]
+        for path, text in self.seen.items():
+            if (not path.exists() or path.read_bytes() != text) and kill:
+                kill.losses.append(str(path))
+        for pattern in ("result.json", "rung-*.json", "record.json"):
+            for path in self.folder.glob(f"trials/*/{pattern}"):
+                self.seen.setdefault(path, path.read_bytes())
+
+    def _end(self):
+        until = time.monotonic() + 3 * PATIENCE
+        while self.process.poll() != 0:
+            self._up_again()
+            assert time.monotonic() < until, f"the study does not end\n{self._words()}"
+            self._family()
+            self._look_back()
+            time.sleep(0.05)
+        self._note()
+        self._find_duplicates()
+        return self._words().splitlines()[-1]
+
+    def _find_duplicates(self):
+        ended = Counter()
+        for line in self.log.splitlines():
+            event = json.loads(line)
+            if event["event"] in (ENDED, RUNG):
+                key = (event["trial"], event["event"], event.get("rung"))
+                ended[key] += 1
+                if ended[key] > 1:
+                    self.kills[-1].duplicates.append(f"event {key}")
+        for folder in (self.folder / "trials").iterdir():
+            for line in _lines(folder / "trainings"):
+                left = folder / ("result.json" if line["rung"] is None else f"rung-{line['rung']}.json")
+                if left.exists() and line["time"] > left.stat().st_mtime + 0.01:
+                    self._before(line["time"]).duplicates.append(f"training of {folder.name}")
+            for line in _lines(folder / "overlaps"):
+                self._before(line["time"]).duplicates.append(f"two workers in {folder.name}")
+
+    def _before(self, moment):
+        return max((kill for kill in self.kills if kill.time <= moment), key=lambda kill: kill.time)
+
+    def _words(self):
+        return (self.folder.parent / f"{self.folder.name}.out").read_text()[-3000:]
+
+    def left(self):
+        """Processes of the study that still run."""
+        return [pid for pid, birth in self._pids.items() if alive(pid) and birth == _birth(pid)]
+
+    def _clean(self):
+        until = time.monotonic() + PATIENCE
+        while self.process.poll() is not None and self.left() and time.monotonic() < until:
+            time.sleep(0.1)
+        self.remained = self.left()
+        for pid in self.remained:
+            self._shoot(pid)
+        self.process.wait()
+        self._said.close()
+
+
+def _birth(pid):
+    """When a process was started, in ticks: with its number, what it is."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None
+
+
+def _lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def plan_of(kinds, backend, dice):
+    """Sessions in which each kind is as often as ``kinds`` says; a kill of the driver ends a session."""
+    ends = [kind for kind in (DRIVER, ALL) for _ in range(kinds.get(kind, 0))]
+    others = [kind for kind, count in kinds.items() if kind not in (DRIVER, ALL) for _ in range(count)]
+    dice.shuffle(ends)
+    dice.shuffle(others)
+    cuts = sorted(dice.randint(0, len(others)) for _ in ends[1:])
+    parts = [others[a:b] for a, b in zip([0, *cuts], [*cuts, len(others)])]
+    return [(backend, [*part, end]) for part, end in zip(parts, ends)]
+
+
+def summary(kills):
+    """The log of kills, by kind and backend."""
+    rows = [f"{'killed':12} {'under':10} {'kills':>5} {'processes':>9} {'losses':>6} {'duplicates':>10} "
+            f"{'driver down':>11} {'back after, s':>14} {'orphans gone, s':>15}  log's last event when hit"]
+    groups = sorted({(kill.kind, kill.backend) for kill in kills})
+    for kind, backend in [*groups, ("sum", "")]:
+        some = [k for k in kills if (k.kind, k.backend) == (kind, backend)] if backend else list(kills)
+        found = ", ".join(f"{name} {count}" for name, count in Counter(k.found for k in some).most_common())
+        rows.append(f"{kind:12} {backend:10} {len(some):5} {sum(k.pids for k in some):9} "
+                    f"{sum(len(k.losses) for k in some):6} {sum(len(k.duplicates) for k in some):10} "
+                    f"{sum(k.down for k in some):12} {_middle([k.back for k in some]):>14} "
+                    f"{_middle([k.orphans for k in some]):>15}  {found}")
+    return "\n".join(rows)
+
+
+def _middle(values):
+    known = sorted(value for value in values if value is not None)
+    return f"{known[len(known) // 2]:.1f} (<{known[-1]:.1f})" if known else ""
+
+
+def check(killed):
+    """Raises AssertionError unless every candidate's values are its own and nothing is left over."""
+    ledger = Store(killed.folder).load().ledger
+    assert not [kill for kill in killed.kills if kill.losses or kill.duplicates], summary(killed.kills)
+    assert not ledger.having(PENDING, "failed") and not killed.remained, (killed.remained, killed._words())
+    for trial in ledger.having(COMPLETE):
+        assert trial.values["bleu"] == slow_work.score(trial.asked)
+        record = json.loads((Store(killed.folder).trial_folder(trial) / "record.json").read_text())
+        assert record["values"] == trial.values and record["trial"] == trial.number
+    trained = [trial.id for trial in ledger.trials.values() if trial.attempts]
+    assert len(trained) == len(set(trained))
+    shares = {0: RUNGS.shares[0]}
+    for trial in ledger.trials.values():
+        assert trial.rungs == [slow_work.loss(trial.asked, shares[rung]) for rung in range(len(trial.rungs))]
+    return ledger
+
+
+if __name__ == "__main__":
+    assert sys.argv[1] == "drive"
+    drive(*sys.argv[2:])
