@@ -25,6 +25,7 @@ from scalesearch.search.surrogate import Array, Points, Surrogate
 
 CHILDREN, DRAWN = 40, 40  # candidates: changes to members of the front, and random ones
 MOST = 120  # trained candidates that a prediction is made from: the latest
+ASTRAY = 0.15  # proposals that heed no prediction: two bad trainings must not rule out a whole region
 SAMPLES = 8  # of the predicted goals
 SHORT = 8  # candidates of which the gain in hypervolume is computed
 DOUBT = 0.05  # of a foreseen value, as a share of the variance of all
@@ -45,6 +46,8 @@ class Bayes(Local):
         pool = self._pool(number, history, values, dice)
         if not pool:
             return None
+        if dice.random() < ASTRAY:
+            return dice.choice(pool).asked
         known = [seen for seen in history if seen.number in values and seen.asked][-MOST:]
         waiting = [seen for seen in history if seen.state == PENDING and seen.number not in values and seen.asked]
         return pool[self._best(pool, known, waiting, values, dice)].asked
