@@ -95,7 +95,8 @@ def show_nearly(found: list[Search], rows: int, share: float) -> None:
     for search in found:
         came = _to(search, share)
         if len(came) < len(search.traces):
-            median = f", median {sorted(came)[len(search.traces) // 2]:.1f}" if len(came) > len(search.traces) / 2 else ""
+            half = len(search.traces) // 2
+            median = f", median {sorted(came)[half]:.1f}" if len(came) > half else ""
             print(f"  {search.name:16} {len(came)} of {len(search.traces)} seeds came there{median}")
             continue
         error = np.std(came, ddof=1) / np.sqrt(len(came)) if len(came) > 1 else 0.0
