@@ -9,7 +9,7 @@
     objectives: {bleu: max, params.total: min, macs.total: min}
     protocol: {name: forward, source: 20, target: 20, vocab: corpus}
     budget: params.total <= 2M and macs.total <= 40M        # or the name of one of the space's budgets
-    proposer: {kind: local, seed: 1}
+    proposer: {kind: bayes, seed: 1}
     trials: 12                                     # full trainings, or as much compute in a study with rungs
     rungs: {first: 0.11}                           # after a ninth of its training one in two goes on, and again
     seeds: {most: 3, trials: 6}                    # further seeds for the front; see ``study.seeds``
@@ -99,7 +99,7 @@ class _Reader:
         known: dict[str, Any] = {
             "protocol": self._protocol(),
             "budget": self._budget(space),
-            "proposer": proposer.word("kind", "local", PROPOSERS),
+            "proposer": proposer.word("kind", "bayes", PROPOSERS),
             "proposer_seed": proposer.whole("seed", seed),
             "startup": proposer.whole("startup", 0, 1) if proposer.has("startup") else None,
             "population": proposer.whole("population", 20, 2),

@@ -58,7 +58,7 @@ class StudySpec:
     out: Path
     protocol: dict[str, Any] = field(default_factory=dict)
     budget: Constraint | None = None
-    proposer: str = "local"
+    proposer: str = "bayes"
     proposer_seed: int = 1
     startup: int | None = None
     population: int = 20

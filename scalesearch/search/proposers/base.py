@@ -47,7 +47,7 @@ class Settings:
         population: NSGA's.
     """
 
-    kind: str = "local"
+    kind: str = "bayes"
     seed: int = 1
     startup: int | None = None
     population: int = 20
