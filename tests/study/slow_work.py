@@ -41,8 +41,9 @@ def note(folder, name, **facts):
 
 
 def wait_for_leave(study):
-    """While whoever kills has set a pace: until the study has fewer results than that."""
-    while True:
+    """While whoever kills has set a pace: until the study has fewer results than that. Orphans are not held up."""
+    parent = os.getppid()
+    while os.getppid() == parent != 1:
         try:
             most = float((study / "pace").read_text())
         except OSError:
