@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 from scalesearch.cost import Cost, cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
+from scalesearch.search.proposers.grid import key_of
 from scalesearch.search.region import Region
 from scalesearch.space.architecture import Architecture
 from scalesearch.space.names import COST_NAMES
 
 BUILDABLE = "buildable"
+KEPT = 2000  # judged candidates that are remembered, some ten kilobytes each
 MOST = 50.0  # a slack is a logarithm of a ratio; nothing real is e^50 times a budget, and Optuna wants finite numbers
 
 
@@ -60,6 +62,7 @@ class Bill:
     def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits
         self.names = (BUILDABLE, *dict.fromkeys(limit.text for limit in limits))
+        self._judged: dict[tuple[tuple[str, str], ...], Candidate] = {}  # the latest: proposers look at some again
 
     @cached_property
     def region(self) -> Region:
@@ -72,6 +75,14 @@ class Bill:
         Raises:
             KeyError: a question of the space is not among ``asked``.
         """
+        key = key_of(asked)
+        if key not in self._judged:
+            if len(self._judged) >= KEPT:
+                del self._judged[next(iter(self._judged))]
+            self._judged[key] = self._judge(asked)
+        return replace(self._judged[key], asked=asked)
+
+    def _judge(self, asked: Mapping[str, Any]) -> Candidate:
         answers = self.space.answer(lambda path, question: asked[path])
         try:
             architecture = self.space.architecture(answers)
