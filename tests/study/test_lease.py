@@ -48,7 +48,7 @@ def test_the_holder_says_who_it_is_and_that_it_lives(folder):
 
 
 def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(folder):
-    hold = "import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); print(); sys.stdin.read()"
+    hold = "import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); print(flush=True); sys.stdin.read()"
     first = subprocess.Popen([sys.executable, "-c", hold, str(folder / lease.LOCK)], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE)
     first.stdout.readline()
