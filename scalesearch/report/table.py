@@ -45,7 +45,8 @@ def frame(
         return pd.DataFrame(columns=columns)
     table = table.sort_values("trial", kind="stable").reset_index(drop=True)
     scores = [name for name in _names(objectives) if name in METRICS or name in REPORTED]
-    table = with_seeds(table, seed_rows(every, objectives), scores, confidence)
+    # Copies, since pandas warns of a table that was made column by column.
+    table = with_seeds(table.copy(), seed_rows(every, objectives), scores, confidence).copy()
     eligible = (table["state"] == "complete") & table["feasible"] & table["in_space"]
     values = table.loc[eligible, list(objectives)].to_numpy(dtype=float)
     on_front = np.zeros(len(table), dtype=bool)
