@@ -61,8 +61,8 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     if as_json:
         print_json({**about, **result.to_json()})
     else:
-        _show(result, f"architecture {found.architecture.id} · {corpus.name}, first {len(split)} of {split_name}",
-              found.recipe.label_smoothing)
+        what = f"{corpus.name}{' (synthetic)' * corpus.synthetic}, first {len(split)} of {split_name}"
+        _show(result, f"architecture {found.architecture.id} · {what}", found.recipe.label_smoothing)
         for path in written:
             click.echo(f"wrote {path}")
 
@@ -103,26 +103,28 @@ def _written(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path
 
 
 def _show(result: Analysis, subject: str, smoothing: float) -> None:
-    console = wide_console()
-    console.print(_table("Head diversity: e⁻¹ = 0.368 if all heads are alike, e^(-1/H) if orthogonal", result.heads,
-                         HEADS), "")
-    console.print(_table("Token uniformity: mean correlation of a sentence's tokens, 1 if all are alike",
-                         result.tokens, TOKENS), "")
-    if result.ffn:
-        console.print(_table("Active units of feed-forward networks a token, and per parameter", result.ffn, FFN), "")
+    console, pull = wide_console(), result.gradients
     load = ", ".join(f"{name.removeprefix('load.')} {value:.3f}" for name, value in result.load.items())
-    console.print(_table(f"Uses of parameter groups a pass: {load}", result.loads, LOADS), "")
-    pull = result.gradients
-    console.print(_table(f"Gradient of the mean loss ({pull.loss:.4f} nats a token, label smoothing {smoothing:g}), "
-                         f"norm {pull.norm:.4g}", pull.rows, GRADIENTS), "")
+    tables = (
+        ("Head diversity: e⁻¹ = 0.368 if all heads are alike, e^(-1/H) if orthogonal", result.heads, HEADS),
+        ("Token uniformity: mean correlation of a sentence's tokens, 1 if all are alike", result.tokens, TOKENS),
+        ("Active units of feed-forward networks: a token, of hidden ones, per parameter", result.ffn, FFN),
+        (f"Uses of parameter groups a pass: {load}", result.loads, LOADS),
+        (f"Gradient of the mean loss ({pull.loss:.4f} nats a token, label smoothing {smoothing:g}), norm "
+         f"{pull.norm:.4g}", pull.rows, GRADIENTS),
+    )
+    for title, rows, columns in tables:
+        if rows:
+            console.print(title, style="bold", highlight=False, soft_wrap=True)
+            console.print(_table(rows, columns), "")
     console.print(subject, highlight=False, soft_wrap=True)
 
 
-def _table(title: str, rows: list[Any], columns: dict[str, str]) -> Table:
+def _table(rows: list[Any], columns: dict[str, str]) -> Table:
     """``columns``: field to format; words stand to the left."""
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", title=title, title_justify="left", title_style="bold")
+    table = Table(box=None, header_style="bold")
     for name, shape in columns.items():
         table.add_column(name.replace("_", " "), justify="right" if shape else "left", no_wrap=True)
     for row in rows:
