@@ -99,6 +99,7 @@ def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure
     axes.set_yticks(places, names)
     axes.invert_yaxis()
     axes.margins(y=0.01)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
     axes.set_xlabel(label)
     axes.set_title(title, fontsize=9, color=INK, loc="left")
     axes.grid(True, axis="x", color="#e6e6e6", linewidth=0.6)
