@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,9 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     if not len(split):
         raise UserError(f"--split {split_name}: {corpus.name} has no such sentences. Choose another split")
     result = analyse(found.model, found.architecture.block, split, found.recipe)
+    if not math.isfinite(result.gradients.norm):
+        raise UserError(f"{checkpoint}: the model's loss or its gradient is no finite number (loss "
+                        f"{result.gradients.loss}); its training has diverged, and there is nothing to look into")
     about = {"checkpoint": checkpoint.name, "architecture": found.architecture.id, "data": corpus.to_json(),
              "split": split_name, "sentences": len(split), "label_smoothing": found.recipe.label_smoothing}
     written = [] if folder is None else _written(result, about, folder)

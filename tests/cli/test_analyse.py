@@ -2,10 +2,12 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from safetensors.torch import load_file, save_file
 
 from scalesearch.cli import analyse as analyse_verb
 from scalesearch.cli import train as train_verb
@@ -87,3 +89,26 @@ def test_bad_input_is_said(data: Path, checkpoint: Path, tmp_path: Path) -> None
     ):
         done = run(analyse_verb, data, *arguments)
         assert isinstance(done.exception, UserError) and said in str(done.exception), done.exception
+
+
+def test_a_model_that_has_diverged_is_said_to_be_one(data: Path, checkpoint: Path, tmp_path: Path) -> None:
+    gone = shutil.copytree(checkpoint, tmp_path / "gone")
+    weights = load_file(gone / "model.safetensors")
+    save_file({name: value * float("nan") for name, value in weights.items()}, gone / "model.safetensors")
+    done = run(analyse_verb, data, gone, "--data", data)
+    assert isinstance(done.exception, UserError) and "diverged" in str(done.exception)
+
+
+def test_a_language_model_is_looked_into_as_well(tmp_path: Path) -> None:
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.txt").write_text("".join(f"{line} {i}\n" for i in range(12) for line in ENGLISH))
+    file = tmp_path / "data.yaml"
+    file.write_text("data: {task: language-model, train: train.txt, valid: val.txt, test: test.txt, vocab: 60, "
+                    "window: 32}\n")
+    shape = ("model=decoder-only", "width=16", "decoder.depth=1", "decoder.heads=2")
+    sets = [part for setting in shape for part in ("--set", setting)]
+    done = run(train_verb, file, "transformer", *sets, "--recipe-set", "steps=2", "--recipe-set", "max_tokens=200",
+               "--recipe-set", "threads=1", "--data", file, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    found = json.loads(run(analyse_verb, file, tmp_path / "out", "--data", file, "--json").stdout)
+    assert [row["part"] for row in found["heads"]] == ["self_attention"] and found["gradients"]["norm"] > 0

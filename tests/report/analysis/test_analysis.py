@@ -1,7 +1,9 @@
 """The measures on models of each family: what they hear, and that listening changes nothing."""
 
+import json
 import math
 from dataclasses import asdict
+from random import Random
 
 import pytest
 import torch
@@ -17,7 +19,7 @@ from scalesearch.report.analysis.heads import LEAST, Heads
 from scalesearch.report.analysis.loads import loads
 from scalesearch.report.analysis.taps import Real, layers_of, listening
 from scalesearch.report.analysis.tokens import Tokens
-from tests.architectures import answers, assemble
+from tests.architectures import answers, assemble, random_architecture
 from tests.report.analysis.models import FAMILIES, RECIPE, engine_of, family, model_of, sentences, shuffled
 
 
@@ -172,6 +174,19 @@ def test_a_decoder_only_model_is_heard_over_source_and_target() -> None:
     assert {row.stack for row in heads.rows()} == {row.stack for row in tokens.rows()} == {"decoder"}
     found = analyse(model, architecture.block, split, RECIPE)
     assert close(found.to_json(), analyse(model, architecture.block, shuffled(split), RECIPE).to_json())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_architecture_can_be_looked_into(seed) -> None:
+    """Any gates, solvers, waists, sharing and loans: finite numbers, and groups that the gradients have too."""
+    architecture = random_architecture(Random(seed))
+    model = model_of(architecture)
+    found = analyse(model, architecture.block, sentences(4, seed), RECIPE)
+    json.dumps(found.to_json(), allow_nan=False)
+    assert len(found.heads) >= len(layers_of(model)) and all(row.diversity >= LEAST - 1e-9 for row in found.heads)
+    assert all(0 <= row.n_act <= row.hidden for row in found.ffn)
+    assert {row.group.removesuffix(" (own)") for row in found.loads} <= {row.group for row in found.gradients.rows}
+    assert sum(row.params for row in found.gradients.rows) == sum(p.numel() for p in model.parameters())
 
 
 def test_a_sample_is_the_first_sentences() -> None:
