@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat, Tie, Use, join, walk
@@ -19,12 +20,24 @@ from scalesearch.blocks.sizes import fixed, given
 LOADS = ("load.mean", "load.balance", "load.min", "load.max")
 
 
+@dataclass(frozen=True)
+class Group:
+    """Weights that some layers share: ``name`` is the owner's path (``(own)``: what stays one a layer)."""
+
+    name: str
+    params: int
+    load: int
+
+
+def groups_of(root: Block) -> list[Group]:
+    """The parameter groups of one model's layers that have any weights, in the order of their first use."""
+    found = _grouped(root).items()
+    return [Group(_name(key), size, load) for key, (size, load) in found if given(size)]
+
+
 def load_of(root: Block) -> Mapping[str, float]:
     """``load.mean``, ``load.balance``, ``load.min`` and ``load.max`` of a model's layers; all 1 where it has none."""
-    groups: dict[Any, list[int]] = {}
-    for key, size, times in _uses(root, "", 1):
-        groups.setdefault(key, [size, 0])[1] += times
-    pairs = [(size, load) for size, load in groups.values() if given(size)]
+    pairs = [(size, load) for size, load in _grouped(root).values() if given(size)]
     if not pairs:
         return dict.fromkeys(LOADS, 1.0)
     total, used = sum(p for p, _ in pairs), sum(p * n for p, n in pairs)
@@ -32,6 +45,19 @@ def load_of(root: Block) -> Mapping[str, float]:
     loads = [n for _, n in pairs]
     balance = mean * mean / (sum(p * n**2 for p, n in pairs) / total)
     return dict(zip(LOADS, (mean, balance, float(min(loads)), float(max(loads)))))
+
+
+def _grouped(root: Block) -> dict[Any, list[int]]:
+    """Group to its size and its load."""
+    groups: dict[Any, list[int]] = {}
+    for key, size, times in _uses(root, "", 1):
+        groups.setdefault(key, [size, 0])[1] += times
+    return groups
+
+
+def _name(key: tuple[Any, ...]) -> str:
+    path, layer, part, *own = key
+    return f"{path}.{layer}.{part}" + " (own)" * bool(own)
 
 
 def _uses(node: Block, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:

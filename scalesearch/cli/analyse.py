@@ -1,0 +1,137 @@
+"""``scalesearch analyse CHECKPOINT``: heads, tokens, activations, load and gradients of a trained model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import json_option, need, print_json, wide_console
+from scalesearch.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scalesearch.data import Corpus
+    from scalesearch.report.analysis import Analysis
+    from scalesearch.train.checkpoint import Checkpoint
+
+SPLITS = ("train", "valid", "test")
+HEADS = {"stack": "", "layer": "d", "part": "", "heads": "d", "diversity": ".4f", "diversity_sentence": ".4f",
+         "silent": ".1%"}
+TOKENS = {"stack": "", "layer": "d", "uniformity": "+.4f", "uniformity_absolute": ".4f"}
+FFN = {"stack": "", "layer": "d", "part": "", "hidden": ",d", "n_act": ",.1f", "r_act": ".1%", "params": ",d",
+       "eta_ffn": ".3g", "params_with_gate": ",d", "eta_ffn_with_gate": ".3g"}
+LOADS = {"group": "", "params": ",d", "load": "d", "share": ".1%"}
+GRADIENTS = {"group": "", "params": ",d", "norm": ".3g", "relative": ".3g", "rms": ".3g"}
+
+
+@click.command(name="analyse")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--data", required=True, metavar="FILE", help="A YAML file that says what to read, or `builtin`.")
+@click.option("--split", "split_name", default="valid", show_default=True, type=click.Choice(SPLITS))
+@click.option("--sentences", default=500, show_default=True, type=click.IntRange(1), help="The first so many.")
+@click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False),
+              help="Write CSV files, figures (PNG and SVG) and analysis.json there.")
+@json_option
+def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder: Path | None, as_json: bool) -> None:
+    """What goes on inside the finished training in the folder CHECKPOINT (or a study's trial), on some sentences.
+
+    How different heads are, how alike tokens become, how many hidden units are active, how often shared weights are
+    used, how strong the gradient of each group of parameters is.
+    """
+    if folder is not None:
+        need("matplotlib")
+        need("pandas")
+
+    from scalesearch.report.analysis import analyse, sample
+    from scalesearch.train import read_checkpoint
+
+    found = read_checkpoint(checkpoint)
+    corpus = _corpus(data, found, checkpoint)
+    split = sample(getattr(corpus, split_name), sentences)
+    if not len(split):
+        raise UserError(f"--split {split_name}: {corpus.name} has no such sentences. Choose another split")
+    result = analyse(found.model, found.architecture.block, split, found.recipe)
+    if not math.isfinite(result.gradients.norm):
+        raise UserError(f"{checkpoint}: the model's loss or its gradient is no finite number (loss "
+                        f"{result.gradients.loss}); its training has diverged, and there is nothing to look into")
+    about = {"checkpoint": checkpoint.name, "architecture": found.architecture.id, "data": corpus.to_json(),
+             "split": split_name, "sentences": len(split), "label_smoothing": found.recipe.label_smoothing}
+    written = [] if folder is None else _written(result, about, folder)
+    if as_json:
+        print_json({**about, **result.to_json()})
+    else:
+        what = f"{corpus.name}{' (synthetic)' * corpus.synthetic}, first {len(split)} of {split_name}"
+        _show(result, f"architecture {found.architecture.id} · {what}", found.recipe.label_smoothing)
+        for path in written:
+            click.echo(f"wrote {path}")
+
+
+def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
+    """The corpus ``name``, cut into the tokens of the checkpoint.
+
+    Raises:
+        UserError: it is not one, or it is for another task.
+    """
+    from scalesearch.cli.sections import read_section
+    from scalesearch.data import DataSpec, load_corpus
+    from scalesearch.train.checkpoint import TOKENIZER
+
+    own = {"tokenizer": str((folder / TOKENIZER).resolve()), "vocab": None, "lowercase": found.lowercase}
+    if name == "builtin":
+        return load_corpus(replace(_of_task(DataSpec(builtin="grammar"), found, name), **own))
+    section = read_section(Path(name), "data", "--data: `builtin` or a file")
+    with section.naming():
+        spec = replace(_of_task(DataSpec.from_mapping(section.value), found, name), **own)
+        return load_corpus(spec, base=section.file.parent)
+
+
+def _of_task(spec: Any, found: Checkpoint, name: str) -> Any:
+    if spec.task != found.task:
+        raise UserError(f"{name}: is for the task {spec.task}, the checkpoint was trained for {found.task}. "
+                        f"Name data with `task: {found.task}`")
+    return spec
+
+
+def _written(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path]:
+    from scalesearch.report.analysis.write import write
+
+    try:
+        return write(result, about, folder)
+    except OSError as error:
+        raise UserError(f"--to {folder}: {error.strerror or error}") from None
+
+
+def _show(result: Analysis, subject: str, smoothing: float) -> None:
+    console, pull = wide_console(), result.gradients
+    load = ", ".join(f"{name.removeprefix('load.')} {value:.3f}" for name, value in result.load.items())
+    tables = (
+        ("Head diversity: e⁻¹ = 0.368 if all heads are alike, e^(-1/H) if orthogonal", result.heads, HEADS),
+        ("Token uniformity: mean correlation of a sentence's tokens, 1 if all are alike", result.tokens, TOKENS),
+        ("Active units of feed-forward networks: a token, of hidden ones, per parameter", result.ffn, FFN),
+        (f"Uses of parameter groups a pass: {load}", result.loads, LOADS),
+        (f"Gradient of the mean loss ({pull.loss:.4f} nats a token, label smoothing {smoothing:g}), norm "
+         f"{pull.norm:.4g}", pull.rows, GRADIENTS),
+    )
+    for title, rows, columns in tables:
+        if rows:
+            console.print(title, style="bold", highlight=False, soft_wrap=True)
+            console.print(_table(rows, columns), "")
+    console.print(subject, highlight=False, soft_wrap=True)
+
+
+def _table(rows: list[Any], columns: dict[str, str]) -> Table:
+    """``columns``: field to format; words stand to the left."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for name, shape in columns.items():
+        table.add_column(name.replace("_", " "), justify="right" if shape else "left", no_wrap=True)
+    for row in rows:
+        values = [(getattr(row, name), shape) for name, shape in columns.items()]
+        table.add_row(*("-" if value is None else f"{value:{shape}}" for value, shape in values))
+    return table

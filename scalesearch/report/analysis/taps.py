@@ -1,0 +1,125 @@
+"""Listening to a model while it runs: forward hooks that read and return nothing, so that no output changes.
+
+A measure names the modules it listens to (:class:`Tap`); :func:`listening` hands it what they are given or give, with
+the positions that are no padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from scalesearch.blocks.core import PAD
+from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.seq2seq import DecoderOnly
+from scalesearch.nn import Model, Module
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of a model: its ``stack`` (``encoder`` or ``decoder``), its ``number`` there from 1, its ``path``."""
+
+    stack: str
+    number: int
+    path: str
+    module: Module
+
+    def parts(self, *kinds: type) -> Iterator[tuple[str, Module]]:
+        """Path within the layer, and module, of every part whose block is one of ``kinds``."""
+        for path, node in self.module.named_modules():
+            if isinstance(node, Module) and isinstance(node.block, kinds):
+                yield path, node
+
+
+@dataclass(frozen=True)
+class Tap:
+    """``take(x, real)`` is called whenever ``module`` of ``stack`` runs.
+
+    ``x`` is the first ``input`` or the ``output``, by ``side``, (batch, positions, …); ``real`` (batch, positions) is
+    where there is no padding.
+    """
+
+    module: Module
+    side: str
+    stack: str
+    take: Callable[[Tensor, Tensor], None]
+
+
+class Measure(Protocol):
+    """What is measured by listening."""
+
+    def taps(self) -> Iterable[Tap]:
+        """Where it listens."""
+        ...
+
+
+@dataclass
+class Mean:
+    """A running mean of numbers, in float64."""
+
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, values: Tensor) -> None:
+        """Take in all ``values``."""
+        self.total += float(values.double().sum())
+        self.count += values.numel()
+
+    @property
+    def value(self) -> float | None:
+        """None where nothing was taken in."""
+        return self.total / self.count if self.count else None
+
+
+@dataclass
+class Real:
+    """Which positions of the present batch are no padding, by stack."""
+
+    of: dict[str, Tensor] = field(default_factory=dict)
+
+    def run(self, model: Model, source: Tensor, target: Tensor) -> None:
+        """One teacher-forced pass: ``source`` (B, S) and ``target`` (B, T) ids, the target as the decoder reads it."""
+        self.of["encoder"], here = source != PAD, target != PAD
+        memory = model.encode(source)
+        if isinstance(model.block, DecoderOnly):  # its one stack reads the source, padded in front, and then the target
+            here = torch.cat([~memory.bias, here], 1)
+        self.of["decoder"] = here
+        model.decode(target, memory)
+
+
+def layers_of(model: Model) -> list[Layer]:
+    """Every layer, stack by stack, in the order in which they run."""
+    found: list[Layer] = []
+    for path, node in model.named_modules():
+        if isinstance(node, Module) and isinstance(node.block, EncoderLayer | DecoderLayer):
+            stack = path.split(".")[0]
+            found.append(Layer(stack, 1 + sum(layer.stack == stack for layer in found), path, node))
+    return found
+
+
+@contextmanager
+def listening(measures: Iterable[Measure], real: Real) -> Iterator[None]:
+    """Inside, the measures hear what runs; afterwards no hook is left."""
+    handles = [_hook(tap, real) for measure in measures for tap in measure.taps()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hook(tap: Tap, real: Real) -> Any:
+    def given(module: Any, args: tuple[Any, ...]) -> None:
+        tap.take(args[0].detach(), real.of[tap.stack])
+
+    def made(module: Any, args: tuple[Any, ...], output: Tensor) -> None:
+        tap.take(output.detach(), real.of[tap.stack])
+
+    if tap.side == "input":
+        return tap.module.register_forward_pre_hook(given)
+    return tap.module.register_forward_hook(made)

@@ -1,0 +1,71 @@
+"""The figure of a scaling study: trainings, laws with their bands, and what a further size should reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+from scalesearch.report.noise import percent
+from scalesearch.report.plot import FRONT, REFERENCE, STYLE
+from scalesearch.report.scaling import Fit, HeldOut
+
+COLORS = (FRONT, REFERENCE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP"
+POINTS = 200  # of a curve
+
+
+def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] = (),
+            held: Mapping[str, HeldOut] | None = None) -> Figure:
+    """Score against size, a colour a rule.
+
+    Args:
+        rules: at least one. x, y: the axes' labels.
+        ahead: sizes beyond those trained; each rule's forecast is drawn there, with the interval of one training.
+        held: by rule, a size that its fit has not seen: drawn as a hollow marker.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5.2, 3.6), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        for (rule, fit), color, marker in zip(rules.items(), cycle(COLORS), cycle(MARKERS)):
+            extra = [*ahead, *([held[rule].forecast.size] if held and rule in held else [])]
+            _law(axes, fit, rule, color, marker, extra)
+            for size in ahead:
+                found = fit.forecast(size)
+                reach = [[found.score - found.training_low], [found.training_high - found.score]]
+                axes.errorbar([size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1)
+            if held and rule in held:
+                axes.plot([held[rule].forecast.size], [held[rule].score], marker, color=color, markersize=6,
+                          markerfacecolor="white", markeredgewidth=1.3)
+        _axes(axes, x, y, next(iter(rules.values())).confidence)
+    return figure
+
+
+def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequence[float]) -> None:
+    """Trainings, curve and band, as far as ``extra`` sizes; the curve is dashed where nothing was trained."""
+    first, last = float(fit.sizes.min()), float(fit.sizes.max())
+    sizes = np.geomspace(min(first, *extra, first), max(last, *extra, last), POINTS)
+    inside = sizes <= last
+    axes.fill_between(sizes, *fit.band(sizes), color=color, alpha=0.15, linewidth=0)
+    axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3)
+    axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=(0, (4, 2)))
+    axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label=f"{rule} (exponent {fit.law.c:.2f})")
+
+
+def _axes(axes: Axes, x: str, y: str, confidence: float) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(True, color="#e6e6e6", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False, loc="best", title=f"bands: {percent(confidence)} of the law")

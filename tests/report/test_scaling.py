@@ -1,0 +1,137 @@
+"""Power laws on made-up trainings of which the law is known."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.report.noise import pooled
+from scalesearch.report.plot import save
+from scalesearch.report.scaling import fit, held_out, per_million, rank
+from scalesearch.report.scaling_plot import scaling
+
+SIZES = np.geomspace(1e6, 3.2e7, 6)
+
+
+def law(sizes, a=40.0, b=20.0, c=0.4):
+    return a - b * (np.asarray(sizes) / 1e6) ** -c
+
+
+def trainings(seed=0, sd=0.3, seeds=2, sizes=SIZES, **of):
+    """Sizes and noisy scores, ``seeds`` of each size."""
+    n = np.repeat(sizes, seeds)
+    return n, law(n, **of) + np.random.default_rng(seed).normal(0, sd, len(n))
+
+
+@pytest.mark.parametrize("c", [0.1, 0.34, 0.76, 1.5])
+def test_a_law_without_noise_is_recovered(c) -> None:
+    found = fit(SIZES, law(SIZES, c=c))
+    assert (found.law.a, found.law.c) == pytest.approx((40, c), rel=1e-3)
+    assert found.law.to_json()["b"] == pytest.approx(20 * 1e6**c, rel=2e-2)
+    assert found.law.settled and found.sd < 1e-3
+    assert np.allclose(found.law([1e8]), law([1e8], c=c), rtol=1e-3)
+
+
+def test_a_loss_falls_by_the_same_law() -> None:
+    found = fit(SIZES, -law(SIZES), direction="min")
+    assert (found.law.a, found.law.c) == pytest.approx((-40, 0.4), rel=1e-3)
+    assert found.law([2e6]) == pytest.approx(-law(2e6), rel=1e-4)
+
+
+@pytest.mark.parametrize(("sizes", "seeds"), [(SIZES, 2), (SIZES[:4], 1), (SIZES[:4], 3)])
+def test_intervals_hold_the_truth_as_often_as_they_say(sizes, seeds) -> None:
+    """Of 100 studies 90 on average; below 82, or all 100, would happen to true intervals once in 200 times."""
+    inside = {"law": 0, "exponent": 0, "next": 0, "training": 0}
+    for seed in range(100):
+        found = fit(*trainings(seed, seeds=seeds, sizes=sizes), draws=300, seed=seed)
+        low, high = found.band([4e6])
+        ahead = found.forecast(2 * sizes[-1])
+        new = law(2 * sizes[-1]) + np.random.default_rng(1000 + seed).normal(0, 0.3)
+        inside["law"] += low[0] <= law(4e6) <= high[0]
+        inside["exponent"] += found.exponent()[0] <= 0.4 <= found.exponent()[1]
+        inside["next"] += ahead.low <= law(2 * sizes[-1]) <= ahead.high
+        inside["training"] += ahead.training_low <= new <= ahead.training_high
+    assert all(82 <= count < 100 for count in inside.values()), inside
+
+
+def test_equal_arguments_give_equal_fits_and_another_seed_others() -> None:
+    one, two, other = (fit(*trainings(), seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(one.draws, two.draws) and one.forecast(1e8) == two.forecast(1e8)
+    assert one.law == other.law and not np.array_equal(one.draws, other.draws)
+
+
+def test_units_of_size_change_nothing() -> None:
+    n, y = trainings()
+    one, two = fit(n, y), fit(n / 1e6, y)
+    assert one.law.c == pytest.approx(two.law.c, rel=1e-6)
+    assert one.forecast(5e7).low == pytest.approx(two.forecast(50).low, rel=1e-6)
+
+
+def test_further_away_is_less_sure_and_more_seeds_are_surer() -> None:
+    found = fit(*trainings())
+    near, far = found.forecast(4e7), found.forecast(1e9)
+    assert far.high - far.low > near.high - near.low
+    one, many = found.forecast(4e7, 1), found.forecast(4e7, 9)
+    assert near.high - near.low < many.training_high - many.training_low < one.training_high - one.training_low
+
+
+def test_scores_that_do_not_grow_settle_nothing() -> None:
+    assert not fit(SIZES, [30.0, 30, 30, 30, 30, 30]).law.settled
+    assert not fit(SIZES, -law(SIZES)).law.settled  # falls where it should rise
+    assert not fit(SIZES, np.log(SIZES)).law.settled
+
+
+def test_a_held_out_size_checks_the_law() -> None:
+    n, y = trainings()
+    good = held_out(n, y)
+    assert good.inside and good.forecast.size == SIZES[-1] and good.forecast.seeds == 2
+    assert good.score == pytest.approx(y[-2:].mean()) and good.error == pytest.approx(good.score - good.forecast.score)
+    assert held_out(n, y, size=SIZES[2]).forecast.size == SIZES[2]
+    y[-2:] -= 8  # the data ran out
+    bad = held_out(n, y)
+    assert not bad.inside and bad.error < -4
+
+
+def test_the_rule_to_follow_is_named_with_how_sure_that_is() -> None:
+    rules = {"wider": fit(*trainings(1, a=38)), "deeper": fit(*trainings(2)), "twin": fit(*trainings(3))}
+    first = rank(rules, 5e7)
+    assert [choice.rule for choice in first][2] == "wider" and sum(choice.best for choice in first) == pytest.approx(1)
+    assert first[2].best < 0.05 < min(choice.best for choice in first[:2])
+    losses = {name: fit(found.sizes, -found.scores, "min") for name, found in rules.items()}
+    assert rank(losses, 5e7)[2].rule == "wider"
+
+
+def test_score_a_million_is_the_papers() -> None:
+    params, scores = (36_694_152, 68_079_912), (27.88, 29.56)
+    assert per_million((36e6, 68e6), scores, rounded=True).value == pytest.approx(0.0525)
+    assert per_million(params, scores).value == pytest.approx(0.0535, abs=5e-5)
+    noise = pooled([[30.0, 30.4], [31.0, 31.4]])
+    assert per_million((1e6, 3e6), scores, noise, (2, 2)).half == pytest.approx(noise.half(0.9, 2, 2) / 2)
+    with pytest.raises(UserError, match="both models have 68 million"):
+        per_million((68.1e6, 67.9e6), scores, rounded=True)
+
+
+@pytest.mark.parametrize(("sizes", "scores", "said"), [
+    ([1, 2, 3], [1, 2, 3], "at least 4 of 3"),
+    ([1, 1, 2, 2], [1, 2, 3, 4], "of 2 sizes"),
+    ([0, 1, 2, 3], [1, 2, 3, 4], "above zero"),
+    ([1, 2, 3, 4], [1, 2, float("nan"), 4], "finite"),
+])
+def test_too_little_or_bad_is_said(sizes, scores, said) -> None:
+    with pytest.raises(UserError, match=said):
+        fit(sizes, scores)
+
+
+def test_a_size_that_was_not_trained_cannot_be_held_out() -> None:
+    with pytest.raises(UserError, match="nothing of size 5"):
+        held_out(*trainings(), size=5)
+
+
+def test_the_figure_shows_each_rule_as_far_as_it_is_asked(tmp_path: Path) -> None:
+    rules = {"deeper": fit(*trainings()), "wider": fit(*trainings(1, a=38))}
+    figure = scaling(rules, "Parameters", "BLEU", ahead=[1e8], held={"deeper": held_out(*trainings())})
+    axes = figure.axes[0]
+    assert max(line.get_xdata()[-1] for line in axes.lines) == pytest.approx(1e8)
+    assert [text.get_text().split(" ")[0] for text in axes.get_legend().get_texts()] == ["deeper", "wider"]
+    assert [path.suffix for path in save(figure, tmp_path / "scaling")] == [".png", ".svg"]
