@@ -21,7 +21,8 @@ def costs_of(facts: Facts) -> tuple[list[str], list[str]]:
     known = [name for name in dict.fromkeys([*facts.subject.objectives, *COSTS])
              if ("." in name or name in MEASURED) and name.partition(".")[0] in (*WORDS, "memory", *MEASURED)]
     mine = [name for name in known if name in facts.subject.objectives] or ["params.total", "macs.total"]
-    drawn = [name for name in known if name in facts.done and facts.done[name].notna().any()]
+    drawn = [name for name in known if name in facts.done and (facts.done[name].astype(float) != 0).any()
+             and facts.done[name].notna().any()]
     return [name for name in mine if name in drawn], [name for name in drawn if name not in mine]
 
 
