@@ -9,8 +9,7 @@ from tests.study.pages import page_of, study
 pytestmark = pytest.mark.browser
 CHROMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # In a container there is neither a sandbox nor much shared memory, and a page of our own needs no sandbox.
-FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--headless=old", "--single-process",
-         "--no-zygote"]
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]
 
 
 def _open(playwright):
