@@ -92,7 +92,7 @@ def test_the_table_filters_by_state_and_words(view):
     page.select_option("#filter-state", "failed")
     assert set(_column(page, "state")) == {"failed"} and everyone.count("failed") == len(_column(page, "state"))
     page.select_option("#filter-state", "front")
-    assert set(_column(page, "front")) == {"●"}
+    assert set(_column(page, "front")) == {"yes"}
     page.select_option("#filter-state", "")
     page.fill("#filter-words", "gated complete")
     assert 0 < len(_column(page, "state")) < len(everyone)

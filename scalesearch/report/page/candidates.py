@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.html import Cell, Html, Section, join, table, tag
+from scalesearch.report.page.html import GAP, Cell, Html, Section, join, table, tag
 from scalesearch.report.page.words import brief, label, shown, under
 from scalesearch.report.table import REPORTED, differing
 
@@ -46,14 +46,15 @@ def _row(facts: Facts, row: Any, names: list[str], answers: list[str]) -> list[A
     seeds = None if pd.isna(row["seeds"]) else int(row["seeds"])
     seconds = row["training_seconds"]
     return [Cell(name, number), Cell(tag("span", row["state"], class_=row["state"]), str(row["state"])),
-            Cell("●" if row["front"] else "", "1" if row["front"] else "0"), *(_score(row, column) for column in names),
-            Cell("–" if seeds is None else seeds, seeds),
-            Cell("–" if _missing(seconds) else f"{seconds:,.1f}", None if _missing(seconds) else float(seconds)),
+            Cell("yes" if row["front"] else "", "1" if row["front"] else "0"),
+            *(_score(row, column) for column in names),
+            GAP if seeds is None else seeds,
+            GAP if _missing(seconds) else Cell(f"{seconds:,.1f}", float(seconds)),
             *(_answer(row[column]) for column in answers), Cell(links_of(facts, number))]
 
 
 def _score(row: Any, name: str) -> Cell:
-    return Cell("–") if _missing(row[name]) else Cell(shown(row, name), float(row[name]))
+    return GAP if _missing(row[name]) else Cell(shown(row, name), float(row[name]))
 
 
 def _answer(value: Any) -> Cell:
@@ -68,7 +69,8 @@ def _missing(value: Any) -> bool:
 def links_of(facts: Facts, number: int) -> Html:
     """Links to a candidate's files, as far as there are any."""
     links = facts.candidates[number].links
-    return join((tag("a", name, href=links[name]) for name in FILES if name in links), ", ")
+    there = [tag("a", name, href=links[name]) for name in FILES if name in links]
+    return tag("span", join(there, ", "), class_="files")
 
 
 def _tools(rows: pd.DataFrame) -> Html:

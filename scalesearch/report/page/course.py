@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalesearch.report.front import front
-from scalesearch.report.hypervolume import hypervolume, worst_corner
+from scalesearch.report.hypervolume import hypervolume
 from scalesearch.report.page.facts import Facts
 from scalesearch.report.page.html import Section, join, tag
 from scalesearch.report.page.svg import canvas, framed, inline
@@ -39,20 +39,12 @@ def course(facts: Facts, corner: list[float]) -> list[Step]:
     return steps
 
 
-def corner_of(facts: Facts) -> list[float] | None:
-    """The reference point: beyond the worst of all whose hypervolume is shown."""
-    if not facts.moments:
-        return None
-    values = np.array([moment.values for moment in facts.moments])
-    return worst_corner(values, list(facts.subject.objectives.values()))
-
-
 def section(facts: Facts) -> Section:
     """The figure and its reference point."""
     title = "Hypervolume"
-    corner = corner_of(facts)
-    if corner is None:
+    if facts.hypervolume is None or not facts.moments:
         return Section("course", title, tag("p", "No feasible candidate is finished yet, so there is no hypervolume."))
+    now, corner = facts.hypervolume
     steps = course(facts, corner)
     with canvas(8.4, 3.2, 2) as (figure, (left, right)):
         for axes, key, words in ((left, "hours", "Hours since the study began"),
@@ -69,8 +61,8 @@ def section(facts: Facts) -> Section:
     alt = (f"Hypervolume over time, rising to {last.volume:.6g} after {last.hours:.2f} hours and {last.spent:.2f} "
            "worker-hours.")
     said = (f"In the product of the objectives' units, against the reference point {point}: each objective's worst "
-            "value of all that may stand on the front, a tenth of their range beyond. Of each candidate's first "
-            "training; further seeds count as time spent.")
+            "value of all that are finished, a tenth of their range beyond. The curve is of each candidate's first "
+            "training, and further seeds count as time spent; the number above is of means where there are several.")
     return Section("course", title, join((
-        tag("p", f"{last.volume:.6g} after {len(facts.moments)} candidates, {last.hours:.2f} hours since the study "
+        tag("p", f"{now:.6g} after {len(facts.moments)} candidates, {last.hours:.2f} hours since the study "
                  f"began and {last.spent:.2f} worker-hours."), framed(inline(figure, "course", alt), said))))

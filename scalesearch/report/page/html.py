@@ -37,10 +37,13 @@ def _attribute(key: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a table shows in one place, and the number or text that it is sorted by."""
+    """What a table shows in one place, and the number or text that it is sorted by; None comes last either way."""
 
     shown: object
     key: Any = None
+
+
+GAP = Cell("–")  # a number that is not there
 
 
 def table(headings: Sequence[object], rows: Iterable[Sequence[Any]], caption: object = "", key: str | None = None,
@@ -54,15 +57,16 @@ def table(headings: Sequence[object], rows: Iterable[Sequence[Any]], caption: ob
     head = tag("tr", *(tag("th", tag("button", heading, type="button", class_="sort"), scope="col",
                            aria_sort="none") for heading in headings))
     body = [tag("tr", *(_cell(value) for value in row), **(marks[at] if marks else {})) for at, row in enumerate(rows)]
-    whole = tag("table", *([tag("caption", caption)] if caption else []), tag("thead", head), tag("tbody", *body),
-                id=key, class_="sortable")
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=str(caption) or "table")
+    whole = tag("table", tag("thead", head), tag("tbody", *body), id=key, aria_label=caption or None)
+    # Not a caption of the table's own, which would be as wide as the table.
+    return join((*([tag("p", caption, class_="caption")] if caption else []),
+                 tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")))
 
 
 def _cell(value: Any) -> Html:
     cell = value if isinstance(value, Cell) else Cell(value, value)
     key = None if cell.key is None or isinstance(cell.key, Html) else cell.key
-    kind = "number" if isinstance(key, int | float) and not isinstance(key, bool) else None
+    kind = "number" if cell is GAP or (isinstance(key, int | float) and not isinstance(key, bool)) else None
     return tag("td", cell.shown, class_=kind, data_key=key)
 
 

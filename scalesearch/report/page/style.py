@@ -2,9 +2,11 @@
 
 CSS = """
 :root { color-scheme: light dark; --page: #ffffff; --ink: #222222; --soft: #5c5c5c; --grid: #e6e6e6; --raised: #f5f6f8;
-  --link: #005a8d; --mark: #fff3c4; --good: #00664a; --bad: #a5342a; }
+  --link: #005a8d; --mark: #fff3c4; --good: #00664a; --bad: #a5342a;
+  --front: #0072b2; --over: #8a3a6a; }
 @media (prefers-color-scheme: dark) { :root { --page: #15171b; --ink: #e8e8e8; --soft: #a8acb3; --grid: #33373e;
-  --raised: #1f2228; --link: #7cc0ee; --mark: #4a4014; --good: #5fcfa9; --bad: #f08c80; } }
+  --raised: #1f2228; --link: #7cc0ee; --mark: #4a4014; --good: #5fcfa9;
+  --bad: #f08c80; --front: #56b4e9; --over: #dd9bc4; } }
 * { box-sizing: border-box; }
 html { scroll-padding-top: 3.2rem; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
@@ -30,7 +32,7 @@ svg.figure * { stroke-linejoin: round; stroke-linecap: butt; }
 .tile span { font-size: .8rem; color: var(--soft); }
 .scroll { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; margin: .5rem 0; }
-caption { text-align: left; color: var(--soft); padding: .2rem 0; }
+p.caption { font-size: .85rem; color: var(--soft); margin-top: .8rem; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--grid); text-align: left; vertical-align: top; }
 th { vertical-align: bottom; background: var(--raised); }
 td.number { text-align: right; white-space: nowrap; }
@@ -49,7 +51,7 @@ dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
 details summary { cursor: pointer; }
-.bar { display: flex; height: .8rem; min-width: 8rem; }
+.files { white-space: nowrap; }
 [hidden] { display: none !important; }
 footer { color: var(--soft); font-size: .85rem; padding-bottom: 3rem; }
 @media print { nav, .tools { display: none; } }

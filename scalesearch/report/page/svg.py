@@ -12,11 +12,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from scalesearch.report.page.html import Html, tag
-from scalesearch.report.plot import STYLE
+from scalesearch.report.plot import FRONT, STYLE
 
 GRID = "#e6e6e6"
-# What a figure draws in black, white and grey is drawn in the page's own colours.
-THEME = {"#000000": "var(--ink)", "#222222": "var(--ink)", "#ffffff": "var(--page)", GRID: "var(--grid)"}
+# What a figure draws in these is drawn in the page's own colours, which are others in the dark.
+THEME = {"#000000": "var(--ink)", "#222222": "var(--ink)", "#ffffff": "var(--page)", GRID: "var(--grid)",
+         FRONT.lower(): "var(--front)", "#8a3a6a": "var(--over)"}
 POINT = "point-"  # the id of what stands for a trial in a figure, before its number
 
 

@@ -1,7 +1,7 @@
 """How far the numbers carry: the noise between seeds, and whether early signs rank as the final score does."""
 
 from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.html import Cell, Html, Section, join, paragraphs, table, tag
+from scalesearch.report.page.html import GAP, Cell, Html, Section, join, paragraphs, table, tag
 from scalesearch.report.proxies import FEWEST, SIGNS, Signs
 
 
@@ -26,7 +26,7 @@ def _verdict(facts: Facts) -> Html:
 
 def _value(values: object, goal: str) -> Cell:
     value = values.get(goal) if isinstance(values, dict) else None
-    return Cell("–") if value is None else Cell(f"{value:.2f}", float(value))
+    return GAP if value is None else Cell(f"{value:.2f}", float(value))
 
 
 def _signs(signs: Signs) -> Html:
