@@ -1,4 +1,4 @@
-"""``scalesearch study run|status|front|plot|export``: search a space for its front, and read what was found."""
+"""``scalesearch study run|status|front|plot|report|export``: search a space for its front, and read what was found."""
 
 from __future__ import annotations
 
@@ -258,6 +258,21 @@ def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
         return
     for file in files:
         click.echo(file)
+
+
+@command.command()
+@_reading
+@click.option("--to", type=click.Path(path_type=Path), help="The page's file, if not the study's report.html.")
+@json_option
+def report(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
+    """One HTML page of everything found so far; it needs no network."""
+    for package in ("optuna", "pandas", "matplotlib"):
+        need(package)
+    from scalesearch.study.page import write_page
+
+    results = _load(study, out)
+    file = write_page(results, to or results.store.folder / "report.html")
+    print_json({"files": [str(file)]}) if as_json else click.echo(file)
 
 
 @command.command()

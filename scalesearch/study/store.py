@@ -85,6 +85,10 @@ class Store:
             self.ledger.apply(event)
         return self
 
+    def history(self) -> Iterator[dict[str, Any]]:
+        """Every event, in order, as it was written."""
+        return self._read()
+
     def append(self, event: str, trial: int, **facts: Any) -> Trial:
         """Writes one event, synced to the disk, and returns the trial as it now is.
 
