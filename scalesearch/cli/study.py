@@ -1,4 +1,4 @@
-"""``scalesearch study run|status|front|plot|compare|export``: search a space for its front, and read what was found."""
+"""The ``scalesearch study`` verbs: search a space for its front, and read what was found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli import study_compare
+from scalesearch.cli import study_compare, study_table
 from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
 
@@ -26,6 +26,7 @@ def command() -> None:
 
 
 command.add_command(study_compare.compare)
+command.add_command(study_table.table)
 
 @command.command()
 @click.argument("study")
