@@ -1,4 +1,4 @@
-"""``scalesearch study run|status|front|plot|report|export``: search a space for its front, and read what was found."""
+"""The ``scalesearch study`` verbs: search a space for its front, and read what was found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scalesearch.cli import study_compare, study_table
 from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 def command() -> None:
     """Search a space for its Pareto front; show, plot and export it."""
 
+
+command.add_command(study_compare.compare)
+command.add_command(study_table.table)
 
 @command.command()
 @click.argument("study")

@@ -57,6 +57,8 @@ def _volume(points: Points, corner: Points) -> float:
         return float(corner[0] - points[0, 0])
     if points.shape[1] == 2:
         return _area(points, corner)
+    if points.shape[1] == 3:
+        return _slabs(points, corner)
     return sum(_added(points[at], points[at + 1 :], corner) for at in range(len(points)))
 
 
@@ -64,6 +66,18 @@ def _area(points: Points, corner: Points) -> float:
     """Two objectives: the area under the stairs; ``points`` are non-dominated and sorted by the first one."""
     width = np.append(points[1:, 0], corner[0]) - points[:, 0]
     return float(width @ (corner[1] - points[:, 1]))
+
+
+def _slabs(points: Points, corner: Points) -> float:
+    """Three objectives: the area under the stairs of all points below, slab by slab along the third one.
+
+    The same as by what each point adds, in a few array operations, for those who ask thousands of times.
+    """
+    points = points[np.argsort(points[:, 0])]
+    heights, width = np.sort(points[:, 2]), np.append(points[1:, 0], corner[0]) - points[:, 0]
+    below = points[:, 2] <= heights[:, None]
+    depth = corner[1] - np.minimum.accumulate(np.where(below, points[:, 1], corner[1]), axis=1)
+    return float((np.append(heights[1:], corner[2]) - heights) @ (depth @ width))
 
 
 def _added(point: Points, others: Points, corner: Points) -> float:

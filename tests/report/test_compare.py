@@ -1,0 +1,107 @@
+"""Two studies beside each other: what must hold of any two, and what may not be put beside each other."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.errors import UserError
+from scalesearch.report.compare import Side, compare
+from scalesearch.report.compare_plot import both
+from scalesearch.report.hypervolume import hypervolume
+from scalesearch.report.plot import save
+from scalesearch.report.table import frame
+from tests.report.made_up import OBJECTIVES, PROTOCOL, record, records
+
+TWO = {"bleu": "max", "params.total": "min"}
+
+
+def side(name, rows, objectives=None, **more):
+    objectives = objectives or TWO
+    return Side(name, frame(rows, objectives), objectives, PROTOCOL, "abc", "sig|v:1", **more)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 999), st.integers(1, 12), st.integers(0, 99))
+def test_a_study_differs_from_itself_by_nothing(dice, count, seed):
+    one = side("one", records(count, dice, widest=6.2))
+    found = compare(one, replace(one, name="other"), draws=200, seed=seed)
+    assert found.difference == 0 and found.low <= 0 <= found.high
+    assert "neither is shown to be better" in found.lines()[3]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 999), st.integers(2, 10), st.floats(0.5, 20))
+def test_a_study_that_dominates_is_ahead(dice, count, gain):
+    rows = records(count, dice, widest=6.2)
+    better = [{**row, "metrics": {**row["metrics"], "bleu": row["metrics"]["bleu"] + gain}} for row in rows]
+    found = compare(side("better", better), side("worse", rows), draws=200)
+    back = compare(side("worse", rows), side("better", better), draws=200)
+    assert found.difference > 0 and back.difference == pytest.approx(-found.difference)
+    assert found.corner == back.corner and 0 < found.volumes[1] < found.volumes[0] <= 1
+
+
+def test_beyond_all_doubt_the_interval_leaves_nothing_out():
+    rows = [record(number, 30.0 + number, 1000 - number, 10) for number in range(9)]
+    worse = [record(number, 10.0 + number, 9000 - number, 10) for number in range(9)]
+    found = compare(side("good", rows), side("bad", worse))
+    assert 0 < found.low < found.difference and "good is better" in found.lines()[3]
+    assert "bad is better" in compare(side("good", worse), side("bad", rows)).lines()[3]
+
+
+def test_the_corner_is_beyond_both_and_volumes_are_shares_of_one_box():
+    one, other = side("one", records(12, 1, widest=6.2)), side("other", records(12, 2, widest=6.2))
+    found = compare(one, other)
+    every = np.vstack([one.values(TWO), other.values(TWO)])
+    assert found.corner[0] < every[:, 0].min() and found.corner[1] > every[:, 1].max()
+    box = (every[:, 0].max() - found.corner[0]) * (found.corner[1] - every[:, 1].min())
+    exact = hypervolume(one.values(TWO), found.corner, ["max", "min"])
+    assert found.raw[0] == exact and found.volumes[0] == pytest.approx(exact / box)
+
+
+def test_the_same_seed_draws_the_same_and_more_confidence_is_wider():
+    one, other = side("one", records(12, 1, widest=6.2)), side("other", records(12, 2, widest=6.2))
+    first, again, wide = (compare(one, other, draws=300, **more) for more in ({}, {}, {"confidence": 0.99}))
+    assert first == again and first.low >= wide.low and first.high <= wide.high
+    assert compare(one, other, draws=300, seed=2).low != first.low
+
+
+def test_objectives_may_be_written_in_another_order():
+    rows = records(8, 3, widest=6.2)
+    turned = dict(reversed(OBJECTIVES.items()))
+    assert compare(side("one", rows, OBJECTIVES), side("other", rows, turned), draws=100).difference == 0
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"data": "xyz"}, r"data: hash abc in one, hash xyz in other"),
+    ({"protocol": {**PROTOCOL, "target": 99}}, r"protocol: .*18 target.* in one, .*99 target"),
+    ({"signature": "sig|v:2"}, r"metric: sig\|v:1 in one, sig\|v:2 in other"),
+    ({"objectives": {"bleu": "max"}}, r"objectives: bleu: max, params\.total: min in one, bleu: max in other"),
+])
+def test_what_does_not_compare_is_refused(changed, said):
+    one = side("one", records(6, widest=6.2))
+    with pytest.raises(UserError, match=said):
+        compare(one, replace(one, name="other", **changed))
+
+
+def test_a_study_without_a_finished_candidate_is_refused_and_another_recipe_said():
+    one = side("one", records(6, widest=6.2), recipe={"steps": 5, "lr": 1})
+    with pytest.raises(UserError, match="empty: no candidate of its space is finished"):
+        compare(one, side("empty", [record(0, None, 100, 10, "failed")]))
+    found = compare(one, replace(one, name="other", recipe={"steps": 9, "lr": 1}), draws=100)
+    assert found.lines()[-1] == "Their recipes differ: steps 5 and 9."
+
+
+def test_the_figure_has_both_fronts_and_the_corner_inside_it(tmp_path):
+    sides = side("one", records(12, 1, widest=6.2)), side("other", records(12, 2, widest=6.2))
+    found = compare(*sides, draws=100)
+    axes = (figure := both(sides, found, "params.total", "bleu", "grammar")).axes[0]
+    said = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert [word.split(":")[0] for word in said] == ["one", "other", "reference corner of both"]
+    assert axes.get_xlim()[1] > found.corner[1] and axes.get_ylim()[0] < found.corner[0]
+    assert axes.get_ylabel() == "BLEU (valid) on grammar"
+    first, second = save(figure, tmp_path / "a"), save(both(sides, found, "params.total", "bleu", "grammar"),
+                                                       tmp_path / "b")
+    assert first[1].read_bytes() == second[1].read_bytes()
