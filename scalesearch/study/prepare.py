@@ -182,7 +182,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         "bounds": bounds(limits(spec.space, spec.budget)),
         "proposer": {"kind": spec.proposer, "seed": spec.proposer_seed},
         **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
-        **({"seeds": spec.seeds.to_json()} if spec.seeds.most > 1 else {}),
+        **({"seeds": spec.seeds.to_json()} if spec.seeds.asked else {}),
         **({"inherit": asdict(spec.previews)} if spec.previews else {}),
         "teacher": teacher,
         **({"warm_start": spec.warm.to_json()} if spec.warm else {}),

@@ -77,6 +77,7 @@ class Preview:
             *([f"Then up to {spec.seeds.trials} trainings with further seeds, until the front has at most "
                f"{spec.seeds.most} seeds each or its order is settled at {percent(spec.seeds.confidence)}"]
               if spec.seeds.most > 1 else []),
+            *([f"Each reference is trained with {spec.seeds.references} seeds"] if spec.seeds.references > 1 else []),
         ):
             console.print(line, highlight=False, soft_wrap=True)
         console.print(self._table())

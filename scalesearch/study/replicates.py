@@ -1,13 +1,23 @@
 """A study's further seeds: as candidates with several scores, as trials to announce, as words for people."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from scalesearch.report.noise import CONFIDENCE, percent
 from scalesearch.report.seeds import decimals
 from scalesearch.search.history import Goal
-from scalesearch.study.confirm import CONTENDER, NEIGHBOURS, Candidate, Comparison, Order, next_training, order_of
-from scalesearch.study.ledger import COMPLETE, FAILED, PENDING, PROPOSED, SEED, Ledger, Trial
+from scalesearch.study.confirm import (
+    CONTENDER,
+    NEIGHBOURS,
+    Candidate,
+    Comparison,
+    Order,
+    Training,
+    next_training,
+    order_of,
+)
+from scalesearch.study.ledger import COMPLETE, FAILED, PENDING, PROPOSED, REFERENCE, SEED, Ledger, Trial
 from scalesearch.study.objectives import Objective
 from scalesearch.study.seeds import Seeds
 from scalesearch.study.seen import goals_of
@@ -45,12 +55,34 @@ def another_seed(store: Store, goals: Sequence[Goal], seeds: Seeds, first: int) 
     ledger = store.ledger
     if any(trial.origin != SEED for trial in ledger.having(PENDING)):
         return None
-    chosen = next_training(candidates_of(ledger, goals), goals, seeds)
+    chosen = of_a_reference(ledger, seeds) or next_training(candidates_of(ledger, goals), goals, on_top(ledger, seeds))
     if chosen is None:
         return None
     trial = ledger.trials[chosen.number]
     return store.append(PROPOSED, ledger.next_number(), state=PENDING, origin=SEED, of=trial.number,
                         seed=first + chosen.further, **{name: getattr(trial, name) for name in SAME})
+
+
+def of_a_reference(ledger: Ledger, seeds: Seeds) -> Training | None:
+    """The next training of a reference that has fewer seeds than each of them is to have; by seeds, then in order."""
+    begun = {trial.number: 1 for trial in ledger.having(COMPLETE) if trial.origin == REFERENCE}
+    for trial in ledger.replicated():
+        if trial.of in begun:
+            begun[trial.of] += 1
+    number = min(begun, key=lambda one: (begun[one], one), default=None)
+    return None if number is None or begun[number] >= seeds.references else Training(number, begun[number])
+
+
+def on_top(ledger: Ledger, seeds: Seeds) -> Seeds:
+    """``seeds`` with what the references have had, which takes nothing from the front."""
+    counted = [one.of for one in ledger.replicated() if one.of is not None and _may_stand(ledger.trials[one.of])]
+    had = sum(min(counted.count(number), seeds.references - 1) for number in set(counted)
+              if ledger.trials[number].origin == REFERENCE)
+    return replace(seeds, trials=seeds.trials + had)
+
+
+def _may_stand(trial: Trial) -> bool:
+    return trial.feasible and trial.in_space
 
 
 def describe_end(ledger: Ledger, goals: Sequence[Goal], seeds: Seeds) -> str:

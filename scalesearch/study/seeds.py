@@ -4,6 +4,7 @@
 
     seeds: {most: 3, trials: 6, confidence: 0.9}    # at most three a candidate, and six more trainings in all
     seeds: 3                                        # the same; more trainings: half as many as `trials`
+    seeds: {most: 1, references: 3}                 # each reference trained three times, whatever its place
     seeds: none                                     # one a candidate, which is what goes without saying
 """
 
@@ -15,7 +16,7 @@ from scalesearch.space.raw import Table, Text
 from scalesearch.study.objectives import Objective
 from scalesearch.study.sections import Sections
 
-KEYS = ("most", "trials", "confidence")
+KEYS = ("most", "trials", "confidence", "references")
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,22 @@ class Seeds:
         most: seeds of one candidate, the one of the search counted; 1 asks for no others.
         trials: full trainings with further seeds in all.
         confidence: of the interval that a difference must leave 0 out of, to count as more than noise.
+        references: seeds of each reference, which come on top of ``trials``, as the rows of a table need them.
     """
 
     most: int = 1
     trials: int = 0
     confidence: float = CONFIDENCE
+    references: int = 1
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything may be trained again."""
+        return self.most > 1 or self.references > 1
 
     def to_json(self) -> dict[str, Any]:
-        """For ``study.json``."""
-        return asdict(self)
+        """For ``study.json``; ``references`` only where it says something."""
+        return {key: value for key, value in asdict(self).items() if key != "references" or value > 1}
 
 
 ONE = Seeds()
@@ -59,7 +67,8 @@ def read_seeds(top: Sections, searched: int, objectives: tuple[Objective, ...]) 
         part.complain(place.here if place else node.here, f"confidence: {confidence:g} is not from 0.5 to below 1",
                       "such as `confidence: 0.9`")
         return ONE
-    return Seeds(most, trials, confidence) if most > 1 else ONE
+    found = Seeds(most, trials, confidence, part.whole("references", 1, 1))
+    return found if found.asked else ONE
 
 
 def _half(searched: int) -> int:
