@@ -39,7 +39,7 @@ def problems(folder, text, **more):
 def test_a_small_file_has_sensible_defaults(tmp_path):
     spec = read_study(write(tmp_path, SPACE + REST))
     assert (spec.name, spec.out, spec.trials) == ("s", Path("runs/s"), 20)
-    assert (spec.backend, spec.proposer) == ("inprocess", "local")
+    assert (spec.backend, spec.proposer) == ("inprocess", "bayes")
     assert [str(objective) for objective in spec.objectives] == ["bleu: max", "params.total: min"]
     assert spec.space.size() == 4 and spec.budget is None and spec.storage is None
 
