@@ -42,6 +42,7 @@ def first_event(runner, limit=240):
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(tmp_path):
     from scalesearch.study.runners.ray import RayRunner
 
