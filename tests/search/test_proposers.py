@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.search.history import DUPLICATE, INFEASIBLE, PENDING
+from scalesearch.search.history import COMPLETE, DUPLICATE, INFEASIBLE, PENDING, Seen
 from scalesearch.search.proposers import PROPOSERS, make_proposer
 from scalesearch.search.proposers.base import Settings
 from scalesearch.space import Space
@@ -93,3 +93,11 @@ def test_an_unknown_name_is_told_with_those_there_are():
 def test_the_first_of_local_are_spread_over_the_costs():
     costs = [seen.costs["params.total"] for seen in begun(Searched("local").run(4))]  # all four are of the beginning
     assert 2 * max(costs[:2]) < min(costs[2:])
+
+
+@pytest.mark.parametrize("kind", ["local", "bayes", "tpe"])
+def test_candidates_from_outside_the_space_are_no_trouble(kind):
+    outside = [Seen(number, COMPLETE, {}, f"far {number}", {}, {"params.total": 5e4 + number}, (),
+                    {"bleu": 20.0 + number, "params.total": 5e4 + number}) for number in range(12)]
+    search = Searched(kind, history=outside).run(6)
+    assert len({seen.identity for seen in begun(search)} & feasible_networks()) == 6

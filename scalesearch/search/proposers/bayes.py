@@ -41,14 +41,15 @@ class Bayes(Local):
         """As :meth:`Proposer.ask`; None also where none of many candidates is new and allowed."""
         dice = random.Random(self.seed(number))
         values = foreseen(history, self.goals)
-        if len(values) < self.first or self.judge is None:
+        # Of references from outside the space nothing can be learned: they answer none of its questions.
+        known = [seen for seen in history if seen.number in values and seen.asked][-MOST:]
+        if len(known) < max(self.first, 2) or self.judge is None:
             return super().ask(number, history)
         pool = self._pool(number, history, values, dice)
         if not pool:
             return None
         if dice.random() < ASTRAY:
             return dice.choice(pool).asked
-        known = [seen for seen in history if seen.number in values and seen.asked][-MOST:]
         waiting = [seen for seen in history if seen.state == PENDING and seen.number not in values and seen.asked]
         return pool[self._best(pool, known, waiting, values, dice)].asked
 
