@@ -136,12 +136,26 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
 
     results = load(folder)
     files = publish(results)
+    if results.store.meta.get("kind"):
+        files = _report_rows(results, console, as_json) + files
     if as_json:
         print_json(_as_json(results) | {"files": [str(file) for file in files]})
         return
-    _show_front(results, console)
-    _show_signs(results, console)
+    if not results.store.meta.get("kind"):
+        _show_front(results, console)
+        _show_signs(results, console)
     console.print("Written: " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
+
+
+def _report_rows(results: Results, console: Console, as_json: bool) -> list[Path]:
+    """Writes and shows what is made of rows: their table."""
+    from scalesearch.study.results import main_metric
+    from scalesearch.study.tables import table_of, write_table
+
+    found = table_of(results, main_metric(results))
+    if not as_json:
+        study_table.show_table(results, found, console)
+    return write_table(found, results.store.folder)
 
 
 def _show_front(results: Results, console: Console) -> None:

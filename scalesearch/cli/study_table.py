@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from scalesearch.cli.options import json_option, need, print_json
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from scalesearch.report.ablation import Ablation
+    from scalesearch.study.results import Results
 
 @click.command()
 @click.argument("study", metavar="STUDY_OR_FOLDER")
-@click.option("--base", metavar="NAME", help="The reference to compare with; the first, if not given.")
+@click.option("--base", metavar="NAME", help="The row to compare with; the base or the first, if not given.")
 @click.option("--metric", metavar="NAME", help="The score, if not the task's main metric.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
               help="Of the intervals of the differences.")
@@ -19,35 +25,34 @@ from scalesearch.cli.options import json_option, need, print_json
 @json_option
 def table(study: str, base: str | None, metric: str | None, confidence: float, to: Path | None,
           as_json: bool) -> None:
-    """The references of a study as the table of an ablation: cost, score over seeds, difference to the base."""
+    """The rows or references of a study as a table: exact cost, score over seeds, difference to the base."""
     need("pandas")
     from rich.console import Console
-    from rich.table import Table
 
     from scalesearch.cli.study import _load
-    from scalesearch.files import write_text
-    from scalesearch.report.ablation import ablation, to_latex, to_markdown
-    from scalesearch.study.record import rejected_record
     from scalesearch.study.results import main_metric
+    from scalesearch.study.tables import table_of, write_table
 
     results = _load(study, None)
-    store = results.store
-    records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
-    found = ablation(records, metric or main_metric(results), base, confidence)
-    folder, files = to or store.folder, []
-    for name, text in (("table.md", to_markdown(found)), ("table.csv", found.frame().to_csv(index=False)),
-                       ("table.tex", to_latex(found))):
-        write_text(folder / name, text)
-        files.append(str(folder / name))
+    found = table_of(results, metric or main_metric(results), base, confidence)
+    files = [str(file) for file in write_table(found, to or results.store.folder)]
     if as_json:
         print_json({**found.to_json(), "files": files})
         return
-    shown = Table(title=f"References of {store.meta['name']}", title_justify="left")
+    show_table(results, found, Console())
+    click.echo(f"Written: {', '.join(files)}")
+
+
+def show_table(results: Results, found: Ablation, console: Console) -> None:
+    """Prints it, with what its numbers mean."""
+    from rich.table import Table
+
+    kind = results.store.meta.get("kind")
+    shown = Table(title=f"{'Rows' if kind else 'References'} of {results.store.meta['name']}", title_justify="left")
     for number, heading in enumerate(found.headings()):
-        shown.add_column(heading, justify="right" if number else "left")
+        shown.add_column(heading, justify="right" if number else "left", overflow="fold")
     for cells in found.cells():
         shown.add_row(*cells)
-    console = Console()
     console.print(shown)
-    for line in (*found.notes(), f"Written: {', '.join(files)}"):
+    for line in found.notes():
         console.print(line, highlight=False, markup=False, soft_wrap=True)

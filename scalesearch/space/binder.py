@@ -13,7 +13,7 @@ from scalesearch.space.tree import Branch, Guards, Index, Leaf, chooser_field, j
 from scalesearch.space.unfold import unfold
 from scalesearch.space.values import parse_value
 
-ONE_OF = "one of"
+ONE_OF, NONE = "one of", "none"
 
 
 class Binder:
@@ -54,11 +54,11 @@ class Binder:
 
     def entries(self, group: Group, node: Node | None, path: str) -> dict[str, tuple[Text, Node]]:
         """The keys of a mapping that the schema knows; complains about the others."""
-        if node is None or (isinstance(node, Text) and not node.text):
+        if node is None or (isinstance(node, Text) and (not node.text or (group.clears and node.text == NONE))):
             return {}
         if not isinstance(node, Table):
             if type(node) is not Node:
-                names = [*group.fields, *group.variants]
+                names = [*group.fields, *group.variants, *([NONE] if group.clears else [])]
                 self.wrong(node.here, f"`{path}` is a group of keys, not a value", f"its keys are {either(names)}")
             return {}
         entries: dict[str, tuple[Text, Node]] = {}

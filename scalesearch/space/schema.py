@@ -112,12 +112,12 @@ def _share() -> Group:
         "ffn": _shared("decoder.depth", "feed-forward"),
     }
     fields: dict[str, Field | Group] = {
-        "encoder": Group(encoder),
-        "decoder": Group(decoder),
+        "encoder": Group(encoder, clears=True),
+        "decoder": Group(decoder, clears=True),
         "norms": Field("word", ("own", "follow"), default="own", doc="norms of layers that share the rest"),
         "biases": Field("word", ("follow", "own"), default="follow", doc="biases of matrices that are shared"),
     }
-    return Group(fields, doc="parameter sharing: which layers use the same weights")
+    return Group(fields, clears=True, doc="parameter sharing: which layers use the same weights")
 
 
 def _embedding() -> Group:
@@ -177,7 +177,7 @@ def _chain() -> Group:
         "apply": Field("word", APPLY, default="auto", doc="core by core, as a matrix, or the cheaper"),
         "bond": Field("word", BONDS, default="solved", doc="published: as in the paper's code, 2 for length 4"),
     }
-    return Group(fields, doc="matrices as chains of small cores (Anthe)")
+    return Group(fields, clears=True, doc="matrices as chains of small cores (Anthe)")
 
 
 def _low_rank() -> Group:
@@ -185,7 +185,7 @@ def _low_rank() -> Group:
         "attention": _count("rank of the maps of query, key and value"),
         "ffn": _count("rank of feed-forward matrices"),
     }
-    return Group(fields, doc="matrices as two of low rank")
+    return Group(fields, clears=True, doc="matrices as two of low rank")
 
 
 SCHEMA = Group(

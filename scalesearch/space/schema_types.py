@@ -64,6 +64,7 @@ class Group:
         default_variant: the variant where none is given; ``None``: one must be given.
         optional: where the group is not given (or given as ``none``) it is absent, with all its keys;
             a group that is not optional takes its defaults then.
+        clears: ``none`` in place of the mapping means all of its defaults.
         doc: one line for help texts.
     """
 
@@ -71,4 +72,5 @@ class Group:
     variants: Mapping[str, "Group"] = field(default_factory=lambda: MappingProxyType({}))
     default_variant: str | None = None
     optional: bool = False
+    clears: bool = False
     doc: str = ""

@@ -1,9 +1,10 @@
 """What a study file says now that it did not say when the study began, and what that means for its candidates."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scalesearch.errors import UserError
+from scalesearch.study.ledger import PENDING, REFERENCE, Ledger
 
 # What changes which candidates are looked for, and not what a trained one is worth: numbers stay comparable.
 ASKED = {
@@ -15,6 +16,7 @@ ASKED = {
     "rungs": "the rungs",
     "inherit": "what candidates inherit",
     "warm_start": "the warm start",
+    "kind": "the kind of study",
 }
 # What changes what comes of training the same architecture.
 TRAINED = {
@@ -41,11 +43,24 @@ def refuse_a_changed(place: Any, old: Mapping[str, Any], new: Mapping[str, Any])
     if not found:
         return
     begun = f"{place}: since this study began, {_and(found)} changed"
+    if new.get("kind"):
+        raise Changed(f"{begun}. Undo that, or start another study with --out", fork=False)
     if trained:
         raise Changed(f"{begun}, so old and new candidates would not compare. Undo that, or start another study with "
                       "--out", fork=False)
     raise Changed(f"{begun}. Undo that, or start another study with --out, or go on in another folder with those "
                   "finished candidates that still count, which changes nothing here: --fork FOLDER", fork=True)
+
+
+def refuse_other_references(place: Any, ledger: Ledger, references: Sequence[Any]) -> None:
+    """Raises Changed where a name now means another architecture than the one that was trained under it."""
+    now = {reference.label: reference.architecture.id for reference in references}
+    for trial in ledger.trials.values():
+        if trial.origin != REFERENCE or now.get(trial.label, trial.id if trial.state != PENDING else None) == trial.id:
+            continue
+        what = "is another architecture now" if trial.label in now else "is no longer there, and was in training"
+        raise Changed(f"{place}: since this study began, `{trial.label}` changed: it {what}. Undo that, give the new "
+                      "one a name of its own, or start another study with --out", fork=False)
 
 
 def trained_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -119,7 +119,7 @@ class Driver:
                     self._take(event)
                 self.mirror.update()
                 self.view.update()
-            ended = self._exhausted or f"{self._count(COMPLETE)} candidates trained"
+            ended = self._exhausted or self._trained()
             return ended + describe_end(self.ledger, self.goals, self.plan.seeds)
         finally:
             self.runner.stop()
@@ -147,7 +147,16 @@ class Driver:
             started = True
         return started
 
+    def _trained(self) -> str:
+        if self.plan.trials:
+            return f"{self._count(COMPLETE)} candidates trained"
+        rows = [self.ledger.outcome(trial).state for trial in self.ledger.trials.values() if trial.origin == REFERENCE]
+        return f"{rows.count(COMPLETE)} of {len(rows)} rows trained"
+
     def _wanted(self) -> bool:
+        failed = self.ledger.having(FAILED)
+        if not self.plan.trials and len(failed) > 2 and not self.ledger.having(COMPLETE):
+            raise UserError(f"the first {len(failed)} rows failed, the last with: {failed[-1].reason}")
         if self._count(FAILED) > self.plan.trials // 2 + 3:
             last = self.ledger.having(FAILED)[-1]
             raise UserError(f"{self._count(FAILED)} candidates failed, the last with: {last.reason}")
@@ -162,6 +171,8 @@ class Driver:
             trial = self._refer(reference)
             if trial.state == PENDING:
                 return trial
+        if self._left() <= 1e-9:
+            return None  # the last of the references was none to train
         for asked in self.plan.first[sum(trial.origin == ENQUEUED for trial in self.ledger.trials.values()) :]:
             seen = self._judge(self.ledger.next_number(), asked)
             if (trial := self._propose(seen, ENQUEUED)).state == PENDING:

@@ -20,6 +20,7 @@
     proxies: yes                                   # zero-cost scores of every candidate before its training
     resources: {gpus_per_trial: 0.5}               # and ray: {address: …} of a cluster; see ``study.where``
     storage: postgresql://ann@host/studies         # where Optuna's copy is kept, if not in the study's folder
+    kind: ablation                                 # or grid, or scaling, instead of a search; see ``study.kinds``
 """
 
 from collections.abc import Sequence as Items
@@ -41,7 +42,9 @@ from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.blame import shown
 from scalesearch.study.budget import budget_of
 from scalesearch.study.heirs import read_previews
+from scalesearch.study.kinds import read_kind, read_rows, space_key
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
+from scalesearch.study.rows import SEARCH
 from scalesearch.study.sections import Sections, override, plain, written
 from scalesearch.study.seeds import read_seeds
 from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
@@ -54,7 +57,7 @@ from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
         "backend", "resources", "ray", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds",
-        "warm_start", "proxies", "inherit")
+        "warm_start", "proxies", "inherit", "kind", "base", "rows", "changes", "rules", "held_out")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 
@@ -69,7 +72,7 @@ def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> St
     if not text.strip():
         raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives")
     table, problems = compose(Source(str(path), text))
-    opened = [assignment for assignment in sets if assignment.strip().startswith("space.")]
+    opened = [assignment for assignment in sets if assignment.strip().startswith(("space.", "base."))]
     for assignment in sets:
         table = override(table, assignment) if assignment not in opened else table
     reader = _Reader(path, text, Sections(table, KEYS, problems), opened)
@@ -85,21 +88,24 @@ class _Reader:
     def __init__(self, path: Path, text: str, top: Sections, opened: list[str]) -> None:
         """``opened``: settings such as ``space.width=64 | 128``, which are the space language's to read."""
         self.path, self.text, self.top = path, text, top
-        pairs = (assignment.strip().removeprefix("space.").partition("=") for assignment in opened)
+        pairs = (assignment.strip().partition(".")[2].partition("=") for assignment in opened)
         self.opened = {key.strip(): value.strip() for key, _, value in pairs}
 
     def read(self, out: Path | None) -> StudySpec | None:
         top, inside = self.top, self.path.parent
         name = str(top.text("study", self.path.stem))
-        space, data, recipe, objectives = self._space(), self._data(), self._recipe(), self._objectives()
+        kind = read_kind(top)
+        space, data, recipe, objectives = self._space(kind), self._data(), self._recipe(), self._objectives()
+        rows = read_rows(top, kind, space, self._space_file)
+        space = space or (rows.space if rows else None)
         self._together(space, data, recipe, objectives)
-        trials = top.whole("trials", 20, 1)
+        trials = top.whole("trials", 20, 1) if kind == SEARCH else 0
         proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
         resources, seed = read_resources(top), top.whole("seed", 1)
         known: dict[str, Any] = {
             "protocol": self._protocol(),
             "budget": self._budget(space),
-            "proposer": proposer.word("kind", "bayes", PROPOSERS),
+            "proposer": proposer.word("kind", "bayes" if kind == SEARCH else "random", PROPOSERS),
             "proposer_seed": proposer.whole("seed", seed),
             "startup": proposer.whole("startup", 0, 1) if proposer.has("startup") else None,
             "population": proposer.whole("population", 20, 2),
@@ -113,7 +119,8 @@ class _Reader:
             "teacher": read_teacher(top),
             "attempts": top.whole("attempts", 3, 1),
             "rungs": self._rungs(),
-            "seeds": read_seeds(top, trials, objectives),
+            "seeds": read_seeds(top, trials, objectives, kind != SEARCH),
+            "rows": rows,
             "places": {key.text: value.here for key, value in top.table},
         }
         known["previews"] = read_previews(top, str(known["proposer"]), known["rungs"])
@@ -146,26 +153,29 @@ class _Reader:
     def _missing(self, key: str, example: str) -> None:
         self.top.complain(self.top.table.place, f"a study needs the key `{key}`", f"such as `{key}: {example}`")
 
-    def _space(self) -> Space | None:
-        found = self._space_given()
+    def _space(self, kind: str) -> Space | None:
+        key = space_key(self.top, kind)
+        if not self.top.has(key) and self.top.has("rows"):
+            return None  # each row is a file
+        found = self._space_given(key)
         return found.set(self.opened) if found and self.opened else found
 
-    def _space_given(self) -> Space | None:
-        node = self.top.node("space")
+    def _space_given(self, key: str) -> Space | None:
+        node = self.top.node(key)
         if node is None:
-            self._missing("space", "transformer")
+            self._missing(key, "transformer")
             return None
         if isinstance(node, Text):
-            return self.top.trying("space", lambda: self._space_file(node.text))
+            return self.top.trying(key, lambda: self._space_file(node.text))
         if isinstance(node, Table) and node.get("file"):
-            part = self.top.part("space", ("file", "set"))
+            part = self.top.part(key, ("file", "set"))
             sets = {key: written(value) for key, value in (part.value("set") or {}).items()}
-            return self.top.trying("space", lambda: self._space_file(str(part.text("file"))).set(sets))
+            return self.top.trying(key, lambda: self._space_file(str(part.text("file"))).set(sets))
         if not isinstance(node, Table):
             self.top.complain(node.here, "a space is a file, a mapping of its keys, or {file: …, set: {…}}")
             return None
         try:
-            return Space.parse(self._inline(), name=str(self.path))
+            return Space.parse(self._inline(key), name=str(self.path))
         except SpaceErrors as errors:
             self.top.problems += errors.problems
             return None
@@ -174,12 +184,12 @@ class _Reader:
         beside = self.path.parent / name
         return read_space(beside if beside.is_file() else find_file(name, "spaces"))
 
-    def _inline(self) -> str:
+    def _inline(self, name: str) -> str:
         """The lines of an inline space, with empty ones before them, so that positions stay those of the file."""
         lines = self.text.splitlines(keepends=True)
         keys = [key.place.line for key, _ in self.top.table if key.place.source.numbered]
-        key = next(key for key, _ in self.top.table if key.text == "space")
-        node = self.top.node("space")
+        key = next(key for key, _ in self.top.table if key.text == name)
+        node = self.top.node(name)
         assert node is not None
         start = node.place.line
         end = min((line for line in keys if line > key.place.line), default=len(lines))

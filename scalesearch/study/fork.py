@@ -45,6 +45,9 @@ def open_old(spec: StudySpec, folder: Path) -> tuple[Store, StudySpec]:
     Raises:
         UserError: there is no study to fork, or one in ``folder`` already.
     """
+    if spec.rows is not None:
+        raise UserError(f"--fork {folder}: a study of kind {spec.rows.kind} is not forked. Rows that are added to it "
+                        "are trained on --resume; for anything else start another with --out")
     if folder.resolve() == spec.out.resolve():
         raise UserError(f"--fork {folder}: this is the study's own folder; name another one")
     if Store(folder).begun():

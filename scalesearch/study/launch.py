@@ -53,7 +53,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         console.print(note, highlight=False, markup=False)
     teacher = find_teacher(spec, corpus)
     bill = prepare.make_bill(spec, corpus)
-    prepare.refuse_the_impossible(bill, spec.proposer_seed)
+    spec = prepare.settled(spec, bill)
     plan = prepare.make_plan(spec, bill, corpus)
     with ExitStack() as stack:
         stack.enter_context(Store(spec.out).owned())
@@ -71,12 +71,20 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         plan = begin(store, spec.warm, plan, proposer.first, lambda text: console.print(text, highlight=False,
                                                                                         markup=False, soft_wrap=True))
         mirror = prepare.make_mirror(spec, plan, store)
-        console.print(f"{spec.trials} candidates, {runner.describe()}", highlight=False, markup=False)
+        console.print(f"{_describe(spec)}, {runner.describe()}", highlight=False, markup=False)
+        for name, reason in (spec.rows.left_out if spec.rows else {}).items():
+            console.print(f"not trained: {name} ({reason})", highlight=False, markup=False, soft_wrap=True)
         console.print(f"Recipe: {spec.recipe.describe()}", highlight=False, markup=False)
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
         mirror.say = view.say
         stack.callback(mirror.close)
         return Driver(plan, store, proposer, mirror, runner, view).run()
+
+
+def _describe(spec: StudySpec) -> str:
+    if spec.rows is None:
+        return f"{spec.trials} candidates"
+    return f"{len(spec.rows.rows)} rows, seeds each: {spec.seeds.references}"
 
 
 def _take_over(old: Store, spec: StudySpec, plan: Plan, meta: Mapping[str, Any], console: Console) -> None:

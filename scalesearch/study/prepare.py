@@ -18,7 +18,7 @@ from scalesearch.space import Space, read_space
 from scalesearch.space.names import COST_NAMES
 from scalesearch.study.bill import Bill
 from scalesearch.study.budget import bounds, limits
-from scalesearch.study.changed import refuse_a_changed
+from scalesearch.study.changed import refuse_a_changed, refuse_other_references
 from scalesearch.study.driver import Plan, Reference
 from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.mirror import Mirror
@@ -35,6 +35,7 @@ from scalesearch.train.result import versions
 
 SAMPLES = 2000  # draws after which a budget that none of them met counts as one that nothing meets
 ASKS = 1000
+REVISED = ("seeds", "rows", "scaling", "left_out")  # what a study may have more of when it goes on
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,26 @@ def _nearest(limit: str, found: Odds) -> str:
     return f", the nearest by {math.expm1(slack):,.1%}"
 
 
+def settled(spec: StudySpec, bill: Bill) -> StudySpec:
+    """``spec`` with those of its rows that the limits allow, where it has any; a search as it is.
+
+    Raises:
+        UserError: nothing meets the limits.
+    """
+    if spec.rows is None:
+        refuse_the_impossible(bill, spec.proposer_seed)
+        return spec
+    return replace(spec, rows=spec.rows.within(lambda one: bill.judge_architecture(one, {}).reason))
+
+
 def references(spec: StudySpec) -> tuple[Reference, ...]:
-    """The architectures that the study file names.
+    """The architectures that the study file names: a search's references, or the rows of a study that has them.
 
     Raises:
         UserError: one of them leaves something open or cannot be built.
     """
+    if spec.rows is not None:
+        return tuple(Reference(row.label, row.architecture, row.asked) for row in spec.rows.rows)
     return tuple(_reference(reference, spec) for reference in spec.references)
 
 
@@ -180,7 +195,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         "synthetic": corpus.synthetic,
         "limits": [limit.text for limit in plan.bill.limits],
         "bounds": bounds(limits(spec.space, spec.budget)),
-        "proposer": {"kind": spec.proposer, "seed": spec.proposer_seed},
+        **(spec.rows.to_json() if spec.rows else {"proposer": {"kind": spec.proposer, "seed": spec.proposer_seed}}),
         **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
         **({"seeds": spec.seeds.to_json()} if spec.seeds.asked else {}),
         **({"inherit": asdict(spec.previews)} if spec.previews else {}),
@@ -219,8 +234,10 @@ def open_store(spec: StudySpec, plan: Plan, corpus: Corpus, resume: bool,
     store.mend()
     store.load()
     refuse_a_changed(spec.out, store.meta, meta)
-    if store.meta.get("seeds") != meta.get("seeds"):
-        store.revise("seeds", meta.get("seeds"))
+    refuse_other_references(spec.out, store.ledger, plan.references)
+    for key in REVISED:
+        if store.meta.get(key) != meta.get(key):
+            store.revise(key, meta.get(key))
     return store
 
 

@@ -21,6 +21,7 @@ from scalesearch.study.prepare import (
     refuse_the_impossible,
     searcher,
 )
+from scalesearch.study.preview_rows import RowsPreview, preview_rows
 from scalesearch.study.spec import CORPUS, StudySpec
 from scalesearch.study.teaching import Teacher, find_teacher
 from scalesearch.study.warming import Known, Warm, choose
@@ -95,7 +96,16 @@ class Preview:
         return table
 
 
-def preview(spec: StudySpec) -> Preview:
+def preview(spec: StudySpec) -> Preview | RowsPreview:
+    """What a dry run of the study shows.
+
+    Raises:
+        UserError: what a real run would refuse as well.
+    """
+    return preview_rows(spec) if spec.rows else preview_search(spec)
+
+
+def preview_search(spec: StudySpec) -> Preview:
     """Finds it out; trains nothing and leaves nothing behind.
 
     Raises:

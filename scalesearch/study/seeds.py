@@ -5,6 +5,7 @@
     seeds: {most: 3, trials: 6, confidence: 0.9}    # at most three a candidate, and six more trainings in all
     seeds: 3                                        # the same; more trainings: half as many as `trials`
     seeds: {most: 1, references: 3}                 # each reference trained three times, whatever its place
+    seeds: 3                                        # in a study that has rows: three each
     seeds: none                                     # one a candidate, which is what goes without saying
 """
 
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from scalesearch.report.noise import CONFIDENCE
-from scalesearch.space.raw import Table, Text
+from scalesearch.space.raw import Node, Table, Text
 from scalesearch.study.objectives import Objective
 from scalesearch.study.sections import Sections
 
@@ -48,27 +49,43 @@ class Seeds:
 ONE = Seeds()
 
 
-def read_seeds(top: Sections, searched: int, objectives: tuple[Objective, ...]) -> Seeds:
-    """What the key ``seeds`` says, in a study of ``searched`` trials; problems are noted at their place."""
+def read_seeds(top: Sections, searched: int, objectives: tuple[Objective, ...], rows: bool = False) -> Seeds:
+    """What the key ``seeds`` says, in a study of ``searched`` trials; problems are noted at their place.
+
+    Args:
+        rows: the study has rows instead of a search, and ``seeds: 3`` are those of each row.
+    """
     node = top.node("seeds")
     if node is None or (isinstance(node, Text) and node.text == "none"):
         return ONE
     if objectives and not any(objective.measured for objective in objectives):
         top.complain(node.here, "seeds: none of the objectives is measured, so another seed gives the same numbers",
                      "remove `seeds`, or add a metric to the objectives")
+    if rows:
+        return _of_rows(top, node)
     if not isinstance(node, Table):
         most = top.whole("seeds", 1, 1)
         return Seeds(most, _half(searched)) if most > 1 else ONE
     part = top.part("seeds", KEYS)
     most, trials = part.whole("most", 3, 1), part.whole("trials", _half(searched), 0)
-    confidence = part.number("confidence", CONFIDENCE)
-    if not 0.5 <= confidence < 1:
-        place = part.node("confidence")
-        part.complain(place.here if place else node.here, f"confidence: {confidence:g} is not from 0.5 to below 1",
-                      "such as `confidence: 0.9`")
-        return ONE
-    found = Seeds(most, trials, confidence, part.whole("references", 1, 1))
+    found = Seeds(most, trials, _confidence(part), part.whole("references", 1, 1))
     return found if found.asked else ONE
+
+
+def _of_rows(top: Sections, node: Node) -> Seeds:
+    """``seeds: 3``, or ``{references: 3, confidence: 0.95}``."""
+    if not isinstance(node, Table):
+        return Seeds(references=top.whole("seeds", 1, 1))
+    part = top.part("seeds", ("references", "confidence"))
+    return Seeds(confidence=_confidence(part), references=part.whole("references", 2, 1))
+
+
+def _confidence(part: Sections) -> float:
+    confidence, node = part.number("confidence", CONFIDENCE), part.node("confidence")
+    if 0.5 <= confidence < 1 or node is None:
+        return confidence
+    part.complain(node.here, f"confidence: {confidence:g} is not from 0.5 to below 1", "such as `confidence: 0.9`")
+    return CONFIDENCE
 
 
 def _half(searched: int) -> int:

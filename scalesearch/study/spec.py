@@ -10,6 +10,7 @@ from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.space.problems import Place
 from scalesearch.study.objectives import Objective
+from scalesearch.study.rows import Rows
 from scalesearch.study.seeds import ONE, Seeds
 from scalesearch.study.teacher import TeacherSpec
 from scalesearch.study.warm import WarmSpec
@@ -77,6 +78,7 @@ class StudySpec:
     proxies: bool = True
     places: dict[str, Place] = field(default_factory=dict)  # of the file's keys: where their values stand
     previews: Previews | None = None
+    rows: Rows | None = None  # of a study that does not search
 
     @property
     def vocab(self) -> int | str:

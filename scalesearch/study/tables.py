@@ -1,0 +1,30 @@
+"""The table of a study's named architectures, and the files that hold it."""
+
+from pathlib import Path
+
+from scalesearch.files import write_text
+from scalesearch.report.ablation import Ablation, ablation, to_latex, to_markdown
+from scalesearch.report.noise import CONFIDENCE
+from scalesearch.study.record import rejected_record
+from scalesearch.study.results import Results
+
+
+def table_of(results: Results, metric: str, base: str | None = None, confidence: float = CONFIDENCE) -> Ablation:
+    """Every row or reference of a study; the base is the study's, unless given.
+
+    Raises:
+        UserError: nothing has a name, there is no such base, or it has no finished training.
+    """
+    store = results.store
+    records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
+    if "rows" in store.meta:  # one that the file no longer names is not in the table
+        records = [record for record in records if record["label"] in store.meta["rows"]]
+    return ablation(records, metric, base or store.meta.get("base"), confidence)
+
+
+def write_table(found: Ablation, folder: Path) -> list[Path]:
+    """As table.md, table.csv and table.tex."""
+    texts = {"md": to_markdown(found), "csv": found.frame().to_csv(index=False), "tex": to_latex(found)}
+    for suffix, text in texts.items():
+        write_text(folder / f"table.{suffix}", text)
+    return [folder / f"table.{suffix}" for suffix in texts]
