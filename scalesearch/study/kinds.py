@@ -55,7 +55,7 @@ def read_kind(top: Sections) -> str:
 
 def space_key(top: Sections, kind: str) -> str:
     """The key that says the space: what is searched, or what rows begin with."""
-    return BASE if kind != SEARCH and top.has(BASE) else "space"
+    return BASE if top.has(BASE) or (kind in NEEDS and not top.has("space")) else "space"
 
 
 def read_rows(top: Sections, kind: str, space: Space | None, opened: Open) -> Rows | None:

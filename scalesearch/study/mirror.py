@@ -6,6 +6,7 @@ once told, so a trial keeps those of its first seed, and further seeds are not i
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import optuna
 from optuna.trial import TrialState
@@ -79,7 +80,11 @@ class Mirror:
 
     def _same(self, there: optuna.trial.FrozenTrial, trial: Trial | None) -> bool:
         """Whether Optuna's trial is ours, with the parameters that we asked for."""
-        return trial is not None and trial.in_space and self.encoding.encode(trial.asked)[0] == there.params
+        return trial is not None and trial.in_space and self._encoded(trial)[0] == there.params
+
+    def _encoded(self, trial: Trial) -> tuple[Any, Any]:
+        """Its parameters and what they are drawn from; a row of a table was asked nothing."""
+        return self.encoding.encode(trial.asked) if trial.asked else ({}, {})
 
     def _catch_up(self, there: optuna.trial.FrozenTrial, trial: Trial, outcome: Trial) -> None:
         """Tells what Optuna has not heard: the process died between our record and the tell."""
@@ -95,7 +100,7 @@ class Mirror:
             self.tell(trial.number, outcome.values)
 
     def _frozen(self, trial: Trial, outcome: Trial) -> optuna.trial.FrozenTrial:
-        params, shapes = self.encoding.encode(trial.asked)
+        params, shapes = self._encoded(trial)
         state = STATES[trial.state if trial.state == INFEASIBLE else outcome.state]
         values = None
         if state == TrialState.COMPLETE and outcome.values:

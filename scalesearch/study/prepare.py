@@ -23,6 +23,7 @@ from scalesearch.study.driver import Plan, Reference
 from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.mirror import Mirror
 from scalesearch.study.record import SEARCHERS
+from scalesearch.study.rows import nothing_to_ask
 from scalesearch.study.runners.base import Runner
 from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.seen import goals_of
@@ -152,11 +153,6 @@ def asked(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
     except UserError:
         return None
     return found.asked if dict(found) == dict(answers) else None
-
-
-def nothing_to_ask(path: str, question: Any) -> Any:
-    """Answers for a space that leaves nothing open."""
-    raise AssertionError(f"{path} was to be closed")
 
 
 def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus, teacher: Mapping[str, Any] | None = None) -> Plan:
