@@ -31,10 +31,9 @@ from typing import Any
 
 from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
-from scalesearch.library import find_file
 from scalesearch.search.proposers import PROPOSERS
 from scalesearch.search.rungs import FULL, Rungs
-from scalesearch.space import Constraint, Space, SpaceErrors, read_space
+from scalesearch.space import Constraint, Space, SpaceErrors
 from scalesearch.space.names import PROTOCOL_NAMES
 from scalesearch.space.problems import Source
 from scalesearch.space.raw import Sequence, Table, Text
@@ -42,11 +41,12 @@ from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.blame import shown
 from scalesearch.study.budget import budget_of
 from scalesearch.study.heirs import read_previews
-from scalesearch.study.kinds import read_kind, read_rows, space_key
+from scalesearch.study.kinds import read_kind, read_rows
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.rows import SEARCH
 from scalesearch.study.sections import Sections, override, plain, written
 from scalesearch.study.seeds import read_seeds
+from scalesearch.study.spaces import Spaces
 from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.teacher import read_teacher
 from scalesearch.study.url import EMBEDDED, storage_url
@@ -88,15 +88,14 @@ class _Reader:
     def __init__(self, path: Path, text: str, top: Sections, opened: list[str]) -> None:
         """``opened``: settings such as ``space.width=64 | 128``, which are the space language's to read."""
         self.path, self.text, self.top = path, text, top
-        pairs = (assignment.strip().partition(".")[2].partition("=") for assignment in opened)
-        self.opened = {key.strip(): value.strip() for key, _, value in pairs}
+        self.spaces = Spaces(path, text, top, opened)
 
     def read(self, out: Path | None) -> StudySpec | None:
         top, inside = self.top, self.path.parent
         name = str(top.text("study", self.path.stem))
         kind = read_kind(top)
-        space, data, recipe, objectives = self._space(kind), self._data(), self._recipe(), self._objectives()
-        rows = read_rows(top, kind, space, self._space_file)
+        space, data, recipe, objectives = self.spaces.read(kind), self._data(), self._recipe(), self._objectives()
+        rows = read_rows(top, kind, space, self.spaces.file)
         space = space or (rows.space if rows else None)
         self._together(space, data, recipe, objectives)
         trials = top.whole("trials", 20, 1) if kind == SEARCH else 0
@@ -150,55 +149,9 @@ class _Reader:
                 message, _, help = str(error).partition("; ")
                 self.top.complain(places[one.name], message, help)
 
-    def _missing(self, key: str, example: str) -> None:
-        self.top.complain(self.top.table.place, f"a study needs the key `{key}`", f"such as `{key}: {example}`")
-
-    def _space(self, kind: str) -> Space | None:
-        key = space_key(self.top, kind)
-        if not self.top.has(key) and self.top.has("rows"):
-            return None  # each row is a file
-        found = self._space_given(key)
-        return found.set(self.opened) if found and self.opened else found
-
-    def _space_given(self, key: str) -> Space | None:
-        node = self.top.node(key)
-        if node is None:
-            self._missing(key, "transformer")
-            return None
-        if isinstance(node, Text):
-            return self.top.trying(key, lambda: self._space_file(node.text))
-        if isinstance(node, Table) and node.get("file"):
-            part = self.top.part(key, ("file", "set"))
-            sets = {key: written(value) for key, value in (part.value("set") or {}).items()}
-            return self.top.trying(key, lambda: self._space_file(str(part.text("file"))).set(sets))
-        if not isinstance(node, Table):
-            self.top.complain(node.here, "a space is a file, a mapping of its keys, or {file: …, set: {…}}")
-            return None
-        try:
-            return Space.parse(self._inline(key), name=str(self.path))
-        except SpaceErrors as errors:
-            self.top.problems += errors.problems
-            return None
-
-    def _space_file(self, name: str) -> Space:
-        beside = self.path.parent / name
-        return read_space(beside if beside.is_file() else find_file(name, "spaces"))
-
-    def _inline(self, name: str) -> str:
-        """The lines of an inline space, with empty ones before them, so that positions stay those of the file."""
-        lines = self.text.splitlines(keepends=True)
-        keys = [key.place.line for key, _ in self.top.table if key.place.source.numbered]
-        key = next(key for key, _ in self.top.table if key.text == name)
-        node = self.top.node(name)
-        assert node is not None
-        start = node.place.line
-        end = min((line for line in keys if line > key.place.line), default=len(lines))
-        first = " " * node.place.column + lines[start][node.place.column :]
-        return "\n" * start + first + "".join(lines[start + 1 : end])
-
     def _data(self) -> DataSpec | None:
         if not self.top.has("data"):
-            self._missing("data", "{builtin: grammar}")
+            self.top.missing("data", "{builtin: grammar}")
             return None
         said = self.top.value("data")
         given = BUILTIN if said == "builtin" else said
@@ -210,7 +163,7 @@ class _Reader:
     def _objectives(self) -> tuple[Objective, ...]:
         node = self.top.node("objectives")
         if not isinstance(node, Table) or not node.entries:
-            self._missing("objectives", "{bleu: max, params.total: min}")
+            self.top.missing("objectives", "{bleu: max, params.total: min}")
             return ()
         found: list[Objective] = []
         for key, value in node:

@@ -76,6 +76,10 @@ class Sections:
         """Notes one problem."""
         self.problems.append(Problem(place, message, help))
 
+    def missing(self, key: str, example: str) -> None:
+        """Complains that ``key`` is not given."""
+        self.complain(self.table.place, f"a study needs the key `{key}`", f"such as `{key}: {example}`")
+
     def has(self, key: str) -> bool:
         """Whether the key is given."""
         return self.table.get(key) is not None

@@ -114,6 +114,8 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
     (f"kind: ablation\n{EDGE}changes: [adapt: lorra]\n", ("s.yaml:6:11: adapt: lorra:", "lora")),
     (f"kind: ablation\n{EDGE}changes: [share: none, share: none]\n", ("two rows are called `share: none`",)),
     (f"kind: ablation\n{EDGE}", ("a study of kind ablation needs the key `changes`",)),
+    ("kind: ablation\nbase:\n  width: 32\n  encodr: {depth: 1}\nchanges: [width: 48]\n",
+     ("s.yaml:7:3: unknown key `encodr`", "encoder")),
     (f"kind: ablation\n{EDGE}changes: share\n", ("s.yaml:6:10: changes are a list",)),
     (f"kind: ablation\n{EDGE}changes: [width: 32 | 64]\n", ("s.yaml:6:11: width: 32 | 64: it leaves width open",)),
     ("kind: ablation\nchanges: [adapt: nothing]\n", ("a study needs the key `base`",)),
