@@ -24,9 +24,10 @@ import numpy as np
 
 from scalesearch.files import write_json
 from scalesearch.search.rungs import FULL, Rungs
-from scalesearch.study.driver import Driver, Plan
+from scalesearch.study.driver import Driver
 from scalesearch.study.file import read_study
 from scalesearch.study.live import View
+from scalesearch.study.plan import Plan
 from scalesearch.study.prepare import make_bill, make_mirror, searcher
 from scalesearch.study.runners.base import Done, Event, Job, Runner
 from scalesearch.study.store import Store

@@ -9,20 +9,16 @@ half done on the way up is done from where it stands.
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, write_json, write_text
-from scalesearch.search.history import Seen
-from scalesearch.search.previews import Previewing, Previews
+from scalesearch.search.previews import Previewing
 from scalesearch.search.proposers.base import Proposer
-from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.search.strategy import Start, Strategy, TrainOn
-from scalesearch.space.architecture import Architecture
 from scalesearch.study import heirs
 from scalesearch.study import ledger as states
-from scalesearch.study.bill import Bill, Candidate
+from scalesearch.study.entries import Entries
 from scalesearch.study.ledger import (
     CHARGED,
     COMPLETE,
@@ -31,64 +27,20 @@ from scalesearch.study.ledger import (
     FAILED,
     INFEASIBLE,
     PENDING,
-    PROPOSER,
     REFERENCE,
     SEED,
     Trial,
 )
 from scalesearch.study.live import View
-from scalesearch.study.objectives import Objective, values
+from scalesearch.study.objectives import values
+from scalesearch.study.plan import Plan
 from scalesearch.study.record import make_record
 from scalesearch.study.replicates import another_seed, describe_end
 from scalesearch.study.runners.base import FAULT, NO_ROOM, Done, Event, Job, Runner
-from scalesearch.study.seeds import ONE, Seeds
 from scalesearch.study.seen import goals_of, history_of, spent
 from scalesearch.study.steady import SteadyMirror
 from scalesearch.study.store import Store
 from scalesearch.study.work import rung_file
-
-
-@dataclass(frozen=True)
-class Reference:
-    """An architecture that the study file names: trained first, labelled in plots.
-
-    ``asked`` holds its answers where the space could have proposed it, else None.
-    """
-
-    label: str
-    architecture: Architecture
-    asked: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a driver works off.
-
-    Attributes:
-        trials: candidates of the proposer to train; references come on top. With rungs, as much compute as so many
-            full trainings take, spent on more candidates.
-        job: what every ``job.json`` says.
-        facts: what every record says.
-        attempts: how often a candidate whose worker dies is started at most.
-        asks: proposals in a row that bring nothing new, after which the study ends.
-        rungs: where candidates pause.
-        seeds: what may be spent on further seeds for the front, once the search is over.
-        first: answers of what is proposed before the proposer is asked.
-        previews: how candidates begin with the weights of others; None: all are trained in full.
-    """
-
-    bill: Bill
-    objectives: tuple[Objective, ...]
-    trials: int
-    job: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    references: tuple[Reference, ...] = ()
-    attempts: int = 3
-    asks: int = 1000
-    rungs: Rungs = FULL
-    seeds: Seeds = ONE
-    first: tuple[Mapping[str, Any], ...] = ()
-    previews: Previews | None = None
 
 
 class Driver:
@@ -98,10 +50,10 @@ class Driver:
                  view: View) -> None:
         self.plan, self.store, self.mirror, self.runner, self.view = plan, store, mirror, runner, view
         self.ledger, self.goals = store.ledger, goals_of(plan.objectives)
-        self.strategy = Strategy(proposer, self._judge, plan.rungs, self.goals, plan.asks)
+        self.entries = Entries(plan, store, mirror, view)
+        self.strategy = Strategy(proposer, self.entries.judge, plan.rungs, self.goals, plan.asks)
         if plan.previews is not None:
-            self.strategy = Previewing(proposer, self._judge, plan.previews, self.goals, plan.asks)
-        self._candidates: dict[int, Candidate] = {}  # judged, but not announced yet
+            self.strategy = Previewing(proposer, self.entries.judge, plan.previews, self.goals, plan.asks)
         self._exhausted = ""
 
     def run(self) -> str:
@@ -160,22 +112,22 @@ class Driver:
         if self._count(FAILED) > self.plan.trials // 2 + 3:
             last = self.ledger.having(FAILED)[-1]
             raise UserError(f"{self._count(FAILED)} candidates failed, the last with: {last.reason}")
-        return self._next_reference() is not None or self._left() > 1e-9
+        return self.entries.next_reference() is not None or self._left() > 1e-9
 
     def _count(self, *state: str) -> int:
         return sum(trial.origin in CHARGED for trial in self.ledger.having(*state))
 
     def _next(self) -> Trial | None:
         """What a free worker trains: a reference, a new candidate, or a paused one that goes on."""
-        while (reference := self._next_reference()) is not None:
-            trial = self._refer(reference)
+        while (reference := self.entries.next_reference()) is not None:
+            trial = self.entries.refer(reference)
             if trial.state == PENDING:
                 return trial
         if self._left() <= 1e-9:
             return None  # the last of the references was none to train
         for asked in self.plan.first[sum(trial.origin == ENQUEUED for trial in self.ledger.trials.values()) :]:
-            seen = self._judge(self.ledger.next_number(), asked)
-            if (trial := self._propose(seen, ENQUEUED)).state == PENDING:
+            seen = self.entries.judge(self.ledger.next_number(), asked)
+            if (trial := self.entries.propose(seen, self._left(), ENQUEUED)).state == PENDING:
                 return trial
         chosen = self.strategy.next(history_of(self.ledger, self.goals), self._left())
         if isinstance(chosen, TrainOn):
@@ -197,7 +149,7 @@ class Driver:
         """Announces what was proposed, in its order; the last of it is to be trained, unless nothing new was found."""
         trial = None
         for seen in (*start.rejected, *([start.seen] if start.seen else [])):
-            trial = self._propose(seen)
+            trial = self.entries.propose(seen, self._left())
         if start.seen is None:
             self._exhausted = self._why_nothing()
         return trial if start.seen else None
@@ -208,69 +160,10 @@ class Driver:
         return (f"nothing new in {self.plan.asks} proposals ({missed} infeasible, {len(last) - missed} seen before): "
                 f"{self._count(COMPLETE)} of {self.plan.trials} candidates trained")
 
-    def _judge(self, number: int, asked: Mapping[str, Any]) -> Seen:
-        candidate = self._candidates[number] = self.plan.bill.judge(asked)
-        identity = candidate.architecture.id if candidate.architecture else f"none {number}"
-        known = {goal.name: float(candidate.cost[goal.name]) for goal in self.goals
-                 if candidate.cost and not goal.measured}
-        return Seen(number, PENDING if candidate.feasible else INFEASIBLE, asked, identity, candidate.slacks, known)
-
-    def _propose(self, seen: Seen, origin: str = PROPOSER) -> Trial:
-        candidate = self._candidates.pop(seen.number)
-        first = self._seen(candidate)
-        state = PENDING if candidate.feasible else INFEASIBLE
-        begun = candidate.feasible and not first
-        more = heirs.heritage(seen, self.store, self.plan.previews, self.goals, self._left()) if begun else {}
-        trial = self._announce(self.ledger.next_number(), candidate, DUPLICATE if first else state,
-                               of=first and first.number, origin=origin, **more)
-        self.mirror.add(trial, self.ledger.outcome(trial))
-        return trial
-
-    def _seen(self, candidate: Candidate) -> Trial | None:
-        known = candidate.feasible and candidate.architecture
-        return self.ledger.first(known.id) if known else None
-
-    def _next_reference(self) -> Reference | None:
-        used = {trial.label for trial in self.ledger.trials.values() if trial.origin == REFERENCE}
-        return next((reference for reference in self.plan.references if reference.label not in used), None)
-
-    def _refer(self, reference: Reference) -> Trial:
-        candidate = self.plan.bill.judge_architecture(reference.architecture, reference.asked or {})
-        first = self.ledger.first(reference.architecture.id)
-        trial = self._announce(
-            self.ledger.next_number(),
-            candidate,
-            DUPLICATE if first else PENDING,
-            of=first and first.number,
-            origin=REFERENCE,
-            label=reference.label,
-            in_space=reference.asked is not None,
-        )
-        if trial.in_space:
-            self.mirror.add(trial, self.ledger.outcome(trial))
-        return trial
-
-    def _announce(self, number: int, candidate: Candidate, state: str, **more: Any) -> Trial:
-        identity = candidate.architecture.id if candidate.architecture else None
-        cost = candidate.cost.to_json() if candidate.cost else None
-        facts = {"state": state, "asked": dict(candidate.asked), "answers": dict(candidate.answers),
-                 "slacks": dict(candidate.slacks), "id": identity, "cost": cost, "reason": candidate.reason}
-        trial = self.store.append(states.PROPOSED, number, **facts, **more)
-        self.view.proposed(trial)
-        return trial
-
-    def _architecture(self, trial: Trial) -> Architecture:
-        trial = self.ledger.trials[trial.of] if trial.origin == SEED and trial.of is not None else trial
-        if trial.origin == REFERENCE:
-            return next(r.architecture for r in self.plan.references if r.label == trial.label)
-        architecture = self.plan.bill.judge(trial.asked).architecture
-        assert architecture is not None and architecture.id == trial.id, "the space hash was checked before"
-        return architecture
-
     def _submit(self, trial: Trial) -> None:
         folder = heirs.place_of(self.store, trial)
         if not (folder / "architecture.yaml").exists():
-            write_text(folder / "architecture.yaml", self._architecture(trial).to_yaml())
+            write_text(folder / "architecture.yaml", self.entries.architecture(trial).to_yaml())
         job = {**self.plan.job, **heirs.job_of(self.store, trial, self.plan.job), **self._own(trial)}
         write_json(folder / "job.json", {"trial": trial.number, "attempt": trial.attempts + 1, **job})
         self.store.append(states.STARTED, trial.number, attempt=trial.attempts + 1)
@@ -348,7 +241,7 @@ class Driver:
     ) -> None:
         """Record, then event, then Optuna: never announced before it is safe."""
         trial.state, trial.values, trial.reason = state, found, reason
-        answers = self._architecture(trial).answers
+        answers = self.entries.architecture(trial).answers
         write_json(
             self.store.trial_folder(trial) / "record.json",
             make_record(trial, answers, {**self.plan.facts, **heirs.preview_facts(trial, self.store),

@@ -19,9 +19,9 @@ from scalesearch.space.architecture import Architecture
 from scalesearch.study import prepare
 from scalesearch.study.bill import Candidate
 from scalesearch.study.changed import trained_otherwise
-from scalesearch.study.driver import Plan
 from scalesearch.study.ledger import COMPLETE, FAILED, PAUSED, PENDING, PROPOSED, PROPOSER, REFERENCE, Trial
 from scalesearch.study.objectives import values
+from scalesearch.study.plan import Plan
 from scalesearch.study.spec import StudySpec
 from scalesearch.study.store import Store, now
 

@@ -10,11 +10,12 @@ from rich.console import Console
 
 from scalesearch.study import prepare
 from scalesearch.study.bill import Bill
-from scalesearch.study.driver import Driver, Plan
+from scalesearch.study.driver import Driver
 from scalesearch.study.fork import carried, describe, open_old, write
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
+from scalesearch.study.plan import Plan
 from scalesearch.study.runners.base import Runner
 from scalesearch.study.sight import sight
 from scalesearch.study.spec import StudySpec

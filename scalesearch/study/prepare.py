@@ -19,9 +19,9 @@ from scalesearch.space.names import COST_NAMES
 from scalesearch.study.bill import Bill
 from scalesearch.study.budget import bounds, limits
 from scalesearch.study.changed import refuse_a_changed, refuse_other_references
-from scalesearch.study.driver import Plan, Reference
 from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.mirror import Mirror
+from scalesearch.study.plan import Plan, Reference
 from scalesearch.study.record import SEARCHERS
 from scalesearch.study.rows import nothing_to_ask
 from scalesearch.study.runners.base import Runner

@@ -26,9 +26,9 @@ from scalesearch.report.front import front
 from scalesearch.search.rungs import spread
 from scalesearch.study import ledger as states
 from scalesearch.study.bill import Bill
-from scalesearch.study.driver import Plan
 from scalesearch.study.ledger import COMPLETE, WARM, Trial
 from scalesearch.study.objectives import values
+from scalesearch.study.plan import Plan
 from scalesearch.study.store import Store
 from scalesearch.study.warm import FILE, WarmSpec, place_of
 

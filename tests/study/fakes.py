@@ -19,10 +19,11 @@ from scalesearch.space.architecture import Architecture
 from scalesearch.space.problems import Unbuildable
 from scalesearch.space.questions import Choice, FloatRange, IntRange
 from scalesearch.study.bill import Bill
-from scalesearch.study.driver import Driver, Plan
+from scalesearch.study.driver import Driver
 from scalesearch.study.live import View
 from scalesearch.study.mirror import Mirror
 from scalesearch.study.objectives import Objective
+from scalesearch.study.plan import Plan
 from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.seen import goals_of
 from scalesearch.study.storage import open_mirror

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from scalesearch.study.driver import Reference
 from scalesearch.study.page import write_page
+from scalesearch.study.plan import Reference
 from scalesearch.study.results import load
 from scalesearch.study.store import Store
 from scalesearch.study.work import finish

@@ -7,8 +7,8 @@ import optuna
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.study.driver import Reference
 from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING
+from scalesearch.study.plan import Reference
 from scalesearch.study.store import Store
 from tests.study.fakes import FakeSpace, architecture_of, breaking_work, fake_work, make_driver, make_plan, score
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scalesearch.space.yaml_nodes import Source, compose
-from scalesearch.study.driver import Reference
 from scalesearch.study.objectives import Objective
+from scalesearch.study.plan import Reference
 from scalesearch.study.sections import Sections
 from scalesearch.study.seeds import ONE, Seeds, read_seeds
 from tests.study.fakes import architecture_of, make_driver, make_plan

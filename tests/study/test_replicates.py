@@ -16,9 +16,9 @@ from rich.console import Console
 
 from scalesearch.report.noise import pooled
 from scalesearch.study.confirm import NEIGHBOURS
-from scalesearch.study.driver import Reference
 from scalesearch.study.ledger import COMPLETE, FAILED, INFEASIBLE, PENDING, SEED
 from scalesearch.study.live import Lines, Screen
+from scalesearch.study.plan import Reference
 from scalesearch.study.results import choose, load, publish
 from scalesearch.study.runners.base import Crashed, Done, Runner
 from scalesearch.study.seeds import Seeds

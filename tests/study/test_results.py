@@ -5,7 +5,7 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.report.front import front
-from scalesearch.study.driver import Reference
+from scalesearch.study.plan import Reference
 from scalesearch.study.results import choose, load, publish
 from tests.study.fakes import architecture_of, make_driver, make_plan
 

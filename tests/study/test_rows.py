@@ -8,10 +8,10 @@ from rich.console import Console
 from scalesearch.errors import UserError
 from scalesearch.report.ablation import ablation
 from scalesearch.study.changed import Changed
-from scalesearch.study.driver import Reference
 from scalesearch.study.file import read_study
 from scalesearch.study.launch import launch
 from scalesearch.study.ledger import COMPLETE, DUPLICATE
+from scalesearch.study.plan import Reference
 from scalesearch.study.preview import preview
 from scalesearch.study.results import load
 from scalesearch.study.rows import short_names

@@ -9,9 +9,9 @@ import pytest
 from scalesearch.errors import UserError
 from scalesearch.search.rungs import Rungs
 from scalesearch.space.questions import IntRange
-from scalesearch.study.driver import Reference
 from scalesearch.study.ledger import CHARGED, COMPLETE, DUPLICATE, ENQUEUED, WARM
 from scalesearch.study.objectives import Objective
+from scalesearch.study.plan import Reference
 from scalesearch.study.results import load
 from scalesearch.study.store import Store
 from scalesearch.study.warm import FILE, WarmSpec

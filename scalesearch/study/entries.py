@@ -1,0 +1,89 @@
+"""How trials enter a study: judged by their bill, then announced in the event log and to Optuna's copy."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalesearch.search.history import Seen
+from scalesearch.space.architecture import Architecture
+from scalesearch.study import heirs
+from scalesearch.study import ledger as states
+from scalesearch.study.bill import Candidate
+from scalesearch.study.ledger import DUPLICATE, INFEASIBLE, PENDING, PROPOSER, REFERENCE, SEED, Trial
+from scalesearch.study.live import View
+from scalesearch.study.plan import Plan, Reference
+from scalesearch.study.seen import goals_of
+from scalesearch.study.steady import SteadyMirror
+from scalesearch.study.store import Store
+
+
+class Entries:
+    """Of one study."""
+
+    def __init__(self, plan: Plan, store: Store, mirror: SteadyMirror, view: View) -> None:
+        self.plan, self.store, self.mirror, self.view = plan, store, mirror, view
+        self.ledger, self.goals = store.ledger, goals_of(plan.objectives)
+        self._candidates: dict[int, Candidate] = {}  # judged, but not announced yet
+
+    def judge(self, number: int, asked: Mapping[str, Any]) -> Seen:
+        """What the proposer learns of ``asked`` before it is trained."""
+        candidate = self._candidates[number] = self.plan.bill.judge(asked)
+        identity = candidate.architecture.id if candidate.architecture else f"none {number}"
+        known = {goal.name: float(candidate.cost[goal.name]) for goal in self.goals
+                 if candidate.cost and not goal.measured}
+        return Seen(number, PENDING if candidate.feasible else INFEASIBLE, asked, identity, candidate.slacks, known)
+
+    def propose(self, seen: Seen, left: float, origin: str = PROPOSER) -> Trial:
+        """Announces a judged proposal: to be trained, infeasible, or seen before. ``left``: of the study's compute."""
+        candidate = self._candidates.pop(seen.number)
+        first = self._seen(candidate)
+        state = PENDING if candidate.feasible else INFEASIBLE
+        begun = candidate.feasible and not first
+        more = heirs.heritage(seen, self.store, self.plan.previews, self.goals, left) if begun else {}
+        trial = self._announce(self.ledger.next_number(), candidate, DUPLICATE if first else state,
+                               of=first and first.number, origin=origin, **more)
+        self.mirror.add(trial, self.ledger.outcome(trial))
+        return trial
+
+    def _seen(self, candidate: Candidate) -> Trial | None:
+        known = candidate.feasible and candidate.architecture
+        return self.ledger.first(known.id) if known else None
+
+    def next_reference(self) -> Reference | None:
+        """The first that was not announced yet."""
+        used = {trial.label for trial in self.ledger.trials.values() if trial.origin == REFERENCE}
+        return next((reference for reference in self.plan.references if reference.label not in used), None)
+
+    def refer(self, reference: Reference) -> Trial:
+        """Announces a reference; one that was trained under another name is not trained again."""
+        candidate = self.plan.bill.judge_architecture(reference.architecture, reference.asked or {})
+        first = self.ledger.first(reference.architecture.id)
+        trial = self._announce(
+            self.ledger.next_number(),
+            candidate,
+            DUPLICATE if first else PENDING,
+            of=first and first.number,
+            origin=REFERENCE,
+            label=reference.label,
+            in_space=reference.asked is not None,
+        )
+        if trial.in_space:
+            self.mirror.add(trial, self.ledger.outcome(trial))
+        return trial
+
+    def _announce(self, number: int, candidate: Candidate, state: str, **more: Any) -> Trial:
+        identity = candidate.architecture.id if candidate.architecture else None
+        cost = candidate.cost.to_json() if candidate.cost else None
+        facts = {"state": state, "asked": dict(candidate.asked), "answers": dict(candidate.answers),
+                 "slacks": dict(candidate.slacks), "id": identity, "cost": cost, "reason": candidate.reason}
+        trial = self.store.append(states.PROPOSED, number, **facts, **more)
+        self.view.proposed(trial)
+        return trial
+
+    def architecture(self, trial: Trial) -> Architecture:
+        """What ``trial`` trains."""
+        trial = self.ledger.trials[trial.of] if trial.origin == SEED and trial.of is not None else trial
+        if trial.origin == REFERENCE:
+            return next(r.architecture for r in self.plan.references if r.label == trial.label)
+        architecture = self.plan.bill.judge(trial.asked).architecture
+        assert architecture is not None and architecture.id == trial.id, "the space hash was checked before"
+        return architecture
