@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli import study_compare, study_table
+from scalesearch.cli import study_compare, study_scaling, study_table
 from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
 
@@ -27,6 +27,7 @@ def command() -> None:
 
 command.add_command(study_compare.compare)
 command.add_command(study_table.table)
+command.add_command(study_scaling.scaling)
 
 @command.command()
 @click.argument("study")

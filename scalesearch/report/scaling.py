@@ -54,7 +54,7 @@ class PowerLaw:
 
         Where it does not, scores grow like a logarithm (small c), at once (large c), or not at all.
         """
-        return self.b > 0 and 1.02 * EXPONENTS[0] < self.c < EXPONENTS[-1] / 1.02
+        return bool(self.b > 0 and 1.02 * EXPONENTS[0] < self.c < EXPONENTS[-1] / 1.02)
 
     def to_json(self) -> dict[str, float | bool]:
         """``a``, ``b`` per unit size (N = 1), ``c``, ``settled``."""
@@ -106,6 +106,12 @@ class Fit:
         """The interval of c."""
         low, high = self._within(self.draws[:, 2:3])
         return float(low[0]), float(high[0])
+
+    @property
+    def settled(self) -> bool:
+        """Whether the law is, and the interval of its exponent ends before what is tried does."""
+        low, high = self.exponent()
+        return self.law.settled and bool(1.02 * EXPONENTS[0] < low and high < EXPONENTS[-1] / 1.02)
 
     def forecast(self, size: float, seeds: int = 1) -> Forecast:
         """What to expect at ``size``, and of the mean of ``seeds`` trainings there."""

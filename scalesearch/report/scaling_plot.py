@@ -21,13 +21,14 @@ MARKERS = "osD^vP"
 POINTS = 200  # of a curve
 
 
-def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] = (),
+def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] | Mapping[str, Sequence[float]] = (),
             held: Mapping[str, HeldOut] | None = None) -> Figure:
     """Score against size, a colour a rule.
 
     Args:
         rules: at least one. x, y: the axes' labels.
-        ahead: sizes beyond those trained; each rule's forecast is drawn there, with the interval of one training.
+        ahead: sizes beyond those trained, of all rules or by rule; forecasts are drawn there, with the interval of one
+            training.
         held: by rule, a size that its fit has not seen: drawn as a hollow marker.
     """
     with matplotlib.rc_context(STYLE):
@@ -35,9 +36,10 @@ def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] = (
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         for (rule, fit), color, marker in zip(rules.items(), cycle(COLORS), cycle(MARKERS)):
-            extra = [*ahead, *([held[rule].forecast.size] if held and rule in held else [])]
+            further = ahead.get(rule, ()) if isinstance(ahead, Mapping) else ahead
+            extra = [*further, *([held[rule].forecast.size] if held and rule in held else [])]
             _law(axes, fit, rule, color, marker, extra)
-            for size in ahead:
+            for size in further:
                 found = fit.forecast(size)
                 reach = [[found.score - found.training_low], [found.training_high - found.score]]
                 axes.errorbar([size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1)
@@ -56,16 +58,23 @@ def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequen
     axes.fill_between(sizes, *fit.band(sizes), color=color, alpha=0.15, linewidth=0)
     axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3)
     axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=(0, (4, 2)))
-    axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label=f"{rule} (exponent {fit.law.c:.2f})")
+    said = f"exponent {fit.law.c:.2f}" if fit.settled else "exponent not settled"
+    axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label=f"{rule} ({said})")
 
 
 def _axes(axes: Axes, x: str, y: str, confidence: float) -> None:
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    size_axis(axes)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+    axes.legend(frameon=False, loc="best", title=f"bands: {percent(confidence)} of the law", title_fontsize=8)
+
+
+def size_axis(axes: Axes) -> None:
+    """A logarithmic axis of sizes, with as many ticks within a decade as can be read; call it after all is drawn."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high > 8 * low else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(True, color="#e6e6e6", linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="best", title=f"bands: {percent(confidence)} of the law")

@@ -1,0 +1,249 @@
+"""Scaling studies of which the truth is known: what is claimed is true, and nothing is claimed of what is not known."""
+
+import io
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.report.noise import pooled
+from scalesearch.report.plot import save
+from scalesearch.report.scaling_curves import curves, laws
+from scalesearch.report.scaling_json import to_json
+from scalesearch.report.scaling_study import next_size, scaling_study
+from scalesearch.report.scaling_tables import frame, notes, sheets, to_markdown
+from scalesearch.report.scaling_words import amount, places, sentences, share
+from tests.report.growing import BASE, RULES, STEPS, law, study, without
+from tests.report.made_up import record
+
+
+def found(records, meta, metric="bleu", direction="max", **how):
+    return scaling_study(records, meta, metric, direction, **how)
+
+
+def said(result):
+    return " ".join(line for ranking in result.rankings for line in sentences(result, ranking))
+
+
+def test_studies_find_the_laws_that_they_were_made_of():
+    """Of 10 studies 9 on average, at 90 %; fewer than 6 would happen once in 600 times."""
+    held = dict.fromkeys(((cost, rule) for cost in ("params.total", "macs.total") for rule in RULES), np.zeros(4))
+    for dice in range(10):
+        result = found(*study(dice=dice))
+        for curve in result.curves:
+            truth, unit = RULES[curve.rule], 1 if curve.cost == "params.total" else 20
+            (low, high), ahead = curve.fit.exponent(), curve.ahead
+            assert ahead.size == pytest.approx(unit * BASE * 1.6 * STEPS[-1], rel=1e-5)
+            right = law(ahead.size / unit, truth)
+            new = right + np.random.default_rng(100 + dice).normal(0, 0.15)
+            checks = (low <= truth <= high, curve.held.inside, ahead.low <= right <= ahead.high,
+                      ahead.training_low <= new <= ahead.training_high)
+            held[curve.cost, curve.rule] = held[curve.cost, curve.rule] + checks
+    assert all((counts >= 6).all() for counts in held.values()), held
+    assert result.noise.sd == pytest.approx(0.15, rel=0.5) and result.noise.df == 18
+
+
+def test_the_steeper_rule_is_the_one_to_follow_and_the_reason_is_given():
+    result = found(*study(), at=[("params.total", 5e6)])
+    (ranking,) = result.rankings
+    assert [choice.rule for choice in ranking.choices] == ["wider", "deeper"]
+    assert ranking.decided and not ranking.outside
+    assert "At 5M params (as asked) follow wider: its law says bleu 34" in said(result)
+    assert "> 99 % of draws" in said(result)
+
+
+@pytest.mark.parametrize("dice", range(4))
+def test_of_equal_rules_none_is_called_best(dice):
+    result = found(*study({"wider": 0.4, "deeper": 0.4, "heads": 0.4}, dice=dice))
+    assert not any(ranking.decided for ranking in result.rankings) and len(result.rankings) == 2
+    assert "no rule can be called best, which takes 95 % of draws" in said(result) and "follow" not in said(result)
+
+
+def test_equal_rules_are_told_apart_no_more_often_than_the_confidence_allows():
+    """Of 30 studies of two equal rules, 3 on average at 90 %; more than 8 would happen once in 500 times."""
+    equal = (study({"wider": 0.4, "deeper": 0.4}, dice=dice, held_out="none") for dice in range(30))
+    assert sum(found(*one, at=[("params.total", 4e6)]).rankings[0].decided for one in equal) <= 8
+
+
+def test_rules_are_ranked_at_the_budget_or_where_all_have_been():
+    short = without(study()[0], "deeper: 4", "deeper: 3")
+    budget = found(short, study(bounds={"params.total": 5e6, "params.embedding": 1})[1])
+    first, second = budget.rankings
+    assert (first.cost, first.size, first.by) == ("params.total", 5e6, "budget")
+    assert first.outside == {"deeper": round(BASE * 1.6**2)} and "deeper (largest 2.56M)" in said(budget)
+    assert (second.cost, second.by, second.size) == ("macs.total", "reached", round(20 * BASE * 1.6**2))
+    assert not second.outside
+
+
+def test_any_cost_of_the_budget_or_asked_for_has_its_curves():
+    records, meta = study(bounds={"params.non_embedding": 2e6})
+    result = found(records, meta)
+    assert result.costs == ("params.total", "macs.total", "params.non_embedding")
+    assert result.rankings[2].size == 2e6 and len(result.of("params.non_embedding")) == 2
+    asked = found(records, meta, at=[("params.non_embedding", 3e6), ("params.non_embedding", 4e6)])
+    assert [ranking.size for ranking in asked.rankings] == [3e6, 4e6]
+    for wrong in ("params.nothing", "load.mean"):
+        with pytest.raises(UserError, match=f"--at {wrong}: no size"):
+            found(records, meta, at=[(wrong, 3e6)])
+
+
+def test_a_loss_is_the_same_study_turned_round():
+    up, down = found(*study()), found(*study(metric="loss", sign=-1), "loss", "min")
+    for one, other in zip(up.curves, down.curves):
+        assert other.fit.law.c == pytest.approx(one.fit.law.c, rel=1e-6)
+        assert other.ahead.score == pytest.approx(-one.ahead.score, rel=1e-6)
+    assert [ranking.first.rule for ranking in down.rankings] == ["wider", "wider"] and down.rankings[0].decided
+    assert "loss = a + b · size^-c" in " ".join(notes(down))
+    assert all(gain.since_base.value < 0 for gain in down.gains)
+
+
+def test_a_law_that_does_not_hold_is_told_by_its_largest_size():
+    records, meta = study(dice=2)
+    for one in records:
+        if one["label"] == "wider: 4":
+            one["metrics"] = {"bleu": one["metrics"]["bleu"] - 8}
+    result = found(records, meta, at=[("params.total", 3e6)])
+    assert not result.of("params.total")["wider"].held.inside and result.of("params.total")["deeper"].held.inside
+    assert "Doubtful, since their laws against params did not foresee their largest size: wider." in said(result)
+    assert found(*study(held_out="none")).curves[0].unchecked == "the study file asks for no check"
+
+
+def test_score_a_million_is_that_of_the_papers_section():
+    first = {**record(0, 27.88, 36_000_000, 1, label="small"), "origin": "reference"}
+    last = {**record(1, 29.56, 68_000_000, 2, label="large"), "origin": "reference"}
+    meta = study()[1] | {"rows": ["small", "large"], "scaling": {"base": "small", "rules": {"heads": ["large"]}}}
+    (gain,) = found([first, last], meta).gains
+    assert (gain.before, gain.since_base.value) == ("small", pytest.approx(0.0525)) and math.isinf(gain.since_base.half)
+    assert "| heads | large | +0.0525 ± – |" in to_markdown(found([first, last], meta))
+
+
+def test_gains_have_the_intervals_of_the_noise_between_seeds():
+    records, meta = study()
+    samples = {}
+    for one in records:
+        samples.setdefault(one["label"], []).append(one["metrics"]["bleu"])
+    result = found(records, meta, confidence=0.8)
+    gain = next(gain for gain in result.gains if gain.label == "deeper: 2")
+    millions = (round(BASE * 1.6**2) - round(BASE * 1.6)) / 1e6
+    assert gain.before == "deeper: 1"
+    assert gain.since_before.value == pytest.approx(
+        (np.mean(samples["deeper: 2"]) - np.mean(samples["deeper: 1"])) / millions)
+    assert gain.since_before.half == pytest.approx(pooled(samples.values()).half(0.8, 3, 3) / millions)
+
+
+def test_too_little_is_said_and_not_fitted():
+    result = found(*study(seeds=1, steps=STEPS[:2]))
+    assert all(curve.fit is None and curve.ahead is None for curve in result.curves) and not result.rankings
+    assert ("No law, since there are 3 trainings of 3 sizes, where a law takes at least 4 of 3: wider against params, "
+            "deeper against params, wider against MACs, deeper against MACs.") in notes(result)
+    assert any("No row has a second seed" in line for line in notes(result))
+    assert laws(result, "params.total") is None and curves(result) is not None
+    flat, meta = study(steps=np.ones(3))
+    assert "12 trainings of 1 size," in found(flat, meta).curves[0].why
+    assert all(gain.since_base is None for gain in found(flat, meta).gains)
+    four = found(*study(seeds=1, steps=STEPS[:3]))
+    assert four.curves[0].fit is not None and four.curves[0].unchecked.startswith("3 trainings of 3 sizes are left")
+
+
+def test_rows_that_are_not_finished_are_named_with_why_and_left_out():
+    records, meta = study()
+    done = without(records, "wider: 3", "wider: 4", "deeper: 4", "deeper: 3")
+    failed = record(90, None, 9e6, 9e7, "failed", label="wider: 3") | {"reason": "loss is nan\nTraceback"}
+    pending = record(91, None, 9e6, 9e7, "pending", label="deeper: 4") | {"origin": "reference"}
+    none = {**record(93, None, 9e6, 9e7, label="deeper: 3"), "metrics": {"chrf": 3.0}}
+    begun = {**done[1], "trial": 92, "state": "pending", "metrics": {}}
+    result = found([*done, failed, pending, none, begun], meta)
+    assert {one.label: one.why for one in result.unfinished} == {
+        "wider: 3": "failed (loss is nan)", "wider: 4": "not begun, or beyond the budget", "deeper: 4": "in training",
+        "deeper: 3": "has no bleu"}
+    text = to_markdown(result)
+    assert "4 of 9 rows have no score" in text and "wider: 3: failed (loss is nan)" in text
+    assert "Further trainings without a score: base (1)." in text and len(result.of("params.total")["wider"].rows) == 3
+    rows = frame(result)
+    assert set(rows.loc[rows["note"].notna(), "label"]) == {"wider: 3", "wider: 4", "deeper: 3", "deeper: 4"}
+    nothing = found([], meta)
+    assert len(nothing.unfinished) == 9 and curves(nothing) is None
+    assert "9 of 9 rows have no score" in to_markdown(nothing)
+
+
+def test_without_its_base_a_rule_goes_on():
+    records, meta = study()
+    result = found(without(records, "base"), meta)
+    assert all(gain.since_base is None and gain.since_before is not None for gain in result.gains)
+    assert result.curves[0].fit is not None and curves(result) is not None
+
+
+def test_one_architecture_under_two_labels_counts_once():
+    records, meta = study()
+    twin = {**record(99, None, round(BASE), round(20 * BASE), "duplicate", label="twin"), "of": 0}
+    more = {**meta, "rows": [*meta["rows"], "twin"],
+            "scaling": {**meta["scaling"], "rules": {**meta["scaling"]["rules"], "hybrid": ["twin", "wider: 3"]}}}
+    more["scaling"]["rules"]["wider"] = ["twin", *meta["scaling"]["rules"]["wider"]]
+    plain, result = found(records, meta), found([*records, twin], more)
+    assert result.noise == plain.noise
+    row = next(row for row in result.rows if row.label == "twin")
+    assert len(row.scores) == 3 and result.rules_of("twin") == ("wider", "hybrid")
+    one, other = result.of("params.total")["wider"], plain.of("params.total")["wider"]
+    assert one.sizes() == other.sizes() and one.fit.law == other.fit.law and len(one.rows) == len(other.rows) + 1
+    assert next(gain for gain in result.gains if gain.label == "twin").since_base is None
+    broken = {**twin, "of": 98}
+    failed = record(98, None, 5, 5, "failed", label="other") | {"reason": "no memory"}
+    assert found([*records, failed, broken], more).unfinished[0].why == "failed (no memory)"
+
+
+def test_what_is_no_scaling_study_or_no_metric_is_refused():
+    records, meta = study()
+    with pytest.raises(UserError, match=r"growth: is no scaling study but of the kind search; .*`kind: scaling`"):
+        found(records, {"name": "growth"})
+    with pytest.raises(UserError, match=r"--metric rouge: .* they have bleu, test\.bleu"):
+        found(records, meta, "rouge")
+    assert found(records, meta, "test.bleu").rows[0].mean == pytest.approx(found(records, meta).rows[0].mean - 1)
+
+
+def test_tables_are_read_by_others():
+    result = found(*study(), at=[("params.total", 3e6)], signature="sig|v:1")
+    read = pd.read_csv(io.StringIO(frame(result).to_csv(index=False)))
+    assert len(read) == 2 * 2 * 5 and read.groupby(["cost", "rule"]).size().eq(5).all()
+    assert (read["law_low"] <= read["law"] + 0.2).all() and read["seeds"].eq(3).all()
+    document = json.loads(json.dumps(to_json(result), allow_nan=False))
+    assert document["rankings"][0]["first"] == "wider" and document["curves"][0]["held_out"]["inside"] is True
+    assert json.loads(json.dumps(to_json(found(*study(seeds=1))), allow_nan=False))["noise"] is None
+    for table in to_markdown(result).split("\n\n"):
+        lines = [line for line in table.splitlines() if line.startswith("|")]
+        assert len({line.count("|") for line in lines}) <= 1
+    titles = [sheet.title for sheet in sheets(result)]
+    assert titles == ["Sizes", "Laws", "Checks: the largest size, foretold from the others", "The next size",
+                      "bleu per million parameters", "The rules at 3M params (as asked)"]
+    assert any("protocol forward, 20 source and 18 target tokens" in line for line in notes(result))
+
+
+def test_numbers_have_no_more_digits_than_they_deserve():
+    assert [amount(size) for size in (999, 2000, 1_234_567, 999_999, 2.5e9)] == ["999", "2k", "1.23M", "1M", "2.5G"]
+    assert [places("bleu", half) for half in (0.0001, 0.2, 0.8, 40, math.inf)] == [2, 2, 1, 0, 2]
+    assert places("loss", 0.0021) == 4 and places("test.bleu", 1e-9) == 2 and places("perplexity", 0.001) == 2
+    assert [share(part) for part in (0, 0.004, 0.9499, 0.95, 0.999, 1)] == ["< 1 %", "< 1 %", "94 %", "95 %", "> 99 %",
+                                                                            "> 99 %"]
+    assert next_size([4.0, 1.0, 2.0, 4.0]) == 8.0
+
+
+def test_figures_name_axes_and_rules_and_cover_nothing(tmp_path):
+    result = found(*study(bounds={"params.non_embedding": 2e6}))
+    figure = curves(result)
+    assert [axes.get_xlabel().split(" (")[0].split("\n")[0] for axes in figure.axes] == [
+        "Parameters", "Multiply-accumulates per sentence pair", "Non-embedding parameters"]
+    assert figure.axes[0].get_ylabel() == "BLEU (valid) on grammar (synthetic)"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["base", "wider", "deeper"]
+    figure.draw_without_rendering()
+    inside = legend.get_window_extent()
+    for axes in figure.axes:
+        label = axes.xaxis.label.get_window_extent()
+        assert not inside.overlaps(axes.get_window_extent()) and not inside.overlaps(label)
+        assert figure.bbox.x0 <= label.x0 and label.x1 <= figure.bbox.x1
+    drawn = laws(result, "macs.total")
+    ends = {round(line.get_xdata()[-1]) for line in drawn.axes[0].lines}
+    assert round(result.of("macs.total")["wider"].ahead.size) in ends
+    assert [file.suffix for file in save(figure, tmp_path / "scaling-curves")] == [".png", ".svg"]
