@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from scalesearch.report.noise import percent
 from scalesearch.report.plot import INK, STYLE, describe
-from scalesearch.report.scaling_plot import COLORS, MARKERS, scaling, size_axis
+from scalesearch.report.scaling_plot import COLORS, MARKERS, legend, scaling, size_axis
 from scalesearch.report.scaling_study import Curve, ScalingStudy
 
 LINES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
@@ -22,13 +22,14 @@ def curves(study: ScalingStudy) -> Figure | None:
     if not any(drawn.values()):
         return None
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(PANEL * len(study.costs), 3.9), layout="constrained")
+        figure = Figure(figsize=(PANEL * len(study.costs), 3.3), layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplots(1, len(study.costs), sharey=True, squeeze=False)[0]
         for axes, cost in zip(panels, study.costs):
             _panel(axes, study, cost)
         panels[0].set_ylabel(_score(study))
-        _legend(figure, panels[0], study)
+        bars = f"bars: {percent(study.confidence)} interval of the mean, pooled noise" if study.noise.known else ""
+        legend(figure, panels[0], bars, 3 * len(study.costs))
     return figure
 
 
@@ -65,14 +66,7 @@ def _path(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str
 
 
 def _score(study: ScalingStudy) -> str:
+    """The axis of the score; in two lines, since some are long."""
     meta = study.meta
-    return f"{describe(study.metric, meta['protocol'])} on {meta['data']['name']}" + (
+    return f"{describe(study.metric, meta['protocol'])}\non {meta['data']['name']}" + (
         " (synthetic)" if meta.get("synthetic") else "")
-
-
-def _legend(figure: Figure, axes: Axes, study: ScalingStudy) -> None:
-    """Below the panels, where it covers nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    bars = f"bars: {percent(study.confidence)} interval of the mean, noise pooled" if study.noise.known else None
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6 if len(study.costs) > 1 else 3),
-                  frameon=False, title=bars, title_fontsize=8)

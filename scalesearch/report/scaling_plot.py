@@ -17,8 +17,9 @@ from scalesearch.report.plot import FRONT, REFERENCE, STYLE
 from scalesearch.report.scaling import Fit, HeldOut
 
 COLORS = (FRONT, REFERENCE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = "osD^vP"
+MARKERS = "osD^vPX"  # one more than colours, so that 42 rules differ in one or the other
 POINTS = 200  # of a curve
+ROW = 0.19  # inches, of a legend
 
 
 def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] | Mapping[str, Sequence[float]] = (),
@@ -46,7 +47,10 @@ def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] | M
             if held and rule in held:
                 axes.plot([held[rule].forecast.size], [held[rule].score], marker, color=color, markersize=6,
                           markerfacecolor="white", markeredgewidth=1.3)
-        _axes(axes, x, y, next(iter(rules.values())).confidence)
+        size_axis(axes)
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        legend(figure, axes, f"bands: {percent(next(iter(rules.values())).confidence)} of the law", 2)
     return figure
 
 
@@ -62,11 +66,20 @@ def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequen
     axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label=f"{rule} ({said})")
 
 
-def _axes(axes: Axes, x: str, y: str, confidence: float) -> None:
-    size_axis(axes)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.legend(frameon=False, loc="best", title=f"bands: {percent(confidence)} of the law", title_fontsize=8)
+def legend(figure: Figure, axes: Axes, title: str, most: int) -> None:
+    """The legend of ``axes``, below the whole figure, where it covers nothing; the figure grows by its height.
+
+    It has at most so many columns, and fewer where these would be wider than the figure.
+    """
+    handles, labels = axes.get_legend_handles_labels()
+    for columns in range(min(most, len(labels)), 0, -1):
+        made = figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False,
+                             title=title or None, title_fontsize=8, handlelength=2.6)
+        if columns == 1 or made.get_window_extent().width < figure.bbox.width:
+            break
+        made.remove()
+    rows = -(-len(labels) // columns) + bool(title)
+    figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + ROW * rows)
 
 
 def size_axis(axes: Axes) -> None:

@@ -142,7 +142,8 @@ def _meaning(study: ScalingStudy) -> list[str]:
         "rule, the base's among them. That scores follow a power law is an assumption; only the checks test it, and "
         "no interval holds what lies beyond it, such as data that runs out.",
         f"Intervals of a law: {DRAWS:,} bootstrap draws of its trainings, {sure}, each for itself. They are of the "
-        "law, and where it says so of one training; of the mean of as many as were left out in a check.",
+        "law, and where it says so of one training; of the mean of as many as were left out in a check, which a law "
+        f"that holds fails in {percent(1 - study.confidence)} of studies.",
         "The next size is the largest one times the ratio of the two largest.",
         "\"Best in\" is the share of draws in which a rule's law is the best of all; rules that share trainings, such "
         "as the base's, are drawn as if they did not.",

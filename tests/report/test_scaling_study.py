@@ -229,21 +229,39 @@ def test_numbers_have_no_more_digits_than_they_deserve():
     assert next_size([4.0, 1.0, 2.0, 4.0]) == 8.0
 
 
+def covers_nothing(figure):
+    """The legend lies below axes and labels, and with every label within the figure."""
+    figure.draw_without_rendering()
+    inside = figure.legends[0].get_window_extent()
+    assert figure.bbox.x0 <= inside.x0 and inside.x1 <= figure.bbox.x1
+    for axes in figure.axes:
+        for text in (axes.xaxis.label, axes.yaxis.label):
+            label = text.get_window_extent()
+            assert not text.get_text() or not inside.overlaps(label)
+            assert figure.bbox.x0 <= label.x0 and label.x1 <= figure.bbox.x1
+            assert figure.bbox.y0 <= label.y0 and label.y1 <= figure.bbox.y1
+        assert not inside.overlaps(axes.get_window_extent())
+
+
+@pytest.mark.parametrize(("metric", "rules"), [("bleu", 2), ("loss", 5)])
+def test_long_names_and_labels_fit(metric, rules):
+    named = {f"wider, with head_dim fixed {number}": 0.1 + number / 10 for number in range(rules)}
+    result = found(*study(named, metric=metric, held_out="none"), metric)
+    covers_nothing(curves(result))
+    covers_nothing(laws(result, "params.total"))
+
+
 def test_figures_name_axes_and_rules_and_cover_nothing(tmp_path):
     result = found(*study(bounds={"params.non_embedding": 2e6}))
     figure = curves(result)
     assert [axes.get_xlabel().split(" (")[0].split("\n")[0] for axes in figure.axes] == [
         "Parameters", "Multiply-accumulates per sentence pair", "Non-embedding parameters"]
-    assert figure.axes[0].get_ylabel() == "BLEU (valid) on grammar (synthetic)"
+    assert figure.axes[0].get_ylabel() == "BLEU (valid)\non grammar (synthetic)"
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["base", "wider", "deeper"]
-    figure.draw_without_rendering()
-    inside = legend.get_window_extent()
-    for axes in figure.axes:
-        label = axes.xaxis.label.get_window_extent()
-        assert not inside.overlaps(axes.get_window_extent()) and not inside.overlaps(label)
-        assert figure.bbox.x0 <= label.x0 and label.x1 <= figure.bbox.x1
+    covers_nothing(figure)
     drawn = laws(result, "macs.total")
+    covers_nothing(drawn)
     ends = {round(line.get_xdata()[-1]) for line in drawn.axes[0].lines}
     assert round(result.of("macs.total")["wider"].ahead.size) in ends
     assert [file.suffix for file in save(figure, tmp_path / "scaling-curves")] == [".png", ".svg"]
