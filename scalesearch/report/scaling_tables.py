@@ -59,7 +59,7 @@ def _sizes(study: ScalingStudy) -> Sheet:
 
 def _mean(study: ScalingStudy, row: Row) -> str:
     digits = places(study.metric, study.noise.error(len(row.scores)) if study.noise.known else math.inf)
-    return f"{row.mean:.{digits}f}" + (f" ± {row.sd:.{digits}f}" if row.sd is not None else "")
+    return f"{row.mean:z.{digits}f}" + (f" ± {row.sd:.{digits}f}" if row.sd is not None else "")
 
 
 def _laws(study: ScalingStudy) -> Sheet:

@@ -35,7 +35,7 @@ def places(metric: str, half: float) -> int:
 
 def score(metric: str, value: float, half: float) -> str:
     """A score to the digits that half its interval leaves it."""
-    return f"{value:.{places(metric, half)}f}"
+    return f"{value:z.{places(metric, half)}f}"  # z: no -0.00
 
 
 def interval(metric: str, low: float, high: float) -> str:
@@ -66,9 +66,9 @@ def slope(found: Slope | None) -> str:
     if found is None:
         return UNKNOWN
     if not math.isfinite(found.half):
-        return f"{found.value:+.3g} ± {UNKNOWN}"
+        return f"{found.value:+z.3g} ± {UNKNOWN}"
     digits = min(FINEST, decimals(found.half))
-    return f"{found.value:+.{digits}f} ± {found.half:.{digits}f}"
+    return f"{found.value:+z.{digits}f} ± {found.half:.{digits}f}"
 
 
 def share(part: float) -> str:

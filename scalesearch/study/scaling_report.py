@@ -7,8 +7,9 @@
     runs/growth/scaling-params.png  scaling-macs.png …       laws with their bands; each figure also as SVG
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from scalesearch.files import write_json, write_text
 from scalesearch.report.plot import direction, save
@@ -16,9 +17,11 @@ from scalesearch.report.scaling_curves import curves, laws
 from scalesearch.report.scaling_json import to_json
 from scalesearch.report.scaling_study import ScalingStudy, plan_of, scaling_study
 from scalesearch.report.scaling_tables import frame, to_markdown
+from scalesearch.study.ledger import COMPLETE
 from scalesearch.study.record import rejected_record
 from scalesearch.study.results import Results, main_metric
 from scalesearch.study.teacher import describe_taught
+from scalesearch.tasks import COMMON, MEASURED
 
 
 def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[str, float]] = (),
@@ -38,8 +41,16 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
     records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
     name = metric or main_metric(results)
     return scaling_study(records, store.meta, name, results.objectives.get(name, direction(name)),
-                         confidence or results.verdict.confidence, at, results.signature,
+                         confidence or results.verdict.confidence, at, _signature(results, records, name),
                          describe_taught(results.teacher) if results.teacher else "")
+
+
+def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """The metric's own, or that of its task's; a loss has none."""
+    name = metric.removeprefix("test.")
+    metrics = next((record.get("metrics") or {} for record in records if record["state"] == COMPLETE), {})
+    own = str(metrics.get(f"{name}_signature") or "")
+    return own if own or name in COMMON or name in MEASURED else results.signature
 
 
 def publish_scaling(results: Results, folder: Path | None = None) -> list[Path]:

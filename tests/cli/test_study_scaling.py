@@ -74,6 +74,7 @@ def test_json_says_the_same_as_the_files(finished, tmp_path):
     rows = pd.read_csv(tmp_path / "new" / "scaling.csv")
     assert set(rows["label"]) == set(ROWS) and rows["seeds"].eq(2).all()
     assert len(found["files"]) == 9
+    assert json.loads(call(finished, "--json", "--to", tmp_path, "--metric", "test.bleu"))["signature"] == "sig|v:1"
 
 
 def test_a_study_that_is_half_finished_says_what_is_missing(tmp_path):

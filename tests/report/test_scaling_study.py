@@ -11,11 +11,12 @@ import pytest
 from scalesearch.errors import UserError
 from scalesearch.report.noise import pooled
 from scalesearch.report.plot import save
+from scalesearch.report.scaling import Slope
 from scalesearch.report.scaling_curves import curves, laws
 from scalesearch.report.scaling_json import to_json
 from scalesearch.report.scaling_study import next_size, scaling_study
 from scalesearch.report.scaling_tables import frame, notes, sheets, to_markdown
-from scalesearch.report.scaling_words import amount, places, sentences, share
+from scalesearch.report.scaling_words import amount, interval, places, sentences, share, slope
 from tests.report.growing import BASE, RULES, STEPS, law, study, without
 from tests.report.made_up import record
 
@@ -226,6 +227,7 @@ def test_numbers_have_no_more_digits_than_they_deserve():
     assert places("loss", 0.0021) == 4 and places("test.bleu", 1e-9) == 2 and places("perplexity", 0.001) == 2
     assert [share(part) for part in (0, 0.004, 0.9499, 0.95, 0.999, 1)] == ["< 1 %", "< 1 %", "94 %", "95 %", "> 99 %",
                                                                             "> 99 %"]
+    assert interval("bleu", -0.00001, 0.00001) == "0.00 to 0.00" and slope(Slope(-0.001, 0.5)) == "+0.0 ± 0.5"
     assert next_size([4.0, 1.0, 2.0, 4.0]) == 8.0
 
 
