@@ -50,7 +50,9 @@ def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] | M
         size_axis(axes)
         axes.set_xlabel(x)
         axes.set_ylabel(y)
-        legend(figure, axes, f"bands: {percent(next(iter(rules.values())).confidence)} of the law", 2)
+        sure = percent(next(iter(rules.values())).confidence)
+        bars = "; bars: of one training at a further size" if ahead else ""
+        legend(figure, axes, f"bands: {sure} of the law{bars}", 2)
     return figure
 
 
