@@ -34,13 +34,14 @@ def curves(study: ScalingStudy) -> Figure | None:
 
 
 def laws(study: ScalingStudy, cost: str) -> Figure | None:
-    """The laws against ``cost`` with their bands, each to its next size; None where there is none."""
+    """The laws against ``cost`` with their bands and checks, each to its next size; None where there is none."""
     found = {rule: curve for rule, curve in study.of(cost).items() if curve.fit is not None}
     if not found:
         return None
     fits = {rule: curve.fit for rule, curve in found.items() if curve.fit is not None}
     ahead = {rule: [curve.ahead.size] for rule, curve in found.items() if curve.ahead is not None}
-    return scaling(fits, describe(cost, study.meta["protocol"]), _score(study), ahead)
+    held = {rule: curve.held for rule, curve in found.items() if curve.held is not None}
+    return scaling(fits, describe(cost, study.meta["protocol"]), _score(study), ahead, held)
 
 
 def _panel(axes: Axes, study: ScalingStudy, cost: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from textwrap import fill
 
 import matplotlib
 import numpy as np
@@ -13,46 +14,51 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from scalesearch.report.noise import percent
-from scalesearch.report.plot import FRONT, REFERENCE, STYLE
-from scalesearch.report.scaling import Fit, HeldOut
+from scalesearch.report.plot import FRONT, INK, REFERENCE, STYLE
+from scalesearch.report.scaling import Fit, Forecast, HeldOut
 
 COLORS = (FRONT, REFERENCE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vPX"  # one more than colours, so that 42 rules differ in one or the other
 POINTS = 200  # of a curve
 ROW = 0.19  # inches, of a legend
+COLUMNS, WIDE, HIGH, NAME = 3, 2.2, 2.1, 30  # panels beside each other, inches of one, letters in a line of its title
 
 
 def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] | Mapping[str, Sequence[float]] = (),
             held: Mapping[str, HeldOut] | None = None) -> Figure:
-    """Score against size, a colour a rule.
+    """Score against size, a panel a rule: bands of several laws in one would hide each other.
 
     Args:
         rules: at least one. x, y: the axes' labels.
         ahead: sizes beyond those trained, of all rules or by rule; forecasts are drawn there, with the interval of one
             training.
-        held: by rule, a size that its fit has not seen: drawn as a hollow marker.
+        held: by rule, a size that a fit without it has foretold: what came, and the interval.
     """
+    columns = min(len(rules), COLUMNS)
+    lines = -(-len(rules) // columns)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.2, 3.6), layout="constrained")
+        figure = Figure(figsize=(max(3.4, WIDE * columns), HIGH * lines + 0.4), layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        for (rule, fit), color, marker in zip(rules.items(), cycle(COLORS), cycle(MARKERS)):
+        panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+        for axes, (rule, fit), color, marker in zip(panels, rules.items(), cycle(COLORS), cycle(MARKERS)):
             further = ahead.get(rule, ()) if isinstance(ahead, Mapping) else ahead
-            extra = [*further, *([held[rule].forecast.size] if held and rule in held else [])]
-            _law(axes, fit, rule, color, marker, extra)
+            check = held.get(rule) if held else None
+            _law(axes, fit, rule, color, marker, [*further, *([check.forecast.size] if check else [])])
             for size in further:
-                found = fit.forecast(size)
-                reach = [[found.score - found.training_low], [found.training_high - found.score]]
-                axes.errorbar([size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1)
-            if held and rule in held:
-                axes.plot([held[rule].forecast.size], [held[rule].score], marker, color=color, markersize=6,
-                          markerfacecolor="white", markeredgewidth=1.3)
-        size_axis(axes)
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
+                _foretold(axes, fit.forecast(size), color, "next size: one training")
+            if check:
+                _foretold(axes, check.forecast, INK, "largest size, foretold from the others")
+                axes.plot([check.forecast.size], [check.score], "o", color=INK, markersize=7, markerfacecolor="none",
+                          markeredgewidth=1.1, label="what came there", zorder=6)
+        for axes in panels[len(rules) :]:
+            axes.remove()
+        for axes in panels[: len(rules)]:
+            size_axis(axes)
+            axes.tick_params(labelbottom=True)
+        figure.supxlabel(x, fontsize="medium")
+        figure.supylabel(y, fontsize="medium")
         sure = percent(next(iter(rules.values())).confidence)
-        bars = "; bars: of one training at a further size" if ahead else ""
-        legend(figure, axes, f"bands: {sure} of the law{bars}", 2)
+        legend(figure, panels[0], f"bands and bars: {sure} intervals", 2)
     return figure
 
 
@@ -62,10 +68,16 @@ def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequen
     sizes = np.geomspace(min(first, *extra, first), max(last, *extra, last), POINTS)
     inside = sizes <= last
     axes.fill_between(sizes, *fit.band(sizes), color=color, alpha=0.15, linewidth=0)
-    axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3)
+    axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3, label="power law and its band")
     axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=(0, (4, 2)))
+    axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label="trainings")
     said = f"exponent {fit.law.c:.2f}" if fit.settled else "exponent not settled"
-    axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label=f"{rule} ({said})")
+    axes.set_title(f"{fill(rule, NAME)}\n({said})", fontsize="small")
+
+
+def _foretold(axes: Axes, found: Forecast, color: str, label: str) -> None:
+    reach = [[found.score - found.training_low], [found.training_high - found.score]]
+    axes.errorbar([found.size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1, label=label)
 
 
 def legend(figure: Figure, axes: Axes, title: str, most: int) -> None:

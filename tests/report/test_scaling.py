@@ -133,5 +133,9 @@ def test_the_figure_shows_each_rule_as_far_as_it_is_asked(tmp_path: Path) -> Non
     figure = scaling(rules, "Parameters", "BLEU", ahead=[1e8], held={"deeper": held_out(*trainings())})
     axes = figure.axes[0]
     assert max(line.get_xdata()[-1] for line in axes.lines) == pytest.approx(1e8)
-    assert [text.get_text().split(" ")[0] for text in figure.legends[0].get_texts()] == ["deeper", "wider"]
+    assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["deeper", "wider"]
+    said = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"trainings", "what came there", "largest size, foretold from the others"} <= set(said)
+    (came,) = [line for line in axes.lines if line.get_label() == "what came there"]
+    assert came.get_ydata()[0] == held_out(*trainings()).score
     assert [path.suffix for path in save(figure, tmp_path / "scaling")] == [".png", ".svg"]
