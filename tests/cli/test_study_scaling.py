@@ -10,7 +10,7 @@ from scalesearch.cli.study import command
 from scalesearch.cli.study_scaling import size_at
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
-from scalesearch.study.driver import Reference
+from scalesearch.study.plan import Reference
 from scalesearch.study.results import load
 from scalesearch.study.scaling_report import publish_scaling
 from scalesearch.study.seeds import Seeds
