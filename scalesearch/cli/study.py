@@ -44,7 +44,7 @@ command.add_command(study_scaling.scaling)
 @json_option
 def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | None, as_json: bool,
         sets: tuple[str, ...], **flags: Any) -> None:
-    """Run the search that the file STUDY describes, to its end."""
+    """Run the study that the file STUDY describes, to its end: a search, a grid, an ablation or a scaling study."""
     from rich.console import Console
 
     from scalesearch.library import find_file
@@ -136,27 +136,37 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
     from scalesearch.study.results import load, publish
 
     results = load(folder)
-    files = publish(results)
+    files, found = publish(results), _as_json(results)
     if results.store.meta.get("kind"):
-        files = _report_rows(results, console, as_json) + files
-    if as_json:
-        print_json(_as_json(results) | {"files": [str(file) for file in files]})
-        return
-    if not results.store.meta.get("kind"):
+        more, own = _report_rows(results, None if as_json else console)
+        files, found = more + files, found | own
+    elif not as_json:
         _show_front(results, console)
         _show_signs(results, console)
-    console.print("Written: " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
+    if as_json:
+        print_json(found | {"files": [str(file) for file in files]})
+    else:
+        console.print("Written: " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
 
 
-def _report_rows(results: Results, console: Console, as_json: bool) -> list[Path]:
-    """Writes and shows what is made of rows: their table."""
+def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
+    """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
     from scalesearch.study.results import main_metric
+
+    if results.store.meta["kind"] == "scaling":
+        from scalesearch.report.scaling_json import to_json
+        from scalesearch.study.scaling_report import scaling_of, write_scaling
+
+        study = scaling_of(results)
+        if console is not None:
+            study_scaling.show_scaling(study, console)
+        return write_scaling(study, results.store.folder), {"scaling": to_json(study)}
     from scalesearch.study.tables import table_of, write_table
 
-    found = table_of(results, main_metric(results))
-    if not as_json:
-        study_table.show_table(results, found, console)
-    return write_table(found, results.store.folder)
+    table = table_of(results, main_metric(results))
+    if console is not None:
+        study_table.show_table(results, table, console)
+    return write_table(table, results.store.folder), {"table": table.to_json()}
 
 
 def _show_front(results: Results, console: Console) -> None:

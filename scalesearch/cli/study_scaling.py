@@ -11,8 +11,10 @@ from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
+    from scalesearch.report.scaling_study import ScalingStudy
     from scalesearch.report.scaling_tables import Sheet
 
 
@@ -33,7 +35,6 @@ def scaling(study: str, metric: str | None, places: tuple[str, ...], confidence:
 
     from scalesearch.cli.study import _load
     from scalesearch.report.scaling_json import to_json
-    from scalesearch.report.scaling_tables import notes, sheets
     from scalesearch.study.scaling_report import scaling_of, write_scaling
 
     at = [size_at(place) for place in places]
@@ -43,7 +44,13 @@ def scaling(study: str, metric: str | None, places: tuple[str, ...], confidence:
     if as_json:
         print_json({**to_json(found), "files": files})
         return
-    console = Console()
+    show_scaling(found, Console())
+    click.echo(f"Written: {', '.join(files)}")
+
+
+def show_scaling(found: ScalingStudy, console: Console) -> None:
+    """Prints its tables, with what their numbers mean."""
+    from scalesearch.report.scaling_tables import notes, sheets
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -52,7 +59,7 @@ def scaling(study: str, metric: str | None, places: tuple[str, ...], confidence:
         console.print(shown(sheet))
         for line in sheet.under:
             say(line)
-    for line in (*notes(found), f"Written: {', '.join(files)}"):
+    for line in notes(found):
         say(line)
 
 

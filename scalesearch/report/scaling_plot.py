@@ -55,10 +55,9 @@ def scaling(rules: Mapping[str, Fit], x: str, y: str, ahead: Sequence[float] | M
         for axes in panels[: len(rules)]:
             size_axis(axes)
             axes.tick_params(labelbottom=True)
-        figure.supxlabel(x, fontsize="medium")
         figure.supylabel(y, fontsize="medium")
         sure = percent(next(iter(rules.values())).confidence)
-        legend(figure, panels[0], f"bands and bars: {sure} intervals", 2)
+        legend(figure, panels[0], f"{x}\n\nbands and bars: {sure} intervals", 2)  # it stands where a common label would
     return figure
 
 
@@ -89,10 +88,11 @@ def legend(figure: Figure, axes: Axes, title: str, most: int) -> None:
     for columns in range(min(most, len(labels)), 0, -1):
         made = figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False,
                              title=title or None, title_fontsize=8, handlelength=2.6)
+        made.get_title().set_multialignment("center")
         if columns == 1 or made.get_window_extent().width < figure.bbox.width:
             break
         made.remove()
-    rows = -(-len(labels) // columns) + bool(title)
+    rows = -(-len(labels) // columns) + (title.count("\n") + 1 if title else 0)
     figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + ROW * rows)
 
 

@@ -135,6 +135,7 @@ def test_the_figure_shows_each_rule_as_far_as_it_is_asked(tmp_path: Path) -> Non
     assert max(line.get_xdata()[-1] for line in axes.lines) == pytest.approx(1e8)
     assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["deeper", "wider"]
     said = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert figure.legends[0].get_title().get_text().startswith("Parameters\n")
     assert {"trainings", "what came there", "largest size, foretold from the others"} <= set(said)
     (came,) = [line for line in axes.lines if line.get_label() == "what came there"]
     assert came.get_ydata()[0] == held_out(*trainings()).score
