@@ -12,6 +12,7 @@ from scalesearch.study import prepare
 from scalesearch.study.bill import Bill
 from scalesearch.study.driver import Driver, Plan
 from scalesearch.study.fork import carried, describe, open_old, write
+from scalesearch.study.heartbeat import Heartbeat
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
@@ -63,6 +64,9 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         if old is not None:
             _take_over(old, spec, plan, prepare.meta_of(spec, plan, corpus, taught), console)
         store = prepare.open_store(spec, plan, corpus, resume or old is not None, taught)
+        facts = {"workers": runner.slots, "where": runner.describe(), "candidates": spec.trials,
+                 "references": len(plan.references)}
+        heartbeat = stack.enter_context(Heartbeat(store.folder, facts).kept())
         runner.check(partial(sight, str(spec.out.absolute()), spec.data.resolve().to_json()))
         if teacher is not None:
             plan = _taught(spec, teacher, bill, runner, console)
@@ -76,7 +80,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
         mirror.say = view.say
         stack.callback(mirror.close)
-        return Driver(plan, store, proposer, mirror, runner, view).run()
+        return heartbeat.finish(Driver(plan, store, proposer, mirror, runner, view).run())
 
 
 def _take_over(old: Store, spec: StudySpec, plan: Plan, meta: Mapping[str, Any], console: Console) -> None:
