@@ -15,7 +15,7 @@ from scalesearch.study.live import describe_progress, share
 from scalesearch.study.store import Store
 from scalesearch.study.work import Progress
 
-TEACHER, CORPUS = "teacher", "corpus"  # folders; see scalesearch.study.teaching
+TEACHER, CORPUS = "teacher", "corpus"  # the folder of a study's teacher, and in it that of its translations
 STARTING, TRAINING, SCORING, WAITING, SILENT = "starting", "training", "scoring", "waiting", "silent"
 AT_THE_END = ("decode", "done")  # reports that come after the last update before a pause or the end
 

@@ -119,14 +119,18 @@ def done_so_far(now: Situation) -> Done:
     pending = [trial for trial in now.ledger.having(PENDING) if trial.origin in CHARGED]
     searched = spent(now.ledger, now.rungs) - sum(share_of(trial, now.rungs) for trial in pending)
     searched += sum(_partly(trial, share.get(trial.number, 0.0)) for trial in pending)
-    references = sum(share.get(trial.number, 0.0) if trial.state == PENDING else 1.0 for trial in now.of(REFERENCE))
     again = now.of_references()
-    seeded = sum(share.get(trial.number, 0.0) if trial.state == PENDING else 1.0 for trial in again)
+    references, seeded = _ended(now.of(REFERENCE), share), _ended(again, share)
     parts = ((searched, float(now.wanted.candidates)), (references, float(now.wanted.references)),
              (seeded, float(_seeds_of_references(now))))
     done = sum(min(part, of) for part, of in parts)
     return Done(done, sum(of for _, of in parts), *parts,
                 (len(now.of(SEED)) - len(again), now.seeds.trials if now.seeds.most > 1 else 0))
+
+
+def _ended(trials: Sequence[Trial], share: Mapping[int, float]) -> float:
+    """How many of ``trials`` are over, however they ended; of those under way, their shares."""
+    return sum((share.get(trial.number, 0.0) if trial.state == PENDING else 1.0 for trial in trials), 0.0)
 
 
 def _partly(trial: Trial, done: float) -> float:

@@ -12,7 +12,7 @@ from scalesearch.study import prepare
 from scalesearch.study.bill import Bill
 from scalesearch.study.driver import Driver, Plan
 from scalesearch.study.fork import carried, describe, open_old, write
-from scalesearch.study.heartbeat import Heartbeat
+from scalesearch.study.heartbeat import Heartbeat, owner_of
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
@@ -24,6 +24,7 @@ from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
 from scalesearch.study.teaching import Teacher, distilled, find_teacher, teach
 from scalesearch.study.warming import begin
+from scalesearch.study.watch import wanted
 
 
 def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None) -> str:
@@ -110,5 +111,7 @@ def _view(stack: ExitStack, console: Console, store: Store, spec: StudySpec, wan
 def screen_of(store: Store, console: Console) -> Screen:
     """The screen of a study that this process does not run."""
     objectives = tuple(Objective(name, way) for name, way in store.meta["objectives"].items())
-    slots = max(1, len(store.ledger.having(PENDING)))
-    return Screen(console, store.ledger, objectives, store.meta["trials"], slots, Path(store.folder))
+    owner = owner_of(store.folder)
+    due = wanted(store.meta, store.ledger, owner)
+    slots = owner.workers or max(1, len(store.ledger.having(PENDING)))
+    return Screen(console, store.ledger, objectives, due.candidates + due.references, slots, Path(store.folder))

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
+from scalesearch.study.heirs import FOLDER as PREVIEW
 from scalesearch.study.lease import describe_silence
 from scalesearch.study.ledger import (
     COMPLETE,
@@ -176,7 +177,7 @@ class Screen(Lines):
         return f"{trial.label or trial.of}, seed {trial.seed}" if trial.origin == SEED else name
 
     def _progress(self, trial: Trial) -> str:
-        place = self._folder / "trials" / trial.name
+        place = self._folder / "trials" / trial.name / (PREVIEW if trial.previewing else "")
         if dead := describe_silence(place):
             return dead
         try:

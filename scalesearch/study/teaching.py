@@ -25,6 +25,8 @@ from scalesearch.data.paths import expand
 from scalesearch.errors import UserError
 from scalesearch.files import write_json, write_text
 from scalesearch.space.architecture import Architecture
+from scalesearch.study.at_work import CORPUS
+from scalesearch.study.at_work import TEACHER as FOLDER
 from scalesearch.study.live import describe_progress, share
 from scalesearch.study.prepare import closed_space, nothing_to_ask
 from scalesearch.study.runners.base import Done, Job, Runner
@@ -34,7 +36,7 @@ from scalesearch.study.work import Progress
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import FILE, Result
 
-FOLDER, CORPUS, PREFIX = "teacher", "corpus", "train"
+PREFIX = "train"
 NO_TRIAL = -1  # the number of a job that is no candidate's
 TASK = ("builtin", "source", "target")
 

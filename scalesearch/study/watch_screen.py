@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -12,19 +13,22 @@ from rich.text import Text
 from scalesearch.study.at_work import SILENT, AtWork, TeacherAtWork
 from scalesearch.study.eta import Eta
 from scalesearch.study.heartbeat import FINISHED, RUNNING, STOPPED, Owner
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, PREVIEWED
 from scalesearch.study.live import short
 from scalesearch.study.tail import Told
 from scalesearch.study.watch import Front, FrontRow, Shown, Volume
 
 WIDE = 110  # columns from which on architectures and machines are named, too
 LEAST = 3  # rows of what is in training that are shown however low the terminal is
-WAYS = {FINISHED: "green", STOPPED: "red"}
+STATES = {COMPLETE: "complete", PENDING: "", PAUSED: "at a rung", PREVIEWED: "previewed", FAILED: "failed",
+          INFEASIBLE: "infeasible", DUPLICATE: "seen before"}
+COLOURS = {FINISHED: "green", STOPPED: "red"}
 
 
 def draw(shown: Shown, width: int, height: int | None = None) -> Group:
     """The screen; what is in training is cut to what fits into ``height`` lines."""
     parts: list[RenderableType] = [_line(f"{shown.study} · {shown.folder}", "bold"),
-                                   _line(describe_owner(shown.owner), WAYS.get(shown.owner.state, "")),
+                                   _line(describe_owner(shown.owner), COLOURS.get(shown.owner.state, "")),
                                    _bar(shown, width),
                                    *(_line(text) for text in _counts(shown))]
     if shown.teacher:
@@ -96,16 +100,16 @@ def _bar(shown: Shown, width: int) -> Table:
 
 
 def _counts(shown: Shown) -> list[str]:
-    done, counts = shown.done, shown.counts
+    """What is done of what is wanted, and the candidates by their state; without what there is none of."""
+    done = shown.done
     parts = [f"{_count(part)} of {_count(of)} {name}" for name, (part, of) in (
         ("candidates", done.candidates), ("references", done.references),
         ("references' further seeds", done.reference_seeds)) if of]
-    if done.front_seeds[1] or done.front_seeds[0]:
+    if any(done.front_seeds):
         parts.append(f"{done.front_seeds[0]} of at most {done.front_seeds[1]} further seeds for the front")
-    words = {"complete": "complete", "pending": "in training", "paused": "at a rung", "previewed": "previewed",
-             "failed": "failed", "infeasible": "infeasible", "duplicate": "seen before"}
-    return [line for line in (" · ".join(parts), " · ".join(f"{counts[key]} {words[key]}" for key in words
-                                                            if counts[key])) if line]
+    states = {**STATES, PENDING: "in training" if shown.owner.state == RUNNING else "to go on"}
+    counted = [f"{shown.counts[state]:,} {words}" for state, words in states.items() if shown.counts[state]]
+    return [" · ".join(found) for found in (parts, counted) if found]
 
 
 def _training(shown: Shown, width: int, room: int) -> Iterable[RenderableType]:
@@ -118,7 +122,7 @@ def _training(shown: Shown, width: int, room: int) -> Iterable[RenderableType]:
         table.add_column(heading, justify="left" if heading in ("trial", "architecture", "worker") else "right",
                          no_wrap=True, overflow="ellipsis")
     for one in shown.training[:room]:
-        table.add_row(*_cells(one, wide, bool(shown.rungs)), style="red" if one.doing == SILENT else "")
+        table.add_row(*map(escape, _cells(one, wide, bool(shown.rungs))), style="red" if one.doing == SILENT else "")
     yield Text()
     yield table
     if len(shown.training) > room:
@@ -164,7 +168,7 @@ def _front(found: Front, now: float) -> Iterable[RenderableType]:
     title = f"Front so far: {found.size}{more}" if found.size else f"References so far, by {found.main}"
     table = _table(title, ("trial", *found.objectives))
     for row in found.rows:
-        table.add_row(_called(row), *(short(row.values[name]) for name in found.objectives))
+        table.add_row(escape(_called(row)), *(short(row.values[name]) for name in found.objectives))
     yield Text()
     yield table
     if found.volume:
