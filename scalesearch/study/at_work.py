@@ -27,6 +27,7 @@ class AtWork:
     Attributes:
         kind: candidate, reference, seed or preview.
         called: how people know it: its label, or of which trial it is a further seed; else its number.
+        attempt: 1, and one more for each time that it had to be started again; to go on from a rung is none.
         doing: starting, training, or scoring (translating, for most tasks); waiting for a worker; silent where its
             worker shows no sign of life.
         words: the same with its numbers, for people.
@@ -112,7 +113,7 @@ def at_work(store: Store, trial: Trial, rungs: Rungs) -> AtWork:
     price = trial.cost or {}
     return AtWork(
         trial.number, _kind(trial), called(trial), trial.id, _total(price, "params"), _total(price, "macs"),
-        trial.attempts, doing, silent or _words(doing, facts), done, rung, until, *_times(facts, done, until),
+        _attempt(trial), doing, silent or _words(doing, facts), done, rung, until, *_times(facts, done, until),
         _since(owner), facts.get("step"), (job.get("recipe") or {}).get("steps"), facts.get("loss"),
         (facts.get("validation") or {}).get("valid_loss"), *((owner or {}).get(key) for key in ("host", "process")),
     )
@@ -148,6 +149,10 @@ def _taught(stage: str, place: Path) -> TeacherAtWork:
     if lease.read(place) is None:
         words = f"{WAITING} for a worker, {share(facts):.0%} done"
     return TeacherAtWork(stage, words, share(facts), facts.get("eta_seconds"))
+
+
+def _attempt(trial: Trial) -> int:
+    return max(1, trial.attempts - len(trial.rungs) - (trial.preview is not None))
 
 
 def _report(place: Path, trial: Trial) -> dict[str, Any]:

@@ -207,27 +207,28 @@ class Plain:
 
     def __init__(self) -> None:
         self._number = -1
-        self._state: tuple[str, ...] = ()
+        self._state: dict[str, str] = {}
 
     def lines(self, shown: Shown, told: Iterable[Told] = ()) -> list[str]:
         """The lines to print now; ``told``: what happened, as far back as is known."""
-        first, found = not self._state, []
-        if first:
-            found = [f"{shown.study} · {shown.folder}", *_counts(shown)]
-        stage = shown.teacher.stage if shown.teacher else ""
-        state = (shown.owner.state, shown.owner.reason.partition(" for ")[0], stage, shown.problem)
-        if self._state[:2] != state[:2]:
-            found.append(describe_owner(shown.owner))
-        if shown.teacher and self._state[2:3] != (stage,):
-            found.append(describe_teacher(shown.teacher))
-        if shown.problem and self._state[3:] != (shown.problem,):
-            found.append(shown.problem)
+        first = not self._state
         told = [one for one in (shown.events if first else told) if one.number > self._number]
-        found += [describe_event(one) for one in told]
+        found = [f"{shown.study} · {shown.folder}", *_counts(shown)] if first else []
+        found += [describe_event(one) for one in told] + self._changes(shown)
         if (first or told) and shown.owner.state == RUNNING:
             found.append(f"{_count(shown.done.done)} of {_count(shown.done.of)} trainings, {describe_left(shown.eta)}")
         self._number = max([self._number, *(one.number for one in told)])
-        self._state = state
+        return found
+
+    def _changes(self, shown: Shown) -> list[str]:
+        """What is new of the teacher, the log and whoever runs the study."""
+        owner, teacher = shown.owner, shown.teacher
+        now = {"teacher": teacher.stage if teacher else "", "problem": shown.problem,
+               "owner": f"{owner.state} {owner.reason.partition(' for ')[0]}"}  # of a silence, not how long it lasts
+        words = {"teacher": describe_teacher(teacher) if teacher else "", "problem": shown.problem,
+                 "owner": describe_owner(owner)}
+        found = [words[key] for key in now if now[key] != self._state.get(key) and words[key]]
+        self._state = now
         return found
 
     def end(self, shown: Shown) -> list[str]:

@@ -78,6 +78,8 @@ def test_what_is_in_training_is_shown_with_its_pace(made):
     assert one.seconds_left == pytest.approx(90) and one.full_seconds == pytest.approx(120)
     assert (one.doing, one.host, one.params, one.macs) == ("training", "here", 1000, 9000)
     assert (other.doing, other.seconds_left, other.kind) == ("waiting", None, "candidate")
+    made.store.append("started", 1, attempt=2)
+    assert [one.attempt for one in Watch(made.store.folder).look().training] == [1, 2]
     os.utime(place / "lease.json", (1, 1))
     assert "no sign of life for" in Watch(made.store.folder).look().training[0].words
 
@@ -89,7 +91,7 @@ def test_a_rung_is_told_from_the_end(tmp_path):
     made.store.append("started", 2, attempt=2)
     made.working(2, step=60, share=0.15, seconds=15)
     shown = Watch(tmp_path).look()
-    assert [(one.rung, one.until) for one in shown.training] == [(2, 0.3)]
+    assert [(one.rung, one.until, one.attempt) for one in shown.training] == [(2, 0.3, 1)]
     assert shown.training[0].seconds_left == pytest.approx(15) and shown.training[0].full_seconds == pytest.approx(100)
     first, second, end = shown.rungs
     assert (first.reached, first.went_on, first.waiting, first.best) == (3, 1, 2, 1.0)
