@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli import study_compare, study_scaling, study_table
+from scalesearch.cli import study_compare, study_scaling, study_table, study_watch
 from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
 
@@ -28,6 +28,7 @@ def command() -> None:
 command.add_command(study_compare.compare)
 command.add_command(study_table.table)
 command.add_command(study_scaling.scaling)
+command.add_command(study_watch.watch)
 
 @command.command()
 @click.argument("study")
@@ -214,13 +215,26 @@ def _load(study: str, out: Path | None) -> Results:
     """The results of a study's folder, or of a study file's."""
     from scalesearch.study.results import load
 
+    return load(folder_of(study, out))
+
+
+def folder_of(study: str, out: Path | None) -> Path:
+    """The study's folder: the one that is given, or where the study file STUDY puts it.
+
+    Raises:
+        UserError: there is neither.
+    """
     folder = Path(study)
     if folder.is_file() or not folder.exists():
         from scalesearch.library import find_file
         from scalesearch.study.file import read_study
 
-        folder = out or read_study(find_file(study, "studies")).out
-    return load(folder)
+        try:
+            file = find_file(study, "studies")
+        except UserError as error:
+            raise UserError(f"{error}. Nor is there a study's folder {study}, or not yet") from None
+        folder = out or read_study(file).out
+    return folder
 
 
 def _reading(verb: Any) -> Any:
@@ -234,15 +248,23 @@ def _reading(verb: Any) -> Any:
 @json_option
 def status(study: str, out: Path | None, as_json: bool) -> None:
     """How far a study is: done, running, failed, refused; the best so far."""
+    from scalesearch.study.at_work import in_training, teacher_at_work
+    from scalesearch.study.heartbeat import owner_of
+
     results = _load(study, out)
+    owner, teacher = owner_of(results.store.folder), teacher_at_work(results.store)
     if as_json:
-        print_json(_as_json(results))
+        print_json({**_as_json(results), "owner": owner.to_json(), "teacher_at_work": teacher and teacher.to_json(),
+                    "training": [one.to_json() for one in in_training(results.store)]})
         return
     from rich.console import Console
 
     from scalesearch.study.launch import screen_of
+    from scalesearch.study.watch_screen import describe_owner, describe_teacher
 
     console = Console()
+    for line in (describe_owner(owner), *([describe_teacher(teacher)] if teacher else [])):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(screen_of(results.store, console).render())
     _show_signs(results, console)
     for trial in results.store.ledger.having("failed"):

@@ -12,6 +12,7 @@ from scalesearch.study import prepare
 from scalesearch.study.bill import Bill
 from scalesearch.study.driver import Driver
 from scalesearch.study.fork import carried, describe, open_old, write
+from scalesearch.study.heartbeat import Heartbeat, owner_of
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
@@ -24,6 +25,7 @@ from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
 from scalesearch.study.teaching import Teacher, distilled, find_teacher, teach
 from scalesearch.study.warming import begin
+from scalesearch.study.watch import wanted
 
 
 def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None) -> str:
@@ -64,6 +66,9 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         if old is not None:
             _take_over(old, spec, plan, prepare.meta_of(spec, plan, corpus, taught), console)
         store = prepare.open_store(spec, plan, corpus, resume or old is not None, taught)
+        facts = {"workers": runner.slots, "where": runner.describe(), "candidates": spec.trials,
+                 "references": len(plan.references)}
+        heartbeat = stack.enter_context(Heartbeat(store.folder, facts).kept())
         runner.check(partial(sight, str(spec.out.absolute()), spec.data.resolve().to_json()))
         if teacher is not None:
             plan = _taught(spec, teacher, bill, runner, console)
@@ -79,7 +84,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         view = _view(stack, console, store, spec, spec.trials + len(plan.references), runner.slots)
         mirror.say = view.say
         stack.callback(mirror.close)
-        return Driver(plan, store, proposer, mirror, runner, view).run()
+        return heartbeat.finish(Driver(plan, store, proposer, mirror, runner, view).run())
 
 
 def _describe(spec: StudySpec) -> str:
@@ -115,5 +120,7 @@ def _view(stack: ExitStack, console: Console, store: Store, spec: StudySpec, wan
 def screen_of(store: Store, console: Console) -> Screen:
     """The screen of a study that this process does not run."""
     objectives = tuple(Objective(name, way) for name, way in store.meta["objectives"].items())
-    slots = max(1, len(store.ledger.having(PENDING)))
-    return Screen(console, store.ledger, objectives, store.meta["trials"], slots, Path(store.folder))
+    owner = owner_of(store.folder)
+    due = wanted(store.meta, store.ledger, owner)
+    slots = owner.workers or max(1, len(store.ledger.having(PENDING)))
+    return Screen(console, store.ledger, objectives, due.candidates + due.references, slots, Path(store.folder))

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
+from scalesearch.study.heirs import FOLDER as PREVIEW
 from scalesearch.study.lease import describe_silence
 from scalesearch.study.ledger import (
     COMPLETE,
@@ -176,7 +177,7 @@ class Screen(Lines):
         return f"{trial.label or trial.of}, seed {trial.seed}" if trial.origin == SEED else name
 
     def _progress(self, trial: Trial) -> str:
-        place = self._folder / "trials" / trial.name
+        place = self._folder / "trials" / trial.name / (PREVIEW if trial.previewing else "")
         if dead := describe_silence(place):
             return dead
         try:
@@ -207,3 +208,10 @@ def describe_progress(facts: dict[str, Any]) -> str:
     if isinstance(facts.get("eta_seconds"), int | float):
         shown.append(f"{timedelta(seconds=round(facts['eta_seconds']))} left")
     return ", ".join(shown) or "in training"
+
+
+def share(facts: Mapping[str, Any]) -> float:
+    """How much of a training or of a translation is done, from 0 to 1, by its last report."""
+    if facts.get("kind") == "decode":
+        return float((facts.get("done") or 0) / (facts.get("of") or 1))
+    return min(1.0, float(facts.get("share") or 0))

@@ -91,6 +91,13 @@ def directions(objectives: tuple[Objective, ...]) -> list[str]:
     return [objective.direction for objective in objectives]
 
 
+def main_objective(meta: Mapping[str, Any]) -> str:
+    """Of the study that ``meta`` describes: its task's main metric, or else the first metric among the objectives."""
+    metrics = [name for name in meta["objectives"] if "." not in name and name not in MEASURED]
+    main = TASKS[meta["data"].get("spec", {}).get("task", "translation")].main
+    return main if main in metrics or not metrics else metrics[0]
+
+
 def unseen(recipe: Recipe) -> Recipe:
     """``recipe``, unless it would let the search see the split on which its results are reported."""
     if recipe.score_on == "test":

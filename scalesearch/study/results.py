@@ -14,11 +14,12 @@ from scalesearch.report.plot import Subject, direction, save, tradeoff
 from scalesearch.report.proxies import Signs, signs
 from scalesearch.report.table import cell, filled, frame, front_rows, seed_rows
 from scalesearch.study.ledger import COMPLETE, FAILED, SEED
+from scalesearch.study.objectives import main_objective
 from scalesearch.study.record import rejected_record
 from scalesearch.study.replicates import Verdict
 from scalesearch.study.store import Store
 from scalesearch.study.teacher import describe_taught
-from scalesearch.tasks import MEASURED, TASKS
+from scalesearch.tasks import MEASURED
 
 SHORT = {"total": "", "non_embedding": "-non-embedding"}
 
@@ -167,9 +168,7 @@ def plots(results: Results, folder: Path) -> list[Path]:
 
 def main_metric(results: Results) -> str:
     """The task's main metric, or else the first metric among the objectives."""
-    metrics = [name for name in results.objectives if "." not in name and name not in MEASURED]
-    main = TASKS[results.task].main
-    return main if main in metrics or not metrics else metrics[0]
+    return main_objective(results.store.meta)
 
 
 def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, str]:

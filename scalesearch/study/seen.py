@@ -41,10 +41,11 @@ def _cost(trial: Trial, name: str) -> float:
 
 def spent(ledger: Ledger, rungs: Rungs) -> float:
     """Full trainings' worth of compute that the proposer's candidates have taken, or are taking."""
-    return sum(_share(trial, rungs) for trial in ledger.trials.values() if trial.origin in CHARGED)
+    return sum(share_of(trial, rungs) for trial in ledger.trials.values() if trial.origin in CHARGED)
 
 
-def _share(trial: Trial, rungs: Rungs) -> float:
+def share_of(trial: Trial, rungs: Rungs) -> float:
+    """Full trainings' worth of compute that ``trial`` has taken, or is taking."""
     if trial.parent is not None:
         return _share_of_heir(trial)
     reached = len(trial.rungs)

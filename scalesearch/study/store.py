@@ -7,6 +7,7 @@
                         may change later
       study.yaml        the study file as it was run, without passwords        space.yaml   the space, in canonical form
       events.jsonl      every event, appended and synced before anything acts on it
+      owner.json        who runs it, with a sign of life, and how it ended; for whoever watches
       optuna.journal    the embedded storage of the proposer; may be deleted
       teacher/          its training, and under corpus/ its translations, where candidates have one
       trials/0007-3f…/  architecture.yaml  job.json  checkpoint…  result.json  record.json
@@ -74,15 +75,24 @@ class Store:
         Raises:
             UserError: no study is here, it is of another format, or its log is damaged before its end.
         """
+        self.look()
+        self.ledger = Ledger()
+        for event in self._read():
+            self.ledger.apply(event)
+        return self
+
+    def look(self) -> "Store":
+        """Reads what the study is, and nothing of what has happened in it.
+
+        Raises:
+            UserError: no study is here, or it is of another format.
+        """
         if not self.exists():
             raise UserError(f"{self.folder}: there is no study here (no study.json); start one with "
                             "`scalesearch study run STUDY.yaml`")
         self.meta = json.loads((self.folder / "study.json").read_text())
         if self.meta["format"] != FORMAT:
             raise UserError(f"{self.folder}: a study of format {self.meta['format']}; this version reads {FORMAT}")
-        self.ledger = Ledger()
-        for event in self._read():
-            self.ledger.apply(event)
         return self
 
     def history(self) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,9 @@ from scalesearch.data.paths import expand
 from scalesearch.errors import UserError
 from scalesearch.files import write_json, write_text
 from scalesearch.space.architecture import Architecture
-from scalesearch.study.live import describe_progress
+from scalesearch.study.at_work import CORPUS
+from scalesearch.study.at_work import TEACHER as FOLDER
+from scalesearch.study.live import describe_progress, share
 from scalesearch.study.prepare import closed_space, nothing_to_ask
 from scalesearch.study.runners.base import Done, Job, Runner
 from scalesearch.study.spec import ReferenceSpec, StudySpec
@@ -34,7 +36,7 @@ from scalesearch.study.work import Progress
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import FILE, Result
 
-FOLDER, CORPUS, PREFIX = "teacher", "corpus", "train"
+PREFIX = "train"
 NO_TRIAL = -1  # the number of a job that is no candidate's
 TASK = ("builtin", "source", "target")
 
@@ -224,10 +226,3 @@ def _shown(folder: Path, words: str, console: Console) -> Iterator[None]:
     with Live(console=console, get_renderable=bar, refresh_per_second=2, transient=True):
         yield
     console.print(f"{words}: done", highlight=False, markup=False)
-
-
-def share(facts: Mapping[str, Any]) -> float:
-    """How much of a training or of a translation is done, from 0 to 1, by its last report."""
-    if facts.get("kind") == "decode":
-        return float(facts["done"] / facts["of"])
-    return min(1.0, float(facts.get("share") or 0))

@@ -146,10 +146,14 @@ def finite(value: Any) -> Any:
 
 
 class Progress:
-    """A trainer's report, kept in ``progress.json`` for whoever watches; at most one write in ``every`` seconds."""
+    """A trainer's report, kept in ``progress.json`` for whoever watches; at most one write in ``every`` seconds.
+
+    The last validation is kept beside it, under ``validation``: the next update would take its place.
+    """
 
     def __init__(self, folder: Path, every: float = 1.0) -> None:
         self._file, self._every, self._last = folder / "progress.json", every, -every
+        self._kept: dict[str, Any] = {}
 
     def read(self) -> dict[str, Any]:
         """What was noted last, by whichever process; empty where nothing can be read."""
@@ -161,12 +165,15 @@ class Progress:
 
     def __call__(self, facts: Any) -> None:
         """Notes ``facts``: JSON values, or an object whose fields are."""
+        said = dict(facts if isinstance(facts, Mapping) else vars(facts))
+        if said.get("kind") == "validation":
+            self._kept = {"validation": said}
         if time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
             # Not synced, unlike everything that counts: losing it costs a moment of the display.
             part = self._file.with_suffix(".part")
             with suppress(OSError):
-                part.write_text(json.dumps(facts if isinstance(facts, Mapping) else vars(facts), default=str))
+                part.write_text(json.dumps({**said, **self._kept}, default=str))
                 os.replace(part, self._file)
 
 

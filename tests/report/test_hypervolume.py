@@ -12,7 +12,7 @@ from scalesearch.report.hypervolume import hypervolume, worst_corner
 
 @st.composite
 def point_sets(draw, most=7):
-    width = draw(st.integers(1, 4))
+    width = draw(st.integers(1, 5))
     row = st.lists(st.integers(0, 9), min_size=width, max_size=width)
     return np.array(draw(st.lists(row, min_size=1, max_size=most)), dtype=float)
 

@@ -63,6 +63,7 @@ def folder(tmp_path_factory):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     (where / "first.txt").write_text(f"{process.returncode}\n{out}\n{err}")
+    (where / "between.json").write_text(call(where, "watch", "found", "--json"))
     (where / "second.txt").write_text(call(where, "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume"))
     return where
 
@@ -70,6 +71,15 @@ def folder(tmp_path_factory):
 def test_ctrl_c_stops_at_once_and_says_how_to_go_on(folder):
     said = (folder / "first.txt").read_text()
     assert said.startswith("130\n") and "--resume" in said and "Traceback" not in said
+
+
+def test_whoever_watches_sees_why_it_stopped_and_how_it_ended(folder):
+    found = json.loads((folder / "between.json").read_text())
+    assert (found["owner"]["state"], found["owner"]["reason"]) == ("stopped", "interrupted")
+    assert len(found["training"]) == 1 and found["eta"]["seconds"] is None
+    found = json.loads(call(folder, "watch", "found", "--json"))
+    assert (found["owner"]["state"], found["owner"]["reason"]) == ("finished", "2 candidates trained")
+    assert (found["done"]["share"], found["done"]["references"], found["training"]) == (1.0, [1.0, 1.0], [])
 
 
 def test_the_resumed_study_trains_all_and_writes_everything(folder):
