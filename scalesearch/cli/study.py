@@ -2,259 +2,40 @@
 
 from __future__ import annotations
 
-import itertools
-import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli import study_compare, study_scaling, study_table, study_watch
+from scalesearch.cli import study_compare, study_run, study_scaling, study_table, study_watch
 from scalesearch.cli.options import json_option, need, print_json
+from scalesearch.cli.study_show import as_json_of, load_study, reading, show_front, show_signs
 from scalesearch.errors import UserError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from scalesearch.study.results import Results
-    from scalesearch.study.spec import StudySpec
 
 
 @click.group(name="study", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Search a space for its Pareto front; show, plot and export it."""
+    """Run studies, watch them, and read what they found."""
 
 
+command.add_command(study_run.run)
 command.add_command(study_compare.compare)
 command.add_command(study_table.table)
 command.add_command(study_scaling.scaling)
 command.add_command(study_watch.watch)
 
-@command.command()
-@click.argument("study")
-@click.option("--trials", type=click.IntRange(1), help="Candidates to train, in place of the file's.")
-@click.option("--workers", type=click.IntRange(1), help="Candidates to train at a time; more than one needs Ray.")
-@click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Where to train.")
-@click.option("--address", help="Of a running Ray cluster to train on: HOST:PORT, or auto.")
-@click.option("--out", type=click.Path(path_type=Path), help="The study's folder, in place of runs/NAME.")
-@click.option("--resume", is_flag=True, help="Go on with a study that was begun.")
-@click.option("--fork", type=click.Path(path_type=Path), help="Go on in this folder, with what still counts of a study "
-              "whose space, budget or objectives have changed.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change a key: --set recipe.steps=500.")
-@json_option
-def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | None, as_json: bool,
-        sets: tuple[str, ...], **flags: Any) -> None:
-    """Run the study that the file STUDY describes, to its end: a search, a grid, an ablation or a scaling study."""
-    from rich.console import Console
-
-    from scalesearch.library import find_file
-    from scalesearch.study.blame import at_its_place
-    from scalesearch.study.changed import Changed
-    from scalesearch.study.file import read_study
-
-    console = Console(stderr=as_json)
-    names = {"address": "ray.address"}
-    if flags["address"] is not None and flags["backend"] is None:
-        flags["backend"] = "ray"
-    flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
-    spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
-    spec = _one_at_a_time(spec, {change.partition("=")[0].strip() for change in (*sets, *flagged)}, console)
-    for package in ("optuna", "pandas", "matplotlib", *([spec.backend] if spec.backend == "ray" else [])):
-        need(package)
-    try:
-        if dry_run:
-            from scalesearch.study.preview import preview
-
-            found = preview(spec)
-            print_json(found.to_json()) if as_json else found.show(console)
-            _show_fork(spec, fork, console)
-            return
-        _run(spec, resume, console, fork)
-    except Changed as error:
-        raise UserError(f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.fork else str(error)) from None
-    except UserError as error:
-        raise at_its_place(error, spec) from None
-    from scalesearch.study.stopped import resumable
-
-    with resumable(fork or spec.out):
-        _report(fork or spec.out, console, as_json)
-
-
-def _show_fork(spec: StudySpec, fork: Path | None, console: Console) -> None:
-    """What a fork would take over, for a dry run."""
-    from scalesearch.study.fork import look
-
-    for line in look(spec, fork) if fork else ():
-        console.print(line, highlight=False, soft_wrap=True)
-
-
-def fork_folder(folder: Path) -> Path:
-    """The first of ``folder-2``, ``folder-3``, … that is free."""
-    return next(place for number in itertools.count(2) if not (place := Path(f"{folder}-{number}")).exists())
-
-
-def _command_of(fork: Path) -> str:
-    """The command that was given, as it would be for a fork."""
-    given = click.get_current_context().params
-    flags = [(f"--{key}", str(given[key])) for key in ("trials", "workers", "backend", "address", "out") if given[key]]
-    words = [given["study"], *itertools.chain(*flags), *itertools.chain(*(("--set", one) for one in given["sets"]))]
-    return shlex.join(["scalesearch", "study", "run", *words, "--fork", str(fork)])
-
-
-def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySpec:
-    """``spec`` with one worker where it trains in this process; ``said``: the keys that the command line gives.
-
-    Raises:
-        UserError: more workers were asked for in the same place as this backend.
-    """
-    from dataclasses import replace
-
-    if spec.backend != "inprocess" or spec.workers == 1:
-        return spec
-    if "workers" in said or "backend" not in said:
-        raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one candidate at a time; "
-                        "take the backend ray (--backend ray), or one worker (--workers 1)")
-    console.print(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.",
-                  highlight=False, soft_wrap=True)
-    return replace(spec, workers=1)
-
-
-def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> None:
-    from scalesearch.study.launch import launch
-
-    try:
-        reason = launch(spec, resume, console, fork)
-    except KeyboardInterrupt:
-        how = f"--out {fork} --resume in place of --fork" if fork else "the same command and --resume"
-        console.print(f"Stopped; nothing finished is lost. Go on in {fork or spec.out} with {how}.",
-                      highlight=False, soft_wrap=True)
-        raise SystemExit(130) from None
-    console.print(f"The study ended: {reason}.", highlight=False)
-
-
-def _report(folder: Path, console: Console, as_json: bool) -> None:
-    from scalesearch.study.results import load, publish
-
-    results = load(folder)
-    files, found = publish(results), _as_json(results)
-    if results.store.meta.get("kind"):
-        more, own = _report_rows(results, None if as_json else console)
-        files, found = more + files, found | own
-    elif not as_json:
-        _show_front(results, console)
-        _show_signs(results, console)
-    if as_json:
-        print_json(found | {"files": [str(file) for file in files]})
-    else:
-        console.print("Written: " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
-
-
-def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
-    """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
-    from scalesearch.study.results import main_metric
-
-    if results.store.meta["kind"] == "scaling":
-        from scalesearch.report.scaling_json import to_json
-        from scalesearch.study.scaling_report import scaling_of, write_scaling
-
-        study = scaling_of(results)
-        if console is not None:
-            study_scaling.show_scaling(study, console)
-        return write_scaling(study, results.store.folder), {"scaling": to_json(study)}
-    from scalesearch.study.tables import table_of, write_table
-
-    table = table_of(results, main_metric(results))
-    if console is not None:
-        study_table.show_table(results, table, console)
-    return write_table(table, results.store.folder), {"table": table.to_json()}
-
-
-def _show_front(results: Results, console: Console) -> None:
-    from scalesearch.report.table import to_rich
-
-    finished = int((results.table["state"] == "complete").sum())
-    title = f"Front of {results.store.meta['name']}: {len(results.front)} of {finished} trained candidates"
-    console.print(to_rich(results.front, results.objectives, title, results.asked, console.width))
-    for line in [*results.notes(), *results.verdict.sentences()]:
-        console.print(line, highlight=False, soft_wrap=True)
-    found = results.hypervolume()
-    if found:
-        corner = ", ".join(f"{name} {value:,.6g}" for name, value in zip(results.objectives, found[1]))
-        console.print(f"Hypervolume {found[0]:.6g} against the reference point {corner}.", highlight=False)
-
-
-def _show_signs(results: Results, console: Console) -> None:
-    for line in results.signs().lines():
-        console.print(line, highlight=False, soft_wrap=True)
-
-
-def _as_json(results: Results) -> dict[str, Any]:
-    import json
-
-    found = results.hypervolume()
-    return {
-        "study": results.store.meta["name"],
-        "folder": str(results.store.folder),
-        "objectives": results.objectives,
-        "protocol": results.store.meta["protocol"],
-        "data": results.store.meta["data"],
-        "synthetic": results.store.meta["synthetic"],
-        "bleu_signature": results.signature,
-        "seed": results.store.meta["seed"],
-        "seeds": results.verdict.to_json(),
-        "teacher": results.teacher,
-        "counts": results.table["state"].value_counts().to_dict(),
-        "front": json.loads(results.front.to_json(orient="records")),
-        "proxies": results.signs().to_json(),
-        "hypervolume": None if found is None else {"value": found[0], "reference": found[1]},
-    }
-
-
-def _load(study: str, out: Path | None) -> Results:
-    """The results of a study's folder, or of a study file's."""
-    from scalesearch.study.results import load
-
-    return load(folder_of(study, out))
-
-
-def folder_of(study: str, out: Path | None) -> Path:
-    """The study's folder: the one that is given, or where the study file STUDY puts it.
-
-    Raises:
-        UserError: there is neither.
-    """
-    folder = Path(study)
-    if folder.is_file() or not folder.exists():
-        from scalesearch.library import find_file
-        from scalesearch.study.file import read_study
-
-        try:
-            file = find_file(study, "studies")
-        except UserError as error:
-            raise UserError(f"{error}. Nor is there a study's folder {study}, or not yet") from None
-        folder = out or read_study(file).out
-    return folder
-
-
-def _reading(verb: Any) -> Any:
-    """The arguments of the verbs that read."""
-    verb = click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")(verb)
-    return click.argument("study", metavar="STUDY_OR_FOLDER")(verb)
-
 
 @command.command()
-@_reading
+@reading
 @json_option
 def status(study: str, out: Path | None, as_json: bool) -> None:
     """How far a study is: done, running, failed, refused; the best so far."""
     from scalesearch.study.at_work import in_training, teacher_at_work
     from scalesearch.study.heartbeat import owner_of
 
-    results = _load(study, out)
+    results = load_study(study, out)
     owner, teacher = owner_of(results.store.folder), teacher_at_work(results.store)
     if as_json:
-        print_json({**_as_json(results), "owner": owner.to_json(), "teacher_at_work": teacher and teacher.to_json(),
+        print_json({**as_json_of(results), "owner": owner.to_json(), "teacher_at_work": teacher and teacher.to_json(),
                     "training": [one.to_json() for one in in_training(results.store)]})
         return
     from rich.console import Console
@@ -266,19 +47,19 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
     for line in (describe_owner(owner), *([describe_teacher(teacher)] if teacher else [])):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(screen_of(results.store, console).render())
-    _show_signs(results, console)
+    show_signs(results, console)
     for trial in results.store.ledger.having("failed"):
         console.print(f"trial {trial.number} failed: {trial.reason}", highlight=False)
 
 
 @command.command()
-@_reading
+@reading
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
 @click.option("--all", "everything", is_flag=True, help="Every proposal, not only the front (CSV and JSON).")
 @json_option
 def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json: bool) -> None:
     """The candidates that no other dominates."""
-    results = _load(study, out)
+    results = load_study(study, out)
     rows = results.table if everything else results.front
     if as_csv:
         from scalesearch.report.table import filled
@@ -289,18 +70,18 @@ def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json:
     else:
         from rich.console import Console
 
-        _show_front(results, Console())
+        show_front(results, Console())
 
 
 @command.command()
-@_reading
+@reading
 @click.option("--to", type=click.Path(path_type=Path), help="Folder for the figures, if not the study's.")
 @json_option
 def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     """Figures of quality against cost, as PNG and SVG."""
     from scalesearch.study.results import plots
 
-    results = _load(study, out)
+    results = load_study(study, out)
     files = plots(results, to or results.store.folder)
     if not files:
         raise UserError(f"{results.store.folder}: no candidate is finished yet, so there is nothing to plot")
@@ -312,7 +93,7 @@ def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
 
 
 @command.command()
-@_reading
+@reading
 @click.option("--to", type=click.Path(path_type=Path), help="The page's file, if not the study's report.html.")
 @json_option
 def report(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
@@ -321,13 +102,13 @@ def report(study: str, out: Path | None, to: Path | None, as_json: bool) -> None
         need(package)
     from scalesearch.study.page import write_page
 
-    results = _load(study, out)
+    results = load_study(study, out)
     file = write_page(results, to or results.store.folder / "report.html")
     print_json({"files": [str(file)]}) if as_json else click.echo(file)
 
 
 @command.command()
-@_reading
+@reading
 @click.option("--best", metavar="OBJECTIVE", help="Of the front, the best by this objective (the first, if not given).")
 @click.option("--trial", type=int, help="This trial.")
 @click.option("--to", type=click.Path(path_type=Path), help="Folder to write (export-TRIAL, if not given).")
@@ -338,7 +119,7 @@ def export(study: str, out: Path | None, best: str | None, trial: int | None, to
 
     from scalesearch.study.results import choose
 
-    results = _load(study, out)
+    results = load_study(study, out)
     number, why = choose(results, best, trial)
     target = to or Path(f"export-{number}")
     if target.exists():

@@ -29,10 +29,10 @@ def compare(first: str, second: str, to: Path | None, draws: int, confidence: fl
     """Compare the studies A and B (folders, or study files): fronts, hypervolumes, and the difference."""
     for package in ("pandas", "matplotlib"):
         need(package)
-    from scalesearch.cli.study import _load
+    from scalesearch.cli.study_show import load_study
     from scalesearch.report import compare as report
 
-    results = (_load(first, None), _load(second, None))
+    results = (load_study(first, None), load_study(second, None))
     names = names_of(*results)
     sides = (_side(results[0], names[0]), _side(results[1], names[1]))
     found = report.compare(*sides, draws=draws, confidence=confidence, seed=seed)

@@ -33,12 +33,12 @@ def scaling(study: str, metric: str | None, places: tuple[str, ...], confidence:
         need(package)
     from rich.console import Console
 
-    from scalesearch.cli.study import _load
+    from scalesearch.cli.study_show import load_study
     from scalesearch.report.scaling_json import to_json
     from scalesearch.study.scaling_report import scaling_of, write_scaling
 
     at = [size_at(place) for place in places]
-    results = _load(study, None)
+    results = load_study(study, None)
     found = scaling_of(results, metric, at, confidence)
     files = [str(file) for file in write_scaling(found, to or results.store.folder)]
     if as_json:

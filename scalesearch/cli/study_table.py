@@ -29,11 +29,11 @@ def table(study: str, base: str | None, metric: str | None, confidence: float, t
     need("pandas")
     from rich.console import Console
 
-    from scalesearch.cli.study import _load
+    from scalesearch.cli.study_show import load_study
     from scalesearch.study.results import main_metric
     from scalesearch.study.tables import table_of, write_table
 
-    results = _load(study, None)
+    results = load_study(study, None)
     found = table_of(results, metric or main_metric(results), base, confidence)
     files = [str(file) for file in write_table(found, to or results.store.folder)]
     if as_json:

@@ -32,7 +32,7 @@ def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool)
     """
     from rich.console import Console
 
-    from scalesearch.cli.study import folder_of
+    from scalesearch.cli.study_show import folder_of
     from scalesearch.study.watch import Watch
 
     watched = Watch(folder_of(study, out))
