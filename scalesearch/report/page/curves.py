@@ -22,12 +22,22 @@ def points_of(candidate: Candidate, key: str = "valid_loss") -> Points:
     return sorted((float(step), float(loss)) for step, loss in found if step is not None and loss is not None)
 
 
+def shown(facts: Facts) -> list[Candidate]:
+    """Whose curves are drawn: first trainings, the latest where there are too many."""
+    return [one for one in facts.candidates.values() if one.origin != "seed" and (points_of(one) or one.rungs)][-MOST:]
+
+
+def drawn(facts: Facts) -> set[int]:
+    """The trials that have a curve of their own in the figure."""
+    return {one.number for one in shown(facts) if points_of(one)}
+
+
 def section(facts: Facts) -> Section:
     """The curves, and the table of rungs where there are any."""
-    own = [one for one in facts.candidates.values() if one.origin != "seed" and (points_of(one) or one.rungs)]
-    body: list[Any] = [_curves(facts, own[-MOST:])] if own else [tag("p", "No validation has been recorded yet.")]
+    own = shown(facts)
+    body: list[Any] = [_curves(facts, own)] if own else [tag("p", "No validation has been recorded yet.")]
     if own and any(points_of(one, "train_loss") for one in own):
-        body.append(tag("details", tag("summary", "Training loss"), _training(facts, own[-MOST:])))
+        body.append(tag("details", tag("summary", "Training loss"), _training(facts, own)))
     if facts.meta.get("rungs"):
         body.append(_rungs(facts))
     return Section("curves", "Training", join(body))

@@ -83,9 +83,11 @@ def _evaluate(answers: list[dict[str, Any]], losses: list[float], shapes: dict[s
     return {name: value / total for name, value in raw.items()} if total else {}
 
 
-def section(facts: Facts) -> Section:
-    """The figure, or how many candidates are wanting."""
+def section(facts: Facts) -> Section | None:
+    """The figure, or how many candidates are wanting; None where nothing was asked."""
     title = "Importance of each question"
+    if not facts.searched:
+        return None
     rows = facts.eligible
     sign = -1.0 if direction(facts.main) == "max" else 1.0
     sheets = [(dict(facts.candidates[int(row["trial"])].answers), sign * float(row[facts.main]))

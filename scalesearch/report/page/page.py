@@ -9,7 +9,9 @@ from scalesearch.report.page import (
     course,
     curves,
     failures,
+    figures,
     importance,
+    named,
     parallel,
     provenance,
     tradeoffs,
@@ -20,9 +22,9 @@ from scalesearch.report.page.html import Html, Section, join, paragraphs, tag
 from scalesearch.report.page.script import JS
 from scalesearch.report.page.style import CSS
 
-SECTIONS: tuple[Callable[[Facts], Section], ...] = (
-    tradeoffs.section, candidates.section, trust.section, course.section, parallel.section, importance.section,
-    curves.section, bills.section, failures.section, provenance.section,
+SECTIONS: tuple[Callable[[Facts], Section | None], ...] = (
+    tradeoffs.section, named.section, figures.section, candidates.section, trust.section, course.section,
+    parallel.section, importance.section, curves.section, bills.section, failures.section, provenance.section,
 )
 STATES = {"complete": "finished", "pending": "in training or waiting", "paused": "at a rung", "previewed": "previewed",
           "failed": "failed", "infeasible": "refused", "duplicate": "seen before"}
@@ -32,7 +34,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 def render(facts: Facts) -> str:
     """The whole file."""
-    made = [section(facts) for section in SECTIONS]
+    made = [one for section in SECTIONS if (one := section(facts)) is not None]
     title = f"Study {facts.name}"
     head = tag("head", tag("meta", charset="utf-8"),
                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -52,7 +54,7 @@ def _tiles(facts: Facts) -> Html:
     tiles = [(counts[state], words) for state, words in STATES.items() if counts[state] or state == "complete"]
     again = sum(one.origin == "seed" and one.state == "complete" for one in facts.candidates.values())
     tiles += [(again, "further seeds")] if again else []
-    tiles += [(len(facts.front), "on the front")]
+    tiles += [(len(facts.front), "on the front")] if facts.searched or len(facts.front) else []
     running = any(one.state in ("pending", "paused", "previewed") for one in facts.candidates.values())
     state = tag("p", "Some candidates are not finished: this is how the study stood when the page was made.") \
         if running else Html("")

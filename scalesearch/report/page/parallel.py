@@ -62,9 +62,11 @@ def coordinates(facts: Facts, rows: Any) -> list[Coordinate]:
     return sorted(found, key=lambda one: NOWHERE in one.heights)
 
 
-def section(facts: Facts) -> Section:
-    """The figure, or why there is none."""
+def section(facts: Facts) -> Section | None:
+    """The figure, or why there is none; None where nothing was asked."""
     title = "Answers"
+    if not facts.searched:
+        return None
     rows = facts.done[[bool(facts.candidates[int(number)].answers) for number in facts.done["trial"]]] \
         if len(facts.done) else facts.done
     every = coordinates(facts, rows) if len(rows) else []

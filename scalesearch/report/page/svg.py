@@ -45,8 +45,12 @@ def inline(figure: Figure, key: str, alt: str, titles: Mapping[int, str] | None 
     text = StringIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    body = text.getvalue()
-    body = body[body.index("<svg"):].strip()
+    return inline_text(text.getvalue(), key, alt, titles)
+
+
+def inline_text(text: str, key: str, alt: str, titles: Mapping[int, str] | None = None) -> Html:
+    """The same from ``text``, an SVG file as matplotlib writes it."""
+    body = text[text.index("<svg"):].strip()
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
     body = _themed(_owned(body, key))
     body = _marked(body, key, titles or {})
