@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
     def alts(self):
         """The words for each figure."""
-        return [found.get("aria-label") for tag, found in self.tags if tag == "svg"]
+        return [found.get("aria-label") for tag, found in self.tags if tag == "svg" and "aria-hidden" not in found]
 
 
 def page_of(folder, to=None):

@@ -30,7 +30,7 @@ def section(facts: Facts) -> Section:
             _table(facts, facts.billed, "macs"), _folded("FLOPs by section", _table(facts, facts.billed, "flops")),
             _memory(facts, facts.billed), tag("h3", "Module by module"),
             *(_ledger(facts, number) for number in facts.billed)]
-    return Section("costs", title, join(body))
+    return Section("costs", title, join(body), "Cost ledgers")
 
 
 def parts(facts: Facts, number: int, quantity: str) -> list[int]:

@@ -8,7 +8,7 @@ from scalesearch.report.page.curves import drawn
 from scalesearch.report.page.facts import Candidate, Facts
 from scalesearch.report.page.html import GAP, Cell, Html, Section, join, table, tag
 from scalesearch.report.page.svg import POINT
-from scalesearch.report.page.words import brief, label, shown, under
+from scalesearch.report.page.words import brief, heading, shown, under
 from scalesearch.report.table import REPORTED, differing
 
 SKIPPED = ("infeasible", "duplicate")  # proposals that were never trained; failures.py counts them
@@ -28,7 +28,7 @@ def section(facts: Facts) -> Section:
     if not len(rows):
         return Section("candidates", "Candidates", tag("p", "No candidate has been taken up for training yet."))
     names, answers = columns_of(facts), differing(rows, facts.asked, ANSWERS)
-    headings = ["trial", "state", "front", *(label(name, {}) for name in names), "seeds", "training seconds",
+    headings = ["trial", "state", "front", *(heading(name) for name in names), "seeds", "training seconds",
                 *(["loss at rungs"] if facts.meta.get("rungs") else []),
                 *(name.removeprefix("answer.") for name in answers), "files"]
     cells, marks, curves = [], [], drawn(facts)

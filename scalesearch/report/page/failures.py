@@ -22,7 +22,8 @@ def section(facts: Facts) -> Section:
     if again:
         body.append(tag("p", f"{again} {'proposals' if again > 1 else 'proposal'} repeated an architecture that was "
                              "there already; it was not trained again."))
-    return Section("failures", "Failures and refusals" if refused or facts.searched else "Failures", join(body))
+    title = "Failures and refusals" if refused or facts.searched else "Failures"
+    return Section("failures", title, join(body), "Failures")
 
 
 def _failed(facts: Facts, failed: list[Candidate]) -> Any:

@@ -82,11 +82,12 @@ def paragraphs(lines: Iterable[object]) -> Html:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: its id, heading and markup."""
+    """A part of the page: its id, heading and markup, and what the menu calls it if not by its heading."""
 
     key: str
     title: str
     body: Html
+    short: str = ""
 
     def render(self) -> Html:
         """As an element that can be linked to."""

@@ -88,18 +88,22 @@ def section(facts: Facts) -> Section | None:
     title = "Importance of each question"
     if not facts.searched:
         return None
+    return Section("importance", title, _body(facts), "Importance")
+
+
+def _body(facts: Facts) -> Html:
     rows = facts.eligible
     sign = -1.0 if direction(facts.main) == "max" else 1.0
     sheets = [(dict(facts.candidates[int(row["trial"])].answers), sign * float(row[facts.main]))
               for _, row in rows.iterrows() if set(facts.candidates[int(row["trial"])].answers) <= facts.asked]
     sheets = [(sheet, loss) for sheet, loss in sheets if sheet and np.isfinite(loss)]
     if len(sheets) < FEWEST:
-        return Section("importance", title, tag("p", f"{FEWEST} feasible finished candidates are needed to say which "
-                                                     f"questions decide {facts.main}; there are {len(sheets)}."))
+        return tag("p", f"{FEWEST} feasible finished candidates are needed to say which questions decide "
+                        f"{facts.main}; there are {len(sheets)}.")
     found = importances([sheet for sheet, _ in sheets], [loss for _, loss in sheets])
     if not found:
-        return Section("importance", title, tag("p", "All finished candidates answer alike or score alike."))
-    return Section("importance", title, _figure(facts, found, len(sheets)))
+        return tag("p", "All finished candidates answer alike or score alike.")
+    return _figure(facts, found, len(sheets))
 
 
 def _figure(facts: Facts, found: list[Importance], count: int) -> Html:

@@ -20,6 +20,7 @@ from scalesearch.report.page import (
 from scalesearch.report.page.facts import Facts
 from scalesearch.report.page.html import Html, Section, join, paragraphs, tag
 from scalesearch.report.page.script import JS
+from scalesearch.report.page.slim import sharing_letters
 from scalesearch.report.page.style import CSS
 
 SECTIONS: tuple[Callable[[Facts], Section | None], ...] = (
@@ -40,9 +41,9 @@ def render(facts: Facts) -> str:
                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
                tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
                tag("title", title), tag("style", Html(CSS)))
-    menu = tag("nav", *(tag("a", one.title, href=f"#{one.key}") for one in made), aria_label="Sections")
+    menu = tag("nav", *(tag("a", one.short or one.title, href=f"#{one.key}") for one in made), aria_label="Sections")
     body = tag("body", menu, tag("header", tag("h1", title), _tiles(facts), paragraphs(facts.notes[:2])),
-               tag("main", *(one.render() for one in made)),
+               tag("main", sharing_letters(join(one.render() for one in made))),
                tag("footer", tag("p", "Made by scalesearch study report; it holds no link to any network.")),
                tag("script", Html(JS)))
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
-from matplotlib.patheffects import withStroke
 
 from scalesearch.report.page.facts import Facts
 from scalesearch.report.page.html import Section, tag
@@ -101,7 +100,7 @@ def _draw(axes: Axes, shown: list[Coordinate], scores: Any, numbers: list[int], 
         axes.axvline(place, color="#222222", linewidth=0.6)
         for height, words in one.ticks:
             axes.annotate(words, (place, height), (3, 2), textcoords="offset points", fontsize=7,
-                          path_effects=[withStroke(linewidth=2.5, foreground="#ffffff")], zorder=5)
+                          bbox={"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}, zorder=5)
     axes.set_xticks(across, [one.name.replace(".", ".\n") for one in shown], fontsize=7, rotation=0)
     axes.set_yticks([])
     axes.grid(False)

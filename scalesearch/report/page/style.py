@@ -18,16 +18,17 @@ p { margin: .4rem 0; max-width: 60rem; overflow-wrap: anywhere; }
 a { color: var(--link); }
 nav { position: sticky; top: 0; z-index: 2; background: var(--page); border-bottom: 1px solid var(--grid);
   white-space: nowrap; overflow-x: auto; padding: .5rem 1rem; }
-nav a { margin-right: 1rem; font-size: .9rem; }
+nav a { margin-right: .8rem; font-size: .9rem; }
 figure { margin: .8rem 0; }
 figcaption { font-size: .85rem; color: var(--soft); max-width: 60rem; }
 svg.figure { width: 100%; max-width: 46rem; height: auto; display: block; fill: var(--ink); }
 .spread svg.figure { max-width: 72rem; }
+svg.letters { position: absolute; }
 svg.figure * { stroke-linejoin: round; stroke-linecap: butt; }
 .point { pointer-events: all; cursor: pointer; }
 /* An unseen mark over a point shows as a ring; a line becomes thick. */
-.point.lit use, .point:target use { stroke: var(--ink) !important; stroke-opacity: 1 !important; opacity: 1 !important;
-  fill-opacity: 0 !important; stroke-width: 2.5 !important; }
+.point circle { fill: none; }
+.point.lit circle, .point:target circle { stroke: var(--ink); stroke-width: 1.6; }
 .point.lit > path, .point:target > path { stroke-width: 4 !important; stroke-opacity: 1 !important; }
 #tip { position: fixed; z-index: 3; pointer-events: none; max-width: min(24rem, 90vw); padding: .35rem .6rem;
   background: var(--ink); color: var(--page); border-radius: .3rem; font-size: .8rem; white-space: pre-line; }
