@@ -22,7 +22,7 @@ MOST = 40  # bars in the figure
 
 def section(facts: Facts) -> Section:
     """A figure of shares, a table of exact numbers for each quantity, and the modules of each candidate."""
-    title = "Cost ledgers of the front" if facts.members or facts.searched else "Cost ledgers"
+    title = "Cost ledgers of the front" if facts.ranked else "Cost ledgers"
     if not facts.billed:
         return Section("costs", title, tag("p", "Nobody is on the front yet." if facts.searched else
                                            "No training is finished yet."))
@@ -48,7 +48,7 @@ def _table(facts: Facts, members: list[int], quantity: str) -> Html:
     for number in members:
         *sections, total = parts(facts, number, quantity)
         shares = [_share(value, total) for value in sections]
-        rows.append([Cell(facts.candidates[number].name, number), *shares, Cell(f"{total:,}", total)])
+        rows.append([Cell(facts.candidates[number].name, number, words=True), *shares, Cell(f"{total:,}", total)])
     caption = f"{quantity}: {QUANTITIES[quantity]}. {under(facts.subject.protocol)}."
     return table(["candidate", *SECTIONS, "total"], rows, caption, f"costs-{quantity}")
 
@@ -61,7 +61,7 @@ def _memory(facts: Facts, members: list[int]) -> Html:
     rows = []
     for number in members:
         found = (facts.candidates[number].cost or {}).get("memory", {})
-        rows.append([Cell(facts.candidates[number].name, number),
+        rows.append([Cell(facts.candidates[number].name, number, words=True),
                      *(Cell(f"{int(found[name]):,}", int(found[name])) if name in found else "" for name in MEMORY)])
     target = facts.subject.protocol["target"]
     caption = (f"memory: bytes in float32; the key-value cache after {target} target tokens; an estimate of what one "
@@ -85,7 +85,7 @@ def _modules(rows: Sequence[Row], params: int, macs: int, key: str, name: str) -
     cells = []
     for at, row in enumerate(rows):
         said = tag("span", row.path.rpartition(".")[2], style=f"padding-left: {1.2 * row.level:.1f}em")
-        cells.append([Cell(said, at), Cell(_share(row.params, params).shown, row.params),
+        cells.append([Cell(said, at, words=True), Cell(_share(row.params, params).shown, row.params),
                       Cell(_share(row.macs, macs).shown, row.macs), "" if row.calls is None else row.calls])
     caption = f"{name}: what lies beneath a module is summed in it; the layers of a stack stand together."
     return table(["module", "params", "MACs", "calls a pass"], cells, caption, key)

@@ -28,7 +28,8 @@ def section(facts: Facts) -> Section:
     if not len(rows):
         return Section("candidates", "Candidates", tag("p", "No candidate has been taken up for training yet."))
     names, answers = columns_of(facts), differing(rows, facts.asked, ANSWERS)
-    headings = ["trial", "state", "front", *(heading(name) for name in names), "seeds", "training seconds",
+    headings = ["trial", "state", *(["front"] if facts.ranked else []), *(heading(name) for name in names), "seeds",
+                "training seconds",
                 *(["loss at rungs"] if facts.meta.get("rungs") else []),
                 *(name.removeprefix("answer.") for name in answers), "files"]
     cells, marks, curves = [], [], drawn(facts)
@@ -39,8 +40,8 @@ def section(facts: Facts) -> Section:
                       "class_": "front" if row["front"] else None})
     caption = (f"{len(rows)} candidates; costs under {under(facts.subject.protocol)}. Press a heading to sort. "
                "Training seconds are the updates alone, of the first seed.")
-    return Section("candidates", "Candidates", join((_tools(rows), table(headings, cells, caption, "candidates-table",
-                                                                          marks))))
+    whole = table(headings, cells, caption, "candidates-table", marks)
+    return Section("candidates", "Candidates", join((_tools(facts, rows), whole)))
 
 
 def _row(facts: Facts, row: Any, names: list[str], answers: list[str], curves: set[int]) -> list[Any]:
@@ -49,8 +50,8 @@ def _row(facts: Facts, row: Any, names: list[str], answers: list[str], curves: s
     name = f"{number}" + (f" ({row['label']})" if isinstance(row["label"], str) else "")
     seeds = None if pd.isna(row["seeds"]) else int(row["seeds"])
     seconds = row["training_seconds"]
-    return [Cell(name, number), Cell(tag("span", row["state"], class_=row["state"]), str(row["state"])),
-            Cell("yes" if row["front"] else "", "1" if row["front"] else "0"),
+    return [Cell(name, number, words=True), Cell(tag("span", row["state"], class_=row["state"]), str(row["state"])),
+            *([Cell("yes" if row["front"] else "", "1" if row["front"] else "0")] if facts.ranked else []),
             *(_score(row, column) for column in names),
             GAP if seeds is None else seeds,
             GAP if _missing(seconds) else Cell(f"{seconds:,.1f}", float(seconds)),
@@ -85,9 +86,10 @@ def links_of(facts: Facts, number: int, curves: set[int] | None = None) -> Html:
     return tag("span", join(there, ", "), class_="files")
 
 
-def _tools(rows: pd.DataFrame) -> Html:
+def _tools(facts: Facts, rows: pd.DataFrame) -> Html:
     states = [tag("option", state, value=state) for state in sorted(set(rows["state"]))]
+    front = [tag("option", "on the front", value="front")] if facts.ranked else []
+    choice = tag("select", tag("option", "all", value=""), *front, *states, id="filter-state")
     return tag("div", tag("label", "Filter ", tag("input", type="search", id="filter-words", placeholder="words")),
-               tag("label", "State ", tag("select", tag("option", "all", value=""),
-                                          tag("option", "on the front", value="front"), *states, id="filter-state")),
+               tag("label", "State ", choice),
                tag("span", "", id="filter-count", role="status"), id="filter-tools", class_="tools", hidden=True)

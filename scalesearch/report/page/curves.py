@@ -67,12 +67,12 @@ def _curves(facts: Facts, own: Sequence[Candidate]) -> Any:
                 axes.plot(*zip(*one.rungs), "x", color=_color(facts, one)[0], markersize=4, zorder=4)
         axes.set_ylabel(LOSS)
     marks = "; crosses: losses at the rungs" if any(one.rungs for one in own) else ""
+    colors = "; blue: on the front; orange: references" if facts.ranked else ""
     ends = "; ".join(f"{one.name} {points_of(one)[-1][1]:.3f}" for one in own
                      if one.number in facts.members and points_of(one))
     alt = f"Validation loss over updates of {len(own)} candidates. Last losses of the front: {ends or 'none'}."
     return framed(inline(figure, "curves", alt, {one.number: one.name for one in own}),
-                  f"{LOSS} of {len(own)} candidates, each with its first seed. Blue: on the front; orange: "
-                  f"references{marks}.")
+                  f"{LOSS} of {len(own)} candidates, each with its first seed{colors}{marks}.")
 
 
 def _training(facts: Facts, own: Sequence[Candidate]) -> Any:

@@ -122,6 +122,11 @@ class Facts:
             or any(one.origin not in ("reference", "seed") for one in self.candidates.values())
 
     @property
+    def ranked(self) -> bool:
+        """Whether there is a front to speak of: what is searched has one, even if it is empty as yet."""
+        return self.searched or len(self.front) > 0
+
+    @property
     def done(self) -> pd.DataFrame:
         """The finished rows of the table that have the main score."""
         if self.main not in self.table:

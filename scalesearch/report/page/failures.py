@@ -27,7 +27,7 @@ def section(facts: Facts) -> Section:
 
 
 def _failed(facts: Facts, failed: list[Candidate]) -> Any:
-    rows = [[Cell(one.name, one.number), tag("span", one.reason or "no reason is known", class_="failed"),
+    rows = [[Cell(one.name, one.number, words=True), tag("span", one.reason or "no reason is known", class_="failed"),
              Cell(links_of(facts, one.number))] for one in failed]
     return table(["candidate", "reason", "files"], rows, f"{len(failed)} failed trainings.", "failures-table")
 

@@ -2,7 +2,7 @@
 
 from scalesearch.report.ablation import UNKNOWN, Row
 from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.html import Cell, Html, Section, join, paragraphs, table, tag
+from scalesearch.report.page.html import GAP, Cell, Html, Section, join, paragraphs, table, tag
 from scalesearch.report.page.words import label, under
 
 
@@ -20,7 +20,7 @@ def section(facts: Facts) -> Section | None:
 
 def _row(facts: Facts, row: Row, said: tuple[str, ...]) -> list[Cell]:
     keys = (None, row.params, row.macs, row.score, row.seeds, row.difference)
-    numbers = [Cell(text, None if text == UNKNOWN else key) for text, key in zip(said[1:], keys[1:])]
+    numbers = [GAP if text == UNKNOWN else Cell(text, key) for text, key in zip(said[1:], keys[1:])]
     return [Cell(_name(facts, row.name), None), *numbers]
 
 

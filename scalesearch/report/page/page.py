@@ -55,8 +55,8 @@ def _tiles(facts: Facts) -> Html:
     tiles = [(counts[state], words) for state, words in STATES.items() if counts[state] or state == "complete"]
     again = sum(one.origin == "seed" and one.state == "complete" for one in facts.candidates.values())
     tiles += [(again, "further seeds")] if again else []
-    tiles += [(len(facts.front), "on the front")] if facts.searched or len(facts.front) else []
-    running = any(one.state in ("pending", "paused", "previewed") for one in facts.candidates.values())
+    tiles += [(len(facts.front), "on the front")] if facts.ranked else []
+    running = any(one.state == "pending" for one in facts.candidates.values())
     state = tag("p", "Some candidates are not finished: this is how the study stood when the page was made.") \
         if running else Html("")
     return join((tag("div", *(tag("div", tag("b", f"{count:,}"), tag("span", words), class_="tile")

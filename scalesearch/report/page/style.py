@@ -43,6 +43,7 @@ p.caption { font-size: .85rem; color: var(--soft); margin-top: .8rem; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--grid); text-align: left; vertical-align: top; }
 th { vertical-align: bottom; background: var(--raised); }
 td.number { text-align: right; white-space: nowrap; }
+td.words { text-align: left; }
 button.sort { font: inherit; font-weight: 600; color: inherit; background: none; border: 0; padding: 0;
   text-align: left; cursor: pointer; }
 th[aria-sort=ascending] button::after { content: " \\25B2"; }

@@ -36,7 +36,7 @@ def _group(name: str) -> str:
 
 def section(facts: Facts) -> Section:
     """The figures; those against what is no objective are folded, until a reader with a script chooses among all."""
-    title = "Front" if facts.searched or len(facts.front) else "Score against cost"
+    title = "Front" if facts.ranked else "Score against cost"
     if not len(facts.done):
         said = "No candidate is finished yet, so there is no front." if facts.searched else "No training is finished."
         return Section("front", title, tag("p", said))
@@ -56,7 +56,7 @@ def section(facts: Facts) -> Section:
 def _head(facts: Facts) -> Html:
     goals = ", ".join(f"{name} ({way})" for name, way in facts.subject.objectives.items())
     said = f"{len(facts.front)} of {len(facts.done)} finished candidates are on the front of {goals}. " \
-        if facts.searched or len(facts.front) else f"{len(facts.done)} architectures that the study file names. "
+        if facts.ranked else f"{len(facts.done)} architectures that the study file names. "
     return tag("p", said, tag("span", "Rest on a point for its numbers; click it for its row in the table.",
                               class_="scripted", hidden=True))
 
