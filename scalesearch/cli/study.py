@@ -95,15 +95,16 @@ def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
 @command.command()
 @reading
 @click.option("--to", type=click.Path(path_type=Path), help="The page's file, if not the study's report.html.")
+@click.option("--alone", is_flag=True, help="Without links to the study's files: for a page that is sent elsewhere.")
 @json_option
-def report(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
+def report(study: str, out: Path | None, to: Path | None, alone: bool, as_json: bool) -> None:
     """One HTML page of everything found so far; it needs no network."""
     for package in ("optuna", "pandas", "matplotlib"):
         need(package)
     from scalesearch.study.page import write_page
 
     results = load_study(study, out)
-    file = write_page(results, to or results.store.folder / "report.html")
+    file = write_page(results, to or results.store.folder / "report.html", alone)
     print_json({"files": [str(file)]}) if as_json else click.echo(file)
 
 

@@ -16,7 +16,8 @@ from scalesearch.tasks import METRICS as EVERY_METRIC
 
 METRICS = tuple(EVERY_METRIC)  # of all tasks; on the split that a study chooses by
 REPORTED = tuple(f"test.{name}" for name in METRICS if name not in MEASURED)  # on the one that it never sees
-COSTS = ("params.total", "params.non_embedding", "params.decoder", "macs.total", "flops.total", "memory.weights")
+COSTS = ("params.total", "params.non_embedding", "params.decoder", "macs.total", "flops.total", "memory.weights",
+         "memory.cache", "memory.activations")
 # Column to the record's key. Training seconds are the updates alone; wall seconds hold validation and decoding too.
 FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds", "cpu_seconds": "cpu_seconds",
          "tokens": "tokens", "device": "device", "dtype": "dtype", "reason": "reason"}

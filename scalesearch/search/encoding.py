@@ -58,11 +58,19 @@ class Encoding:
 
         def replay(path: str, question: Question) -> Any:
             name = self._name(path, question)
-            params[name], shapes[name] = encode(question, asked[path]), distribution(question)
+            params[name], shapes[name] = self.param(question, asked[path]), self.shape(question)
             return asked[path]
 
         self.space.answer(replay)
         return params, shapes
+
+    def shape(self, question: Question) -> BaseDistribution:
+        """What Optuna's parameter may be."""
+        return distribution(question)
+
+    def param(self, question: Question, value: Any) -> Any:
+        """What Optuna's parameter is for the answer ``value``."""
+        return encode(question, value)
 
     def _name(self, path: str, question: Question) -> str:
         number = self._number(path, question)

@@ -66,8 +66,7 @@ class Entries:
             label=reference.label,
             in_space=reference.asked is not None,
         )
-        if trial.in_space:
-            self.mirror.add(trial, self.ledger.outcome(trial))
+        self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 
     def _announce(self, number: int, candidate: Candidate, state: str, **more: Any) -> Trial:

@@ -8,6 +8,7 @@ and then it is made again. It is an ordinary Optuna journal that Optuna's dashbo
 import errno
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,4 +157,9 @@ def _study(storage: BaseStorage, name: str, identity: str, objectives: tuple[Obj
                         "`study:`, or delete that one with `optuna delete-study`")
     if study.directions != wanted:
         raise UserError(f"storage: its study {name} has other objectives; give this one another name")
+    names = [objective.name for objective in objectives]
+    if study.metric_names != names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(names)
     return study

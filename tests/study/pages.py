@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
     def alts(self):
         """The words for each figure."""
-        return [found.get("aria-label") for tag, found in self.tags if tag == "svg"]
+        return [found.get("aria-label") for tag, found in self.tags if tag == "svg" and "aria-hidden" not in found]
 
 
 def page_of(folder, to=None):
@@ -92,6 +92,16 @@ def study(folder, trials=10, **changes):
     large = {"width": 64, "depth": 4, "kind": "plain"}
     plan = make_plan(trials, references=(Reference(HOSTILE, architecture_of(large), large),), **changes)
     make_driver(folder, plan, curved_work).run()
+    return Path(folder)
+
+
+def references_only(folder, architectures=None, **changes):
+    """A finished study of named architectures from outside its space, which searches nothing."""
+    sheets = architectures or {"small": {"width": 16, "depth": 2, "kind": "plain"},
+                               HOSTILE: {"width": 64, "depth": 4, "kind": "plain"}}
+    named = tuple(Reference(name, architecture_of(sheet), None) for name, sheet in sheets.items())
+    make_driver(folder, make_plan(0, references=named, **changes), curved_work).run()
+    say(folder, "trials", len(named))
     return Path(folder)
 
 

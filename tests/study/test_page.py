@@ -2,21 +2,31 @@
 
 import json
 import re
+from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 
 from scalesearch.cli.study import command
+from scalesearch.cost import cost, protocol_of
 from scalesearch.errors import UserError
+from scalesearch.library import find_file
 from scalesearch.report.page.course import course
 from scalesearch.report.page.importance import FEWEST, importances
+from scalesearch.report.page.page import render
 from scalesearch.search.rungs import Rungs
+from scalesearch.space import read_space
+from scalesearch.study.ledger import Trial
+from scalesearch.study.modules import config_of, modules_of
 from scalesearch.study.page import gather, write_page
 from scalesearch.study.results import load
-from tests.study.fakes import fake_work, make_driver, make_plan
+from scalesearch.study.store import Store
+from tests.study.fakes import META, fake_work, make_driver, make_plan
 from tests.study.noisy import noisy_work, seeded_plan
-from tests.study.pages import FAULT, HOSTILE, page_of, say, study
+from tests.study.pages import FAULT, HOSTILE, Page, page_of, references_only, say, study
 from tests.study.test_rungs import work as rung_work
 
 SECTIONS = {"front", "candidates", "trust", "course", "answers", "importance", "curves", "costs", "failures",
@@ -47,6 +57,23 @@ def test_every_finished_trial_has_a_row_and_links_to_its_files(page, folder):
             assert f"trials/{trial.name}/{name}" in page.hrefs
     rows = [found for tag, found in page.tags if tag == "tr" and found.get("class") == "front"]
     assert {row["id"] for row in rows} == {f"trial-{number}" for number in results.front["trial"]}
+
+
+def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, folder):
+    results = load(folder)
+    across = {found["data-x"] for tag, found in page.tags if tag == "figure" and "data-x" in found}
+    assert across >= {"params.total", "macs.total", "flops.total", "memory.weights"}
+    boxes = [found for tag, found in page.tags if tag == "input" and found.get("type") == "checkbox"]
+    assert {box["value"] for box in boxes} == across
+    assert {box["value"] for box in boxes if "checked" in box} == {"params.total", "macs.total"}
+    for number in results.front["trial"]:
+        assert {f"#ledger-{number}", f"#curves-point-{number}"} <= set(page.hrefs)
+    assert any(href.endswith("job.json") for href in page.hrefs)
+
+
+def test_a_page_that_stands_alone_links_to_no_file(folder, tmp_path):
+    alone = Page(write_page(load(folder), tmp_path / "alone.html", alone=True))
+    assert alone.wrong == [] and alone.hrefs and all(href.startswith(("#", "data:")) for href in alone.hrefs)
 
 
 def test_every_failure_and_every_missed_limit_is_there(page, folder):
@@ -116,6 +143,66 @@ def test_further_seeds_come_with_their_verdict(tmp_path):
     assert page.wrong == [] and "trainings with further seeds" in page.text and "±" in page.text
     for line in results.verdict.sentences():
         assert " ".join(line.split()) in page.text
+
+
+def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_path):
+    page, results = page_of(references_only(tmp_path)), load(tmp_path)
+    assert page.wrong == [] and set(page.ids) >= {"front", "named", "candidates", "curves", "costs", "provenance"}
+    assert not set(page.ids) & {"answers", "importance", "course"}
+    for words in ("2 architectures that the study file names", "Score against cost", "No training has failed"):
+        assert words in page.text
+    for words in ("on the front", "refused", "Nobody", "proposal"):
+        assert words not in page.text
+    assert {"ledger-0", "ledger-1"} <= set(page.ids) and len(results.front) == 0
+
+
+def test_named_architectures_are_compared_with_the_first(tmp_path):
+    page, results = page_of(references_only(tmp_path)), load(tmp_path)
+    small, large = (trial.values["bleu"] for trial in results.store.ledger.having("complete"))
+    assert f"{large - small:+.2f} ± –" in page.text and f"{small:.2f}" in page.text
+    assert "No row has a second seed" in page.text and "#trial-0" in page.hrefs
+
+
+def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_path):
+    sheets = {"fails": {"width": 8, "depth": 8, "kind": "plain"}, "one": {"width": 16, "depth": 2, "kind": "plain"},
+              "two": {"width": 24, "depth": 2, "kind": "plain"}}
+    page = page_of(references_only(tmp_path, sheets))
+    assert page.wrong == [] and "difference to one" in page.text and "Not finished: fails" in page.text
+
+
+def test_a_study_without_two_named_architectures_has_no_table_of_them(page):
+    assert "named" not in page.ids and "figures" not in page.ids
+
+
+def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folder, tmp_path):
+    figure = Figure()
+    figure.add_subplot().plot([1, 2], [3, 4], label="law")
+    text = StringIO()
+    figure.savefig(text, format="svg")
+    mine = (("Law & order", text.getvalue(), "BLEU by <size>."), ("Law & order", text.getvalue(), "The same."))
+    file = tmp_path / "page.html"
+    file.write_text(render(replace(gather(load(folder), None), figures=mine)))
+    page = Page(file)
+    assert page.wrong == [] and "figures" in page.ids and page.text.count("Law & order") == 2
+    assert "BLEU by <size>." in page.text and "Law & order. BLEU by <size>." in page.alts()
+
+
+def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_path):
+    space = read_space(find_file("transformer", "spaces"))
+    architecture = space.architecture(space.answer(lambda path, question: pytest.fail(path)))
+    bill = cost(architecture.block, protocol_of({"name": "forward", "source": 10, "target": 10, "vocab": 100}))
+    store = Store(tmp_path)
+    store.create(META, "study: fake\n", "width: 8\n")
+    trial = Trial(0, "complete", id=architecture.id, cost=bill.to_json())
+    store.trial_folder(trial).mkdir(parents=True)
+    assert config_of(store, trial) == "" and modules_of(store, trial) == ()
+    (store.trial_folder(trial) / "architecture.yaml").write_text(architecture.to_yaml())
+    found = modules_of(store, trial)
+    assert "width: 512" in config_of(store, trial)
+    assert sum(row.params for row in found if row.level == 0) == bill["params.total"]
+    assert sum(row.macs for row in found if row.level == 0) == bill["macs.total"]
+    trial.cost["macs"]["total"] += 1
+    assert modules_of(store, trial) == ()
 
 
 def test_importance_finds_the_question_that_decides():

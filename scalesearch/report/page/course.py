@@ -39,10 +39,13 @@ def course(facts: Facts, corner: list[float]) -> list[Step]:
     return steps
 
 
-def section(facts: Facts) -> Section:
-    """The figure and its reference point."""
+def section(facts: Facts) -> Section | None:
+    """The figure and its reference point; None where nothing is searched and no named architecture can be on a front.
+    """
     title = "Hypervolume"
     if facts.hypervolume is None or not facts.moments:
+        if not facts.searched:
+            return None
         return Section("course", title, tag("p", "No feasible candidate is finished yet, so there is no hypervolume."))
     now, corner = facts.hypervolume
     steps = course(facts, corner)

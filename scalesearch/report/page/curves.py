@@ -22,12 +22,22 @@ def points_of(candidate: Candidate, key: str = "valid_loss") -> Points:
     return sorted((float(step), float(loss)) for step, loss in found if step is not None and loss is not None)
 
 
+def shown(facts: Facts) -> list[Candidate]:
+    """Whose curves are drawn: first trainings, the latest where there are too many."""
+    return [one for one in facts.candidates.values() if one.origin != "seed" and (points_of(one) or one.rungs)][-MOST:]
+
+
+def drawn(facts: Facts) -> set[int]:
+    """The trials that have a curve of their own in the figure."""
+    return {one.number for one in shown(facts) if points_of(one)}
+
+
 def section(facts: Facts) -> Section:
     """The curves, and the table of rungs where there are any."""
-    own = [one for one in facts.candidates.values() if one.origin != "seed" and (points_of(one) or one.rungs)]
-    body: list[Any] = [_curves(facts, own[-MOST:])] if own else [tag("p", "No validation has been recorded yet.")]
+    own = shown(facts)
+    body: list[Any] = [_curves(facts, own)] if own else [tag("p", "No validation has been recorded yet.")]
     if own and any(points_of(one, "train_loss") for one in own):
-        body.append(tag("details", tag("summary", "Training loss"), _training(facts, own[-MOST:])))
+        body.append(tag("details", tag("summary", "Training loss"), _training(facts, own)))
     if facts.meta.get("rungs"):
         body.append(_rungs(facts))
     return Section("curves", "Training", join(body))
@@ -57,12 +67,12 @@ def _curves(facts: Facts, own: Sequence[Candidate]) -> Any:
                 axes.plot(*zip(*one.rungs), "x", color=_color(facts, one)[0], markersize=4, zorder=4)
         axes.set_ylabel(LOSS)
     marks = "; crosses: losses at the rungs" if any(one.rungs for one in own) else ""
+    colors = "; blue: on the front; orange: references" if facts.ranked else ""
     ends = "; ".join(f"{one.name} {points_of(one)[-1][1]:.3f}" for one in own
                      if one.number in facts.members and points_of(one))
     alt = f"Validation loss over updates of {len(own)} candidates. Last losses of the front: {ends or 'none'}."
     return framed(inline(figure, "curves", alt, {one.number: one.name for one in own}),
-                  f"{LOSS} of {len(own)} candidates, each with its first seed. Blue: on the front; orange: "
-                  f"references{marks}.")
+                  f"{LOSS} of {len(own)} candidates, each with its first seed{colors}{marks}.")
 
 
 def _training(facts: Facts, own: Sequence[Candidate]) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from scalesearch.cost.modules import Row
+from scalesearch.report.ablation import Ablation
 from scalesearch.report.plot import Subject
 from scalesearch.report.proxies import Signs
 
@@ -26,6 +28,8 @@ class Candidate:
         curve: the validations of its training: ``step``, ``train_loss``, ``valid_loss`` and others.
         rungs: (updates, validation loss) at each rung that it has reached.
         values: objective to value, once complete; of its own training alone.
+        config, modules: of those whose ledger is shown, the text of the architecture file, and what it costs module by
+            module under the study's protocol.
     """
 
     number: int
@@ -42,6 +46,8 @@ class Candidate:
     curve: tuple[Mapping[str, Any], ...] = ()
     rungs: tuple[tuple[float, float], ...] = ()
     values: Mapping[str, float] | None = None
+    config: str = ""
+    modules: tuple[Row, ...] = ()
 
     @property
     def name(self) -> str:
@@ -87,6 +93,8 @@ class Facts:
         signs: how early signs rank the candidates.
         reached: updates at each rung's share, for a study with rungs.
         files: name to relative address of the study's own files.
+        named: the named architectures and their differences, of a study that has several.
+        figures: of studies that have their own: title, SVG as matplotlib writes it, caption.
     """
 
     name: str
@@ -103,6 +111,20 @@ class Facts:
     verdict: tuple[str, ...]
     signs: Signs
     files: Mapping[str, str]
+    named: Ablation | None = None
+    figures: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def searched(self) -> bool:
+        """Whether candidates were, or are to be, proposed; else all that is trained is what the study file names."""
+        named = sum(one.origin == "reference" for one in self.candidates.values())
+        return bool(self.asked) or int(self.meta.get("trials", named + 1)) > named \
+            or any(one.origin not in ("reference", "seed") for one in self.candidates.values())
+
+    @property
+    def ranked(self) -> bool:
+        """Whether there is a front to speak of: what is searched has one, even if it is empty as yet."""
+        return self.searched or len(self.front) > 0
 
     @property
     def done(self) -> pd.DataFrame:
@@ -121,3 +143,9 @@ class Facts:
     def members(self) -> list[int]:
         """The trials on the front, from the cheapest."""
         return [int(number) for number in self.front["trial"]]
+
+    @property
+    def billed(self) -> list[int]:
+        """The trials whose ledgers are shown: the front's; where nothing was searched, all that are finished."""
+        members = self.members or ([] if self.searched else [int(number) for number in self.done["trial"]])
+        return [number for number in members if self.candidates[number].cost]

@@ -17,14 +17,17 @@ def section(facts: Facts) -> Section:
     refused = [one for one in every if one.state == "infeasible"]
     again = sum(one.state == "duplicate" for one in every)
     body: list[Any] = [_failed(facts, failed) if failed else tag("p", "No training has failed.")]
-    body.append(_refused(refused) if refused else tag("p", "No proposal was refused for its cost."))
-    body.append(tag("p", f"{again} proposals repeated an architecture that was there already, and were not trained "
-                         "again."))
-    return Section("failures", "Failures and refusals", join(body))
+    if refused or facts.searched:
+        body.append(_refused(refused) if refused else tag("p", "No proposal was refused for its cost."))
+    if again:
+        body.append(tag("p", f"{again} {'proposals' if again > 1 else 'proposal'} repeated an architecture that was "
+                             "there already; it was not trained again."))
+    title = "Failures and refusals" if refused or facts.searched else "Failures"
+    return Section("failures", title, join(body), "Failures")
 
 
 def _failed(facts: Facts, failed: list[Candidate]) -> Any:
-    rows = [[Cell(one.name, one.number), tag("span", one.reason or "no reason is known", class_="failed"),
+    rows = [[Cell(one.name, one.number, words=True), tag("span", one.reason or "no reason is known", class_="failed"),
              Cell(links_of(facts, one.number))] for one in failed]
     return table(["candidate", "reason", "files"], rows, f"{len(failed)} failed trainings.", "failures-table")
 

@@ -37,10 +37,14 @@ def _attribute(key: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a table shows in one place, and the number or text that it is sorted by; None comes last either way."""
+    """What a table shows in one place, and the number or text that it is sorted by; None comes last either way.
+
+    ``words``: what is shown is no number, though it is sorted by one.
+    """
 
     shown: object
     key: Any = None
+    words: bool = False
 
 
 GAP = Cell("–")  # a number that is not there
@@ -67,7 +71,7 @@ def _cell(value: Any) -> Html:
     cell = value if isinstance(value, Cell) else Cell(value, value)
     key = None if cell.key is None or isinstance(cell.key, Html) else cell.key
     kind = "number" if cell is GAP or (isinstance(key, int | float) and not isinstance(key, bool)) else None
-    return tag("td", cell.shown, class_=kind, data_key=key)
+    return tag("td", cell.shown, class_=f"{kind} words" if kind and cell.words else kind, data_key=key)
 
 
 def pairs(items: Iterable[tuple[object, object]]) -> Html:
@@ -82,11 +86,12 @@ def paragraphs(lines: Iterable[object]) -> Html:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: its id, heading and markup."""
+    """A part of the page: its id, heading and markup, and what the menu calls it if not by its heading."""
 
     key: str
     title: str
     body: Html
+    short: str = ""
 
     def render(self) -> Html:
         """As an element that can be linked to."""

@@ -5,6 +5,7 @@ subspaces", in Optuna's implementation, which also takes questions that only som
 quarter answered with how all did.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +24,13 @@ DRAWS = 20  # of the candidates with replacement, for how far an importance depe
 
 @dataclass(frozen=True)
 class Importance:
-    """The share of one question among all (0 to 1), and the range of nine tenths of the draws."""
+    """The share of one question among all (0 to 1), the range of nine tenths of the draws, and how many were asked."""
 
     name: str
     value: float
     low: float
     high: float
+    asked: int
 
 
 def importances(answers: list[dict[str, Any]], losses: list[float]) -> list[Importance]:
@@ -43,7 +45,7 @@ def importances(answers: list[dict[str, Any]], losses: list[float]) -> list[Impo
     found = []
     for name, value in whole.items():
         low, high = np.quantile([one.get(name, 0.0) for one in draws], [0.05, 0.95])
-        found.append(Importance(name, value, float(low), float(high)))
+        found.append(Importance(name, value, float(low), float(high), sum(name in sheet for sheet in answers)))
     return sorted(found, key=lambda one: (-one.value, one.name))
 
 
@@ -78,26 +80,35 @@ def _evaluate(answers: list[dict[str, Any]], losses: list[float], shapes: dict[s
         theirs = {name: shapes[name] for name in mine}
         study.add_trial(optuna.create_trial(value=loss, params=mine, distributions=theirs))
     judge = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=QUANTILE, evaluate_on_local=False)
-    raw = {name: max(0.0, float(value)) for name, value in judge.evaluate(study).items() if np.isfinite(value)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that some questions were asked of few: the page says of how many
+        found = judge.evaluate(study)
+    raw = {name: max(0.0, float(value)) for name, value in found.items() if np.isfinite(value)}
     total = sum(raw.values())
     return {name: value / total for name, value in raw.items()} if total else {}
 
 
-def section(facts: Facts) -> Section:
-    """The figure, or how many candidates are wanting."""
+def section(facts: Facts) -> Section | None:
+    """The figure, or how many candidates are wanting; None where nothing was asked."""
     title = "Importance of each question"
+    if not facts.searched:
+        return None
+    return Section("importance", title, _body(facts), "Importance")
+
+
+def _body(facts: Facts) -> Html:
     rows = facts.eligible
     sign = -1.0 if direction(facts.main) == "max" else 1.0
     sheets = [(dict(facts.candidates[int(row["trial"])].answers), sign * float(row[facts.main]))
               for _, row in rows.iterrows() if set(facts.candidates[int(row["trial"])].answers) <= facts.asked]
     sheets = [(sheet, loss) for sheet, loss in sheets if sheet and np.isfinite(loss)]
     if len(sheets) < FEWEST:
-        return Section("importance", title, tag("p", f"{FEWEST} feasible finished candidates are needed to say which "
-                                                     f"questions decide {facts.main}; there are {len(sheets)}."))
+        return tag("p", f"{FEWEST} feasible finished candidates are needed to say which questions decide "
+                        f"{facts.main}; there are {len(sheets)}.")
     found = importances([sheet for sheet, _ in sheets], [loss for _, loss in sheets])
     if not found:
-        return Section("importance", title, tag("p", "All finished candidates answer alike or score alike."))
-    return Section("importance", title, _figure(facts, found, len(sheets)))
+        return tag("p", "All finished candidates answer alike or score alike.")
+    return _figure(facts, found, len(sheets))
 
 
 def _figure(facts: Facts, found: list[Importance], count: int) -> Html:
@@ -107,13 +118,14 @@ def _figure(facts: Facts, found: list[Importance], count: int) -> Html:
         reach = np.array([[max(0.0, one.value - one.low), max(0.0, one.high - one.value)] for one in found]).T
         axes.barh(places, values, color=FRONT, height=0.6)
         axes.errorbar(values, places, xerr=reach, fmt="none", ecolor="#222222", elinewidth=0.8, capsize=2)
-        axes.set_yticks(places, [one.name for one in found])
+        axes.set_yticks(places, [one.name + (f" ({one.asked})" if one.asked < count else "") for one in found])
         axes.set_xlabel(f"Share of the importance for {label(facts.main, {})}")
         axes.set_xlim(left=0)
         axes.grid(False, axis="y")
     said = "; ".join(f"{one.name} {one.value:.2f} ({one.low:.2f} to {one.high:.2f})" for one in found)
+    few = " In brackets: of how many it was asked, where not of all." if any(one.asked < count for one in found) else ""
     caption = (f"PED-ANOVA (Optuna) over {count} feasible finished candidates: how differently the best quarter by "
                f"{label(facts.main, {})} answered each question. Lines: nine tenths of {DRAWS} draws of the candidates "
-               "with replacement. It says what goes with a high score among those that were trained, and the search "
-               "did not train at random.")
+               f"with replacement.{few} It says what goes with a high score among those that were trained, and the "
+               "search did not train at random.")
     return framed(inline(figure, "importance", f"Bar chart of importances: {said}."), caption)

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
-from matplotlib.patheffects import withStroke
 
 from scalesearch.report.page.facts import Facts
 from scalesearch.report.page.html import Section, tag
@@ -62,9 +61,11 @@ def coordinates(facts: Facts, rows: Any) -> list[Coordinate]:
     return sorted(found, key=lambda one: NOWHERE in one.heights)
 
 
-def section(facts: Facts) -> Section:
-    """The figure, or why there is none."""
+def section(facts: Facts) -> Section | None:
+    """The figure, or why there is none; None where nothing was asked."""
     title = "Answers"
+    if not facts.searched:
+        return None
     rows = facts.done[[bool(facts.candidates[int(number)].answers) for number in facts.done["trial"]]] \
         if len(facts.done) else facts.done
     every = coordinates(facts, rows) if len(rows) else []
@@ -99,7 +100,7 @@ def _draw(axes: Axes, shown: list[Coordinate], scores: Any, numbers: list[int], 
         axes.axvline(place, color="#222222", linewidth=0.6)
         for height, words in one.ticks:
             axes.annotate(words, (place, height), (3, 2), textcoords="offset points", fontsize=7,
-                          path_effects=[withStroke(linewidth=2.5, foreground="#ffffff")], zorder=5)
+                          bbox={"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}, zorder=5)
     axes.set_xticks(across, [one.name.replace(".", ".\n") for one in shown], fontsize=7, rotation=0)
     axes.set_yticks([])
     axes.grid(False)

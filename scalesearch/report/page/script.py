@@ -1,4 +1,6 @@
-"""The page's script: sorting, filtering, from a point to its row. Without it, all is shown."""
+"""The page's script: sorting, filtering, the choice of axes, from a point to its row and back. Without it, the figures
+of the objectives stand there, the others are folded, and all rows are shown.
+"""
 
 JS = """
 "use strict";
@@ -39,7 +41,48 @@ if (words) {
   state.addEventListener("change", filter);
 }
 
-for (const point of document.querySelectorAll(".point"))
+for (const part of document.querySelectorAll(".scripted")) part.hidden = false;
+
+const panels = document.getElementById("front-panels"), others = document.getElementById("front-others");
+const boxes = document.querySelectorAll("#front-axes input");
+if (panels && others) {
+  panels.append(...others.querySelectorAll("figure"));
+  others.remove();
+}
+const choose = () => {
+  const chosen = Array.from(boxes).filter((box) => box.checked).map((box) => box.value);
+  for (const figure of panels.children) figure.hidden = !chosen.includes(figure.dataset.x);
+};
+for (const box of boxes) box.addEventListener("change", choose);
+if (boxes.length) choose();
+
+const tip = document.createElement("div");
+tip.id = "tip";
+tip.hidden = true;
+document.body.append(tip);
+const light = (trial, on) => {
+  for (const one of document.querySelectorAll('[data-trial="' + trial + '"]')) one.classList.toggle("lit", on);
+};
+const place = (event) => {
+  const right = document.documentElement.clientWidth - tip.offsetWidth - 8;
+  tip.style.left = Math.max(8, Math.min(event.clientX + 14, right)) + "px";
+  const below = event.clientY + 18, fits = below + tip.offsetHeight < window.innerHeight;
+  tip.style.top = (fits ? below : event.clientY - tip.offsetHeight - 10) + "px";
+};
+for (const point of document.querySelectorAll(".point")) {
+  const title = point.querySelector("title"), said = title ? title.textContent : "";
+  if (title) title.remove();  // what the pointer rests on is said at once, not also by the browser after a while
+  point.addEventListener("pointerenter", (event) => {
+    light(point.dataset.trial, true);
+    tip.textContent = said;
+    tip.hidden = said === "";
+    place(event);
+  });
+  point.addEventListener("pointermove", place);
+  point.addEventListener("pointerleave", () => {
+    light(point.dataset.trial, false);
+    tip.hidden = true;
+  });
   point.addEventListener("click", () => {
     const row = document.getElementById("trial-" + point.dataset.trial);
     if (!row) return;
@@ -48,4 +91,19 @@ for (const point of document.querySelectorAll(".point"))
     row.classList.add("chosen");
     row.scrollIntoView({ block: "center" });
   });
+}
+for (const row of document.querySelectorAll("tr[data-trial]")) {
+  row.addEventListener("pointerenter", () => light(row.dataset.trial, true));
+  row.addEventListener("pointerleave", () => light(row.dataset.trial, false));
+}
+
+const unfold = () => {
+  const target = location.hash ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+  if (!target) return;
+  for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+  target.hidden = false;
+  target.scrollIntoView({ block: target.closest("svg") ? "center" : "start" });
+};
+window.addEventListener("hashchange", unfold);
+unfold();
 """

@@ -18,13 +18,20 @@ p { margin: .4rem 0; max-width: 60rem; overflow-wrap: anywhere; }
 a { color: var(--link); }
 nav { position: sticky; top: 0; z-index: 2; background: var(--page); border-bottom: 1px solid var(--grid);
   white-space: nowrap; overflow-x: auto; padding: .5rem 1rem; }
-nav a { margin-right: 1rem; font-size: .9rem; }
+nav a { margin-right: .8rem; font-size: .9rem; }
 figure { margin: .8rem 0; }
 figcaption { font-size: .85rem; color: var(--soft); max-width: 60rem; }
 svg.figure { width: 100%; max-width: 46rem; height: auto; display: block; fill: var(--ink); }
 .spread svg.figure { max-width: 72rem; }
+svg.letters { position: absolute; }
 svg.figure * { stroke-linejoin: round; stroke-linecap: butt; }
 .point { pointer-events: all; cursor: pointer; }
+/* An unseen mark over a point shows as a ring; a line becomes thick. */
+.point circle { fill: none; }
+.point.lit circle, .point:target circle { stroke: var(--ink); stroke-width: 1.6; }
+.point.lit > path, .point:target > path { stroke-width: 4 !important; stroke-opacity: 1 !important; }
+#tip { position: fixed; z-index: 3; pointer-events: none; max-width: min(24rem, 90vw); padding: .35rem .6rem;
+  background: var(--ink); color: var(--page); border-radius: .3rem; font-size: .8rem; white-space: pre-line; }
 .panels { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
 .tiles { display: flex; flex-wrap: wrap; gap: .6rem; margin: .8rem 0; }
 .tile { background: var(--raised); border-radius: .4rem; padding: .5rem .8rem; }
@@ -36,17 +43,22 @@ p.caption { font-size: .85rem; color: var(--soft); margin-top: .8rem; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--grid); text-align: left; vertical-align: top; }
 th { vertical-align: bottom; background: var(--raised); }
 td.number { text-align: right; white-space: nowrap; }
+td.words { text-align: left; }
 button.sort { font: inherit; font-weight: 600; color: inherit; background: none; border: 0; padding: 0;
   text-align: left; cursor: pointer; }
 th[aria-sort=ascending] button::after { content: " \\25B2"; }
 th[aria-sort=descending] button::after { content: " \\25BC"; }
 tr.front td { font-weight: 600; }
-tr:target td, tr.chosen td { background: var(--mark); }
+tr:target td, tr.chosen td, tr.lit td { background: var(--mark); }
 .failed { color: var(--bad); }
 .complete { color: var(--good); }
 .tools { display: flex; flex-wrap: wrap; gap: .8rem; align-items: center; margin: .5rem 0; font-size: .9rem; }
 .tools input, .tools select { font: inherit; padding: .25rem .4rem; color: var(--ink); background: var(--raised);
   border: 1px solid var(--grid); border-radius: .3rem; max-width: 100%; }
+fieldset.tools { border: 1px solid var(--grid); border-radius: .4rem; padding: .2rem .8rem .4rem; gap: .2rem 1rem; }
+legend { color: var(--soft); font-size: .85rem; padding: 0 .3rem; }
+.ledger { margin: .3rem 0; }
+pre { font-size: .8rem; background: var(--raised); padding: .6rem .8rem; border-radius: .4rem; }
 dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .15rem 1rem; font-size: .9rem; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }

@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from scalesearch.report.page.html import Html, tag
+from scalesearch.report.page.slim import FONT, slim
 from scalesearch.report.plot import FRONT, STYLE
 
 GRID = "#e6e6e6"
@@ -45,14 +46,18 @@ def inline(figure: Figure, key: str, alt: str, titles: Mapping[int, str] | None 
     text = StringIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    body = text.getvalue()
-    body = body[body.index("<svg"):].strip()
+    return inline_text(text.getvalue(), key, alt, titles)
+
+
+def inline_text(text: str, key: str, alt: str, titles: Mapping[int, str] | None = None) -> Html:
+    """The same from ``text``, an SVG file as matplotlib writes it."""
+    body = text[text.index("<svg"):].strip()
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
     body = _themed(_owned(body, key))
     body = _marked(body, key, titles or {})
     head = f'<svg class="figure" role="img" aria-label="{html.escape(alt, quote=True)}"'
     body = re.sub(r'^<svg(.*?)>', lambda found: _head(head, found.group(1)), body, count=1, flags=re.DOTALL)
-    return Html(body)
+    return Html(slim(body))
 
 
 def _head(head: str, attributes: str) -> str:
@@ -62,8 +67,9 @@ def _head(head: str, attributes: str) -> str:
 
 
 def _owned(body: str, key: str) -> str:
-    body = re.sub(r'\bid="([^"]+)"', rf'id="{key}-\1"', body)
-    body = re.sub(r'href="#([^"]+)"', rf'href="#{key}-\1"', body)
+    """With ``key`` before every id but those of letters, which all figures share."""
+    body = re.sub(rf'\bid="(?!{FONT})([^"]+)"', rf'id="{key}-\1"', body)
+    body = re.sub(rf'href="#(?!{FONT})([^"]+)"', rf'href="#{key}-\1"', body)
     return re.sub(r"url\(#([^)]+)\)", rf"url(#{key}-\1)", body)
 
 

@@ -14,41 +14,67 @@ from scalesearch.report.table import COSTS
 from scalesearch.tasks import MEASURED
 
 MOST_POINTS = 600  # with words of their own; more would make the file large
+USUAL = ("params.total", "macs.total")
 
 
 def costs_of(facts: Facts) -> tuple[list[str], list[str]]:
-    """The costs that are objectives, and the others that a table has; where none is an objective, params and MACs."""
-    known = [name for name in dict.fromkeys([*facts.subject.objectives, *COSTS])
+    """The costs that are drawn at once, and the others: objectives, or of a study without any the usual ones, first.
+
+    Costs that no finished candidate has, or that are nothing for all of them, are neither.
+    """
+    known = [name for name in dict.fromkeys([*facts.subject.objectives, *COSTS, *MEASURED])
              if ("." in name or name in MEASURED) and name.partition(".")[0] in (*WORDS, "memory", *MEASURED)]
-    mine = [name for name in known if name in facts.subject.objectives] or ["params.total", "macs.total"]
-    drawn = [name for name in known if name in facts.done and (facts.done[name].astype(float) != 0).any()
-             and facts.done[name].notna().any()]
+    mine = [name for name in known if name in facts.subject.objectives]
+    mine = [*mine, *(name for name in USUAL if not any(_group(one) == _group(name) for one in mine))]
+    drawn = [name for name in known if name in facts.done and (facts.done[name].astype(float).fillna(0) != 0).any()]
     return [name for name in mine if name in drawn], [name for name in drawn if name not in mine]
 
 
+def _group(name: str) -> str:
+    return name.partition(".")[0]
+
+
 def section(facts: Facts) -> Section:
-    """The figures; those against what is no objective are folded."""
+    """The figures; those against what is no objective are folded, until a reader with a script chooses among all."""
+    title = "Front" if facts.ranked else "Score against cost"
     if not len(facts.done):
-        return Section("front", "Front", tag("p", "No candidate is finished yet, so there is no front."))
+        said = "No candidate is finished yet, so there is no front." if facts.searched else "No training is finished."
+        return Section("front", title, tag("p", said))
     first, others = costs_of(facts)
-    head = tag("p", f"{len(facts.front)} of {len(facts.done)} finished candidates are on the front of "
-                    f"{', '.join(f'{name} ({way})' for name, way in facts.subject.objectives.items())}. "
-                    "Rest on a point for its numbers; click it for its row in the table.")
-    body = [head, _panels(facts, first, facts.main)]
+    body = [_head(facts), _chooser(first, others), tag("div", *_panels(facts, first, facts.main), class_="panels",
+                                                       id="front-panels")]
     reported = f"test.{facts.main}"
-    if reported in facts.done and facts.done[reported].notna().any():
-        body.append(_folded(f"By {reported}, which was not looked at in choosing", _panels(facts, first, reported)))
     if others:
-        body.append(_folded("Against the other costs", _panels(facts, others, facts.main)))
-    return Section("front", "Front", join(body))
+        body.append(tag("details", tag("summary", "Against the other costs"),
+                        tag("div", *_panels(facts, others, facts.main), class_="panels"), id="front-others"))
+    if reported in facts.done and facts.done[reported].notna().any():
+        body.append(tag("details", tag("summary", f"By {reported}, which was not looked at in choosing"),
+                        tag("div", *_panels(facts, first, reported), class_="panels")))
+    return Section("front", title, join(body))
 
 
-def _folded(title: str, inside: Html) -> Html:
-    return tag("details", tag("summary", title), inside)
+def _head(facts: Facts) -> Html:
+    goals = ", ".join(f"{name} ({way})" for name, way in facts.subject.objectives.items())
+    said = f"{len(facts.front)} of {len(facts.done)} finished candidates are on the front of {goals}. " \
+        if facts.ranked else f"{len(facts.done)} architectures that the study file names. "
+    return tag("p", said, tag("span", "Rest on a point for its numbers; click it for its row in the table.",
+                              class_="scripted", hidden=True))
 
 
-def _panels(facts: Facts, costs: Iterable[str], y: str) -> Html:
-    return tag("div", *(_panel(facts, x, y) for x in costs), class_="panels")
+def _chooser(first: list[str], others: list[str]) -> Html:
+    """A box to tick for each cost that can stand below; shown by the script alone."""
+    boxes = [tag("label", tag("input", type="checkbox", value=name, checked=name in first), f" {_short(name)}")
+             for name in (*first, *others)]
+    return tag("fieldset", tag("legend", "Against"), *boxes, class_="tools scripted", id="front-axes", hidden=True)
+
+
+def _short(name: str) -> str:
+    """``Non-embedding parameters``, ``Multiply-accumulates``: without unit and protocol."""
+    return label(name, {}).removesuffix(" per sentence pair").removesuffix(", float32)").replace(" (bytes", "")
+
+
+def _panels(facts: Facts, costs: Iterable[str], y: str) -> list[Html]:
+    return [_panel(facts, x, y) for x in costs]
 
 
 def _panel(facts: Facts, x: str, y: str) -> Html:
@@ -60,7 +86,7 @@ def _panel(facts: Facts, x: str, y: str) -> Html:
     bars = "; bars: intervals of means over seeds, by pooled noise" if f"{y}.half" in facts.table else ""
     key = f"front-{x}-{y}".replace(".", "-").replace("_", "-")
     return framed(inline(figure, key, _alt(facts, x, y), titles),
-                  f"{label(y, {})} against {label(x, facts.subject.protocol)}{bars}.")
+                  f"{label(y, {})} against {label(x, facts.subject.protocol)}{bars}.", data_x=x)
 
 
 def _mark(figure: Figure, points: list[tuple[int, float, float]]) -> None:

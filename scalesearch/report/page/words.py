@@ -8,6 +8,7 @@ from scalesearch.report.plot import describe
 from scalesearch.report.table import cell
 from scalesearch.tasks import METRICS
 
+GROUPS = {"params": "params", "macs": "MACs", "flops": "FLOPs"}
 LOADS = {"mean": "Mean load (uses of a weight in a pass)", "balance": "Balance of loads (Jain's index, 0 to 1)",
          "min": "Least load (uses of a weight in a pass)", "max": "Greatest load (uses of a weight in a pass)"}
 
@@ -20,6 +21,14 @@ def label(name: str, protocol: Mapping[str, Any], split: bool = True) -> str:
     if not split and name in METRICS:
         return METRICS[name].words
     return describe(name, protocol).replace("\n", " ")
+
+
+def heading(name: str) -> str:
+    """A metric or cost at the head of a column, whose caption names the protocol: ``BLEU (valid)``, ``MACs``."""
+    group, _, section = name.partition(".")
+    if group not in GROUPS:
+        return label(name, {})
+    return GROUPS[group] + ("" if section == "total" else f", {section.replace('_', '-')}")
 
 
 def under(protocol: Mapping[str, Any]) -> str:
