@@ -16,9 +16,10 @@ from scalesearch.report.page.facts import Candidate, Facts, Moment
 from scalesearch.report.page.page import render
 from scalesearch.study.ledger import COMPLETE, ENDED, FAILED, RUNG, SEED, Trial
 from scalesearch.study.modules import config_of, modules_of
-from scalesearch.study.record import rejected_record
+from scalesearch.study.own_figures import own_figures
 from scalesearch.study.results import Results, main_metric
 from scalesearch.study.store import Store
+from scalesearch.study.tables import records_of
 
 LINKED = ("architecture.yaml", "job.json", "record.json")
 OWN = ("study.yaml", "space.yaml", "study.json", "events.jsonl", "front.csv", "all.csv", "seeds.csv")
@@ -54,7 +55,7 @@ def gather(results: Results, beside: Path | None) -> Facts:
         main=main_metric(results), asked=frozenset(results.asked), candidates=candidates,
         moments=tuple(_moments(results, events)), hypervolume=results.hypervolume(), notes=tuple(results.notes()),
         verdict=tuple(results.verdict.sentences()), signs=results.signs(),
-        files=_links(store.folder, OWN, beside), named=_named(results),
+        files=_links(store.folder, OWN, beside), named=_named(results), figures=own_figures(results),
     )
     ledgers = {number: replace(candidates[number], config=config_of(store, trial), modules=modules_of(store, trial))
                for number in found.billed for trial in (store.ledger.trials[number],)}
@@ -63,10 +64,11 @@ def gather(results: Results, beside: Path | None) -> Facts:
 
 def _named(results: Results) -> Ablation | None:
     """The table of the named architectures, against the first that is finished; None where there are not two."""
-    store, metric = results.store, main_metric(results)
-    records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
+    records, metric = records_of(results), main_metric(results)
     named = [one for one in records if one.get("label") and one.get("origin") != SEED]
-    base = next((str(one["label"]) for one in named if scores_of(one, records, metric)), None)
+    begun = [str(one["label"]) for one in named if scores_of(one, records, metric)]
+    own = results.store.meta.get("base")
+    base = own if own in begun else next(iter(begun), None)
     if base is None or len(named) < 2:
         return None
     return ablation(records, metric, base, results.verdict.confidence)

@@ -1,6 +1,7 @@
 """The table of a study's named architectures, and the files that hold it."""
 
 from pathlib import Path
+from typing import Any
 
 from scalesearch.files import write_text
 from scalesearch.report.ablation import Ablation, ablation, to_latex, to_markdown
@@ -15,11 +16,15 @@ def table_of(results: Results, metric: str, base: str | None = None, confidence:
     Raises:
         UserError: nothing has a name, there is no such base, or it has no finished training.
     """
+    return ablation(records_of(results), metric, base or results.store.meta.get("base"), confidence)
+
+
+def records_of(results: Results) -> list[dict[str, Any]]:
+    """All records; of a study of rows those of the rows that its file names now."""
     store = results.store
     records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
-    if "rows" in store.meta:  # one that the file no longer names is not in the table
-        records = [record for record in records if record["label"] in store.meta["rows"]]
-    return ablation(records, metric, base or store.meta.get("base"), confidence)
+    rows = store.meta.get("rows")
+    return records if rows is None else [record for record in records if record["label"] in rows]
 
 
 def write_table(found: Ablation, folder: Path) -> list[Path]:

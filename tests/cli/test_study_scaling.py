@@ -10,6 +10,7 @@ from scalesearch.cli.study import command
 from scalesearch.cli.study_scaling import size_at
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
+from scalesearch.study.own_figures import own_figures
 from scalesearch.study.plan import Reference
 from scalesearch.study.results import load
 from scalesearch.study.scaling_report import publish_scaling
@@ -110,3 +111,20 @@ def test_a_place_is_a_cost_and_a_size(text):
 
 def test_the_budget_is_where_rules_are_ranked(finished):
     assert "At 4k params (the budget)" in call(finished) and "At 4k" not in call(finished, "--at", "params.total=1k")
+
+
+def test_the_page_has_its_figures_and_says_which_rule_to_follow(finished, tmp_path):
+    figures = own_figures(load(finished))
+    assert [title for title, _, _ in figures] == ["How scores grow", "Laws against params.total",
+                                                  "Laws against macs.total"]
+    assert all(svg.rstrip().endswith("</svg>") for _, svg, _ in figures) and "params (the budget)" in figures[0][2]
+    result = CliRunner().invoke(command, ["report", str(finished), "--to", str(tmp_path / "page.html")])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "page.html").read_text()
+    assert all(title in page for title, _, _ in figures)
+
+
+def test_a_page_of_another_study_or_of_nothing_finished_has_none_of_them(tmp_path):
+    make_study(tmp_path / "table", kind="ablation")
+    make_study(tmp_path / "new", begun=())
+    assert own_figures(load(tmp_path / "table")) == own_figures(load(tmp_path / "new")) == ()
