@@ -142,9 +142,10 @@ def test_every_space_of_the_readme_is_sound(short):
 def test_every_block_says_what_is_to_be_done_with_it(document):
     for block in blocks(document):
         kind, _, reason = block.mark.partition(":")
-        assert kind in ("file", "run", "no run", "check"), f"{document}:{block.line}: not marked (see tests/docs/blocks.py)"
-        assert kind != "no run" or len(reason.split()) > 2, f"{document}:{block.line}: not run, for no reason"
-        assert reason.strip() in ("", "results vary", "any output", "slow") or kind != "run", f"{document}:{block.line}: {reason}"
+        where = f"{document}:{block.line}"
+        assert kind in ("file", "run", "no run", "check"), f"{where}: not marked (see tests/docs/blocks.py)"
+        assert kind != "no run" or len(reason.split()) > 2, f"{where}: not run, for no reason"
+        assert kind != "run" or reason.strip() in ("", "results vary", "any output", "slow"), f"{where}: {reason}"
 
 
 def test_files_of_data_are_read(monkeypatch):
