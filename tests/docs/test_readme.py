@@ -4,8 +4,8 @@ All blocks of the README are walked through once, in order, in one empty folder:
 commands run there by bash, each by the interpreter that runs the tests.
 
 So that this takes well under a minute, the walk is a short one: in the study file of the tour, SHORT puts fewer pairs
-and a handful of updates in place of the README's. `pytest -m slow tests/docs` walks at full length, with the blocks
-marked slow as well, and holds the tour to its five minutes of CPU time.
+and a handful of updates in place of the README's, and `study run` is given FEWER trials. `pytest -m slow tests/docs`
+walks at full length, with the blocks marked slow as well, and holds the tour to its five minutes of CPU time.
 """
 
 import os
@@ -23,7 +23,10 @@ from scalesearch.data import DataSpec
 from scalesearch.study.file import read_study
 from tests.docs.blocks import DOCUMENTS, ROOT, Block, blocks, missing, same
 
-SHORT = {"tour.yaml": {"pairs: 30000": "pairs: 4000", "steps: 1500": "steps: 12"}}
+SHORT = {
+    "tour.yaml": {"pairs: 30000": "pairs: 2000", "steps: 1500": "steps: 12", "beam: 1": "score_on: valid, beam: 1"},
+}
+FEWER = " --trials 2"
 README = blocks("README.md")
 WALKED = [block for block in README if block.mark.startswith(("file:", "run"))]
 STUDY = {"space": "transformer", "data": "{builtin: grammar}", "recipe": "quick", "objectives": "{bleu: max}"}
@@ -64,6 +67,8 @@ class Walk:
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
         """One command, in the folder of the walk."""
+        if not self.full and "study run" in command and "--dry-run" not in command:
+            command += FEWER
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         names = {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.folder),
                  "MPLCONFIGDIR": matplotlib.get_cachedir(), "MPLBACKEND": "agg"}
