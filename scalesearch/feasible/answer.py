@@ -129,8 +129,8 @@ def _ends(counter: Counter, bounds: list[Bound], notes: list[str]) -> tuple[list
             raise NotTwo(f"a budget on {', '.join(sorted(names - set(AXES)))}")
         return *found.front(*AXES, tight), extremes
     except NotTwo as error:
-        notes.append(f"Not all extremes and no front: {error}; they are found under upper bounds on "
-                     f"{' and '.join(AXES)}.")
+        notes.append(f"Not all extremes and no front: {error}. A budget of upper bounds on {' and '.join(AXES)} "
+                     "alone has both.")
         return [], True, extremes
 
 

@@ -56,7 +56,7 @@ class Extremes:
         limit = {bound.name: bound for bound in bounds if bound.sign > 0}
         others = [bound for bound in bounds if bound.name != name]
         if len(others) > 1 or any(bound.sign < 0 for bound in bounds):
-            raise NotTwo(f"an extreme of {name} is found under one more bound at most")
+            raise NotTwo(f"the limits bound more than {name} and one other cost")
         other = others[0] if others else Bound(second or name, 1, FREE, "")
         own = limit[name].most if name in limit and sign > 0 else FREE
         best: tuple[int, int] | None = None

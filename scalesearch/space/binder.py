@@ -106,12 +106,12 @@ class Binder:
         field = chooser_field(group)
         if ONE_OF in entries:
             node = entries[ONE_OF][1]
-            if isinstance(node, Text) and node.text:
-                leaf = self.leaf(field, node, key, path, guards, node.here)
-                return leaf, dict.fromkeys(offered(leaf.spec) or group.variants)
             if inside:
                 here = entries[next(iter(inside))][0].place
                 self.wrong(here, "a variant stands beside `one of:`", "move it under `one of:`")
+            if isinstance(node, Text) and node.text:
+                leaf = self.leaf(field, node, key, path, guards, node.here)
+                return leaf, dict.fromkeys(offered(leaf.spec) or group.variants)
             offers = self.one_of(group, entries[ONE_OF], path)
         elif len(inside) > 1:
             self.wrong(

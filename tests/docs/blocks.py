@@ -1,0 +1,89 @@
+"""The fenced blocks of a Markdown file, and what is to be done with each.
+
+What stands in a comment on the line above a block says it::
+
+    <!-- file: small.yaml -->       the block is this file
+    <!-- run -->                    shell lines or Python to run; lines after `$ command` are what it prints
+    <!-- run: results vary -->      the same, but what it prints depends on a training: only words are compared
+    <!-- run: any output -->        the same, and what it prints is the model's own words
+    <!-- run: slow -->              run by `pytest -m slow` alone
+    <!-- no run: why -->            not run
+    <!-- check: data -->            a data file, or several `data:`
+    <!-- check: study -->           a study file, or some of its keys
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = ("README.md", "docs/papers.md", "docs/benchmarks.md")
+FENCE = re.compile(r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S)
+REST = "…"  # any number of lines where it stands alone, any characters elsewhere
+DRAWN = re.compile(r"[\d─-╿]|^\s*…\s*$")  # numbers, and the lines of tables that grow with them
+
+
+@dataclass(frozen=True)
+class Block:
+    """``mark`` is what the comment above says, empty where there is none; ``line`` is that of the fence, from 1."""
+
+    line: int
+    mark: str
+    language: str
+    text: str
+
+    @property
+    def shell(self) -> bool:
+        """Whether it holds commands."""
+        return self.language in ("", "console", "sh", "bash")
+
+    @property
+    def steps(self) -> list[tuple[str, list[str]]]:
+        """Each command with the lines that it is shown to print."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        if self.language != "console":
+            return [(line, []) for line in lines if line.strip() and not line.startswith("#")]
+        found: list[tuple[str, list[str]]] = []
+        for line in lines:
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+        return found
+
+
+def blocks(document: str) -> list[Block]:
+    """The fenced blocks of ``document``, a path in the repository."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return [Block(text.count("\n", 0, match.start()) + 1, match["mark"] or "", match["language"], match["text"])
+            for match in FENCE.finditer(text)]
+
+
+def commands(line: str) -> list[list[str]]:
+    """The words of each command of a pipe, without comments, redirections and variables set before it."""
+    found: list[list[str]] = [[]]
+    for word in shlex.split(line, comments=True):
+        if word == "|":
+            found.append([])
+        elif found[-1] or not re.fullmatch(r"\w+=.*", word):
+            found[-1].append(word)
+    return [words[: words.index("<")] if "<" in words else words for words in found]
+
+
+def same(shown: list[str], printed: str) -> bool:
+    """Whether a command printed what is shown, up to blanks at the end of lines and what ``…`` leaves out."""
+    pattern = "".join(r"(?:.*\n)*?" if line.strip() == REST else
+                      ".*".join(map(re.escape, line.rstrip().split(REST))) + "\n" for line in _trimmed(shown))
+    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in _trimmed(printed.splitlines()))) is not None
+
+
+def _trimmed(lines: list[str]) -> list[str]:
+    """Without the empty lines at the end."""
+    return _trimmed(lines[:-1]) if lines and not lines[-1].strip() else lines
+
+
+def missing(shown: list[str], printed: str) -> list[str]:
+    """The lines of words alone, without any number, that are shown and were not printed."""
+    said = {" ".join(line.split()) for line in printed.splitlines()}
+    return [line for line in shown if not DRAWN.search(line) and " ".join(line.split()) not in said]

@@ -1,0 +1,138 @@
+"""Every command that the documents name, run or not, is one that there is: verbs, options, files, scripts, links."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from scalesearch.cli.main import app
+from scalesearch.errors import UserError
+from scalesearch.library import find_file
+from scalesearch.space.expressions import FUNCTIONS
+from scalesearch.space.names import PROTOCOL_NAMES
+from scalesearch.space.schema import SCHEMA
+from scalesearch.space.schema_types import Field, Group
+from tests.docs.blocks import DOCUMENTS, REST, ROOT, blocks, commands
+
+KINDS = {"study": "studies"}  # a parameter's name to the kind of file that it takes; the others take spaces
+FILES = ("file", "files", "architecture", "study", "near", "reference", "of")
+MADE = re.compile(r"runs/|export-|[A-Z_]+$|best$")  # folders that commands make, and words for what the reader has
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    """Where and what: each line of a block of shell, and each command in the running text."""
+    for document in DOCUMENTS:
+        for block in blocks(document):
+            if block.shell:
+                yield from ((f"{document}:{block.line}", command) for command, _ in block.steps)
+        prose = re.sub(r"```.*?```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.S)
+        for code in re.findall(r"`([^`]+)`", prose):
+            if re.match(r"(scalesearch|python benchmarks/\S+|make|pip install) ", code):
+                yield document, " ".join(re.sub(r"[\[\]]", "", code).split()) if code[0] == "s" else code
+
+
+LINES = list(_lines())
+WORDS = [(where, words, REST in line) for where, line in LINES for words in commands(line) if words]
+
+
+def _of(program: str) -> list[tuple[str, list[str], bool]]:
+    return [one for one in WORDS if one[1][0] == program]
+
+
+def test_there_is_something_to_look_at():
+    assert len(_of("scalesearch")) > 40 and len(_of("python")) > 10 and len(_of("make")) == 2
+
+
+@pytest.mark.parametrize(("where", "words", "open_ended"), _of("scalesearch"), ids=lambda value: str(value)[:60])
+def test_the_verb_the_options_and_the_files_exist(where, words, open_ended):
+    verb, rest = app, [word for word in words[1:] if word != REST]
+    context = click.Context(app)
+    while isinstance(verb, click.Group):
+        assert rest, f"{where}: {' '.join(words)} names no verb"
+        verb = verb.get_command(context, rest[0]) if rest[0] != "--help" else click.Command("help")
+        assert verb is not None, f"{where}: there is no verb {rest[0]}"
+        name, rest = rest[0], rest[1:]
+    try:
+        given = verb.make_context(name, rest).params
+    except click.MissingParameter:
+        assert open_ended, f"{where}: {' '.join(words)} leaves out what must be given"
+        return
+    except click.ClickException as error:
+        raise AssertionError(f"{where}: {' '.join(words)}: {error.message}") from None
+    for key in FILES:
+        for file in _texts(given.get(key)):
+            _there(where, file, KINDS.get(key, "spaces"))
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, tuple) else [str(value)] if value else []
+
+
+def _there(where: str, name: str, kind: str) -> None:
+    """A file is shipped, or written by the README itself, or a word in capitals for the reader's own."""
+    written = {block.mark.removeprefix("file:").strip() for block in blocks("README.md")}
+    if MADE.match(name) or name in written:
+        return
+    try:
+        find_file(name, kind)
+    except UserError as error:
+        raise AssertionError(f"{where}: {error}") from None
+
+
+@pytest.mark.parametrize(("where", "words", "open_ended"), _of("python"), ids=lambda value: str(value)[:60])
+def test_the_benchmarks_exist_and_know_their_options(where, words, open_ended):
+    script = ROOT / words[1]
+    assert script.is_file(), f"{where}: no {words[1]}"
+    text = script.read_text(encoding="utf-8")
+    beside = (script.parent / f"{name}.py" for name in re.findall(r"^(?:from|import) (\w+)", text, re.M))
+    text += "".join(file.read_text(encoding="utf-8") for file in beside if file.is_file())
+    for option in words[2:]:
+        assert not option.startswith("--") or f'"{option}"' in text, f"{where}: {words[1]} has no {option}"
+
+
+def test_make_and_pip_know_what_is_asked_of_them():
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert {words[1] for _, words, _ in _of("make")} <= set(targets)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    asked = re.findall(r"scalesearch\[([\w,-]+)\]", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert asked and {extra for one in asked for extra in one.split(",")} <= set(extras)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_and_pictures_lead_somewhere(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.S)):
+        path, _, anchor = target.partition("#")
+        there = (ROOT / document).parent / path if path else ROOT / document
+        assert there.is_file(), f"{document}: no {target}"
+        assert not anchor or anchor in _anchors(there.read_text(encoding="utf-8")), f"{document}: no heading {target}"
+
+
+def _anchors(text: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_word_of_the_language_is_shown():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition("\n## How to write a space")[2].partition("\n## ")[0]
+    known = set(re.findall(r"[\w-]+", section)) | set(re.findall(r"\w+", section))
+    assert set(_names(SCHEMA)) | set(FUNCTIONS) <= known, sorted({*_names(SCHEMA), *FUNCTIONS} - known)
+    table = text.partition("\n## What the numbers mean")[2]
+    assert all(f"| `{name}` |" in table for name in PROTOCOL_NAMES)
+
+
+def _names(group: Group) -> Iterator[str]:
+    """Every key, kind, word and schedule that a space file may hold."""
+    for name, child in group.fields.items():
+        yield name
+        if isinstance(child, Field):
+            yield from (*child.words, *child.also, *child.calls)
+        else:
+            yield from _names(child)
+    for name, inner in group.variants.items():
+        yield name
+        yield from _names(inner)
