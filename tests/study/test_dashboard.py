@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from scalesearch.study.driver import Reference
 from scalesearch.study.mirror import Mirror
+from scalesearch.study.plan import Reference
 from scalesearch.study.results import load
 from scalesearch.study.shown import Values, attributes
 from scalesearch.study.store import Store

@@ -9,8 +9,8 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.study.at_work import teacher_at_work
-from scalesearch.study.driver import Reference
 from scalesearch.study.heartbeat import FINISHED
+from scalesearch.study.plan import Reference
 from scalesearch.study.results import load
 from scalesearch.study.store import Store
 from scalesearch.study.watch import Watch
