@@ -100,6 +100,8 @@ def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
 def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
     """The built-in corpus, or the one that the YAML file ``name`` describes; its paths start at its own folder.
 
+    A study file does as well, and the ``data.json`` of a training.
+
     Raises:
         UserError: no such file, or something wrong with it or its data, or with training on it by ``recipe``.
     """
@@ -109,8 +111,9 @@ def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
     if name == "builtin":
         return load_corpus(DataSpec(builtin="grammar"))
     section = read_section(Path(name), "data", "--data: `builtin` or a file")
+    trained = isinstance(section.value, dict) and "spec" in section.value  # the data.json that a training leaves
     with section.naming():
-        spec = DataSpec.from_mapping(section.value)
+        spec = DataSpec.from_mapping(section.value["spec"] if trained else section.value)
         if recipe is not None:
             refuse_unfit(spec, recipe)
         return load_corpus(spec, base=section.file.parent)

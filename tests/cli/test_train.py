@@ -179,3 +179,10 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
     assert isinstance(refused.exception, UserError) and "language-model" in str(refused.exception)
     wrong = run(train_verb, "transformer", "--data", file, *SMALL, *RECIPE, "--out", tmp_path / "other")
     assert isinstance(wrong.exception, UserError) and "needs `model: decoder-only`" in str(wrong.exception)
+
+
+def test_the_data_of_a_training_is_a_data_file(data: Path) -> None:
+    corpus = train_verb.load_data(str(data))
+    left = data.parent / "data.json"
+    left.write_text(json.dumps(corpus.to_json()))
+    assert train_verb.load_data(str(left)).to_json()["hash"] == corpus.to_json()["hash"]
