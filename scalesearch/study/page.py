@@ -62,11 +62,15 @@ def gather(results: Results, beside: Path | None) -> Facts:
 
 
 def _named(results: Results) -> Ablation | None:
-    """The table of the named architectures, against the first that is finished; None where there are not two."""
+    """The table of the named architectures; None where there are not two.
+
+    They are compared with the base that the study names, or else the first that is finished.
+    """
     store, metric = results.store, main_metric(results)
     records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
     named = [one for one in records if one.get("label") and one.get("origin") != SEED]
-    base = next((str(one["label"]) for one in named if scores_of(one, records, metric)), None)
+    finished = [str(one["label"]) for one in named if scores_of(one, records, metric)]
+    base = store.meta.get("base") if store.meta.get("base") in finished else next(iter(finished), None)
     if base is None or len(named) < 2:
         return None
     return ablation(records, metric, base, results.verdict.confidence)

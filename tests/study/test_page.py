@@ -156,6 +156,15 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
     assert {"ledger-0", "ledger-1"} <= set(page.ids) and len(results.front) == 0
 
 
+def test_a_table_of_rows_has_a_front_and_nothing_about_questions(tmp_path):
+    say(references_only(tmp_path, asked={}, most=20000), "kind", "ablation")
+    say(tmp_path, "base", HOSTILE)
+    page, results = page_of(tmp_path), load(tmp_path)
+    assert page.wrong == [] and set(page.ids) >= {"front", "named", "course"} and len(results.front) == 2
+    assert not set(page.ids) & {"answers", "importance"} and "refused" not in page.text
+    assert f"difference to {HOSTILE}" in page.text and {"ledger-0", "ledger-1"} <= set(page.ids)
+
+
 def test_named_architectures_are_compared_with_the_first(tmp_path):
     page, results = page_of(references_only(tmp_path)), load(tmp_path)
     small, large = (trial.values["bleu"] for trial in results.store.ledger.having("complete"))
