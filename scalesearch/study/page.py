@@ -68,6 +68,8 @@ def _named(results: Results) -> Ablation | None:
     """
     store, metric = results.store, main_metric(results)
     records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
+    if "rows" in store.meta:  # one that the study file no longer names is not in the table
+        records = [one for one in records if one["label"] in store.meta["rows"]]
     named = [one for one in records if one.get("label") and one.get("origin") != SEED]
     finished = [str(one["label"]) for one in named if scores_of(one, records, metric)]
     base = store.meta.get("base") if store.meta.get("base") in finished else next(iter(finished), None)

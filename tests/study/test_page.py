@@ -179,6 +179,15 @@ def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_pa
     assert page.wrong == [] and "difference to one" in page.text and "Not finished: fails" in page.text
 
 
+def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path):
+    sheets = {name: {"width": width, "depth": 2, "kind": "plain"} for name, width in (("a", 8), ("b", 16), ("c", 24))}
+    sheets["the same"] = sheets["a"]
+    say(references_only(tmp_path, sheets, asked={}), "rows", ["a", "c", "the same"])
+    page = page_of(tmp_path)
+    assert page.wrong == [] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
+    assert "1 named architecture repeated an architecture that was there already" in page.text
+
+
 def test_a_study_without_two_named_architectures_has_no_table_of_them(page):
     assert "named" not in page.ids and "figures" not in page.ids
 
