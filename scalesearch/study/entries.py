@@ -66,7 +66,8 @@ class Entries:
             label=reference.label,
             in_space=reference.asked is not None,
         )
-        self.mirror.add(trial, self.ledger.outcome(trial))
+        if trial.in_space:
+            self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 
     def _announce(self, number: int, candidate: Candidate, state: str, **more: Any) -> Trial:

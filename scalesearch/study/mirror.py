@@ -3,14 +3,13 @@
 Who proposes is another's business (:mod:`scalesearch.search.proposers`); nothing is read from here. The constraints are
 the same, in the same order, on every trial, and an infeasible one is told as PRUNED. Optuna's values cannot change
 once told, so a trial keeps those of its first seed, and further seeds are not in the copy. Nor are references from
-outside the space, which have no parameters, since Optuna compares what all trials have; unless nothing is searched.
+outside the space, which have no parameters: Optuna compares what all trials have.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.trial import TrialState
 
 from scalesearch.search.proposers.base import Askable
@@ -36,28 +35,25 @@ class Mirror:
         limits: names of all constraints, in the order in which every trial has them.
         objectives: of the study.
         study: an Optuna study with the objectives' directions; see :mod:`scalesearch.study.storage`.
-        outsiders: whether references from outside the space are in the copy.
     """
 
     def __init__(self, space: Askable, limits: tuple[str, ...], objectives: tuple[Objective, ...],
-                 study: optuna.Study, outsiders: bool = False) -> None:
-        self.space, self.limits, self.objectives, self.outsiders = space, limits, objectives, outsiders
+                 study: optuna.Study) -> None:
+        self.space, self.limits, self.objectives = space, limits, objectives
         self.study, self.encoding = study, Values(space)
         self._there: dict[int, int] = {}  # our trial number to Optuna's
 
     def tell(self, number: int, values: Mapping[str, float] | None) -> None:
         """The values of a trained candidate, or None for one that failed."""
         if number not in self._there:
-            return  # a reference from outside the space
+            return  # a reference from outside the space: Optuna has no parameters for it
         if values is None:
             self.study.tell(self._there[number], state=TrialState.FAIL)
         else:
             self.study.tell(self._there[number], values=[values[o.name] for o in self.objectives])
 
     def add(self, trial: Trial, outcome: Trial) -> None:
-        """Gives Optuna a trial, if it is to be in the copy; ``outcome`` is the one whose result counts."""
-        if not self._wanted(trial):
-            return
+        """Gives Optuna a trial; ``outcome`` is the one whose result counts."""
         self._there[trial.number] = len(self.study.get_trials(deepcopy=False))
         self.study.add_trial(self._frozen(trial, outcome))
 
@@ -68,7 +64,7 @@ class Mirror:
             Whether it is now as if nothing had been interrupted; if not, the storage holds trials that the ledger
             does not know, or has them in another order.
         """
-        wanted = [trial for trial in ledger.searched() if self._wanted(trial)]
+        wanted = [trial for trial in ledger.searched() if trial.in_space]
         there = self.study.get_trials(deepcopy=False)
         self._there = {t.user_attrs[NUMBER]: t.number for t in there if NUMBER in t.user_attrs}
         for trial in wanted:
@@ -84,13 +80,11 @@ class Mirror:
 
     def _same(self, there: optuna.trial.FrozenTrial, trial: Trial | None) -> bool:
         """Whether Optuna's trial is ours, with the parameters that we asked for."""
-        return trial is not None and self._wanted(trial) and self._params(trial)[0] == there.params
+        return trial is not None and trial.in_space and self._encoded(trial)[0] == there.params
 
-    def _wanted(self, trial: Trial) -> bool:
-        return trial.in_space or self.outsiders
-
-    def _params(self, trial: Trial) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-        return self.encoding.encode(trial.asked) if trial.in_space and trial.asked else ({}, {})
+    def _encoded(self, trial: Trial) -> tuple[Any, Any]:
+        """Its parameters and what they are drawn from; a row of a table was asked nothing."""
+        return self.encoding.encode(trial.asked) if trial.asked else ({}, {})
 
     def _catch_up(self, there: optuna.trial.FrozenTrial, trial: Trial, outcome: Trial) -> None:
         """Tells what Optuna has not heard: the process died between our record and the tell."""
@@ -106,7 +100,7 @@ class Mirror:
             self.tell(trial.number, outcome.values)
 
     def _frozen(self, trial: Trial, outcome: Trial) -> optuna.trial.FrozenTrial:
-        params, shapes = self._params(trial)
+        params, shapes = self._encoded(trial)
         state = STATES[trial.state if trial.state == INFEASIBLE else outcome.state]
         values = None
         if state == TrialState.COMPLETE and outcome.values:
@@ -117,6 +111,6 @@ class Mirror:
             params=params,
             distributions=shapes,
             user_attrs=attributes(trial),
-            constraints={name: trial.slacks[name] for name in self.limits if name in trial.slacks},
+            constraints={name: trial.slacks[name] for name in self.limits},
         )
 

@@ -63,12 +63,14 @@ def gather(results: Results, beside: Path | None) -> Facts:
 
 
 def _named(results: Results) -> Ablation | None:
-    """The table of the named architectures, against the first that is finished; None where there are not two."""
-    records, metric = records_of(results), main_metric(results)
+    """The table of the named architectures; None where there are not two.
+
+    They are compared with the base that the study names, or else the first that is finished.
+    """
+    records, metric, meta = records_of(results), main_metric(results), results.store.meta
     named = [one for one in records if one.get("label") and one.get("origin") != SEED]
-    begun = [str(one["label"]) for one in named if scores_of(one, records, metric)]
-    own = results.store.meta.get("base")
-    base = own if own in begun else next(iter(begun), None)
+    finished = [str(one["label"]) for one in named if scores_of(one, records, metric)]
+    base = meta.get("base") if meta.get("base") in finished else next(iter(finished), None)
     if base is None or len(named) < 2:
         return None
     return ablation(records, metric, base, results.verdict.confidence)

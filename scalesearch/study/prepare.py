@@ -256,7 +256,7 @@ def searcher(spec: StudySpec, bill: Bill) -> Proposer:
 def make_mirror(spec: StudySpec, plan: Plan, store: Store) -> SteadyMirror:
     """Optuna's copy of the study, knowing all that the store holds. Raises UserError where it cannot be kept."""
     def make(study: Any) -> Mirror:
-        return Mirror(spec.space, plan.bill.names, spec.objectives, study, outsiders=plan.trials == 0)
+        return Mirror(spec.space, plan.bill.names, spec.objectives, study)
 
     return open_mirror(spec.storage, store.folder, spec.name, store.meta["id"], spec.objectives, store.ledger, make)
 

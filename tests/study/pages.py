@@ -95,11 +95,11 @@ def study(folder, trials=10, **changes):
     return Path(folder)
 
 
-def references_only(folder, architectures=None, **changes):
-    """A finished study of named architectures from outside its space, which searches nothing."""
+def references_only(folder, architectures=None, asked=None, **changes):
+    """A finished study of named architectures, which searches nothing; ``asked`` None: from outside its space."""
     sheets = architectures or {"small": {"width": 16, "depth": 2, "kind": "plain"},
                                HOSTILE: {"width": 64, "depth": 4, "kind": "plain"}}
-    named = tuple(Reference(name, architecture_of(sheet), None) for name, sheet in sheets.items())
+    named = tuple(Reference(name, architecture_of(sheet), asked) for name, sheet in sheets.items())
     make_driver(folder, make_plan(0, references=named, **changes), curved_work).run()
     say(folder, "trials", len(named))
     return Path(folder)

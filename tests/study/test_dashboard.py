@@ -11,12 +11,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from scalesearch.study.mirror import Mirror
-from scalesearch.study.plan import Reference
 from scalesearch.study.results import load
 from scalesearch.study.shown import Values, attributes
-from scalesearch.study.store import Store
-from tests.study.fakes import OBJECTIVES, FakeSpace, architecture_of, fake_work, make_driver, make_plan
+from tests.study.fakes import OBJECTIVES, FakeSpace, architecture_of, make_driver, make_plan
+from tests.study.pages import Reference, references_only
 
 STATES = {"complete": "Complete", "infeasible": "Pruned", "failed": "Fail"}
 COMMAND = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"  # what `optuna-dashboard` runs
@@ -82,32 +80,20 @@ def test_the_dashboard_shows_the_study_that_we_show(tmp_path):
         set(results.front["trial"])
 
 
-def test_the_dashboard_shows_references_where_nothing_is_searched(tmp_path):
-    with dashboard(only_references(tmp_path) / "optuna.journal") as ask:
+def test_the_dashboard_shows_named_architectures_where_nothing_is_searched(tmp_path):
+    references_only(tmp_path, {"small": {**LARGE, "width": 16}, "large": LARGE}, asked={})
+    with dashboard(tmp_path / "optuna.journal") as ask:
         found = ask("studies/0")
     assert [words(one["user_attrs"])["label"] for one in found["trials"]] == ["small", "large"]
     assert all(one["state"] == "Complete" and one["params"] == [] for one in found["trials"])
 
 
-def only_references(folder):
-    """A study that trains two named architectures from outside its space, and searches nothing."""
-    small = {**LARGE, "width": 16}
-    plan = make_plan(0, references=(Reference("small", architecture_of(small), None),
-                                    Reference("large", architecture_of(LARGE), None)))
-    driver = make_driver(folder, plan, fake_work)
-    driver.mirror._mirror.outsiders = True
-    driver.run()
-    return folder
-
-
-def test_references_from_outside_are_in_the_copy_only_where_nothing_is_searched(tmp_path):
-    study = make_driver(only_references(tmp_path / "a"), make_plan(0)).mirror.study
-    assert len(study.get_trials()) == 0  # opened as a search: made again without them
-    ledger = Store(tmp_path / "a").load().ledger
-    whole = Mirror(FakeSpace(), ("buildable", "params.total <= 6000"), OBJECTIVES, study, outsiders=True)
-    whole.reconcile(ledger)
-    assert [one.user_attrs["label"] for one in study.get_trials()] == ["small", "large"]
-    assert study.metric_names == ["bleu", "params.total"]
+def test_references_from_outside_the_space_are_not_in_the_copy(tmp_path):
+    references_only(tmp_path / "outside")
+    references_only(tmp_path / "inside", asked={})
+    outside, inside = (make_driver(tmp_path / name, make_plan(0)).mirror.study for name in ("outside", "inside"))
+    assert outside.get_trials() == [] and [one.params for one in inside.get_trials()] == [{}, {}]
+    assert inside.metric_names == ["bleu", "params.total"]
 
 
 def test_answers_are_shown_as_they_are():

@@ -156,6 +156,15 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
     assert {"ledger-0", "ledger-1"} <= set(page.ids) and len(results.front) == 0
 
 
+def test_a_table_of_rows_has_a_front_and_nothing_about_questions(tmp_path):
+    say(references_only(tmp_path, asked={}, most=20000), "kind", "ablation")
+    say(tmp_path, "base", HOSTILE)
+    page, results = page_of(tmp_path), load(tmp_path)
+    assert page.wrong == [] and set(page.ids) >= {"front", "named", "course"} and len(results.front) == 2
+    assert not set(page.ids) & {"answers", "importance"} and "refused" not in page.text
+    assert f"difference to {HOSTILE}" in page.text and {"ledger-0", "ledger-1"} <= set(page.ids)
+
+
 def test_named_architectures_are_compared_with_the_first(tmp_path):
     page, results = page_of(references_only(tmp_path)), load(tmp_path)
     small, large = (trial.values["bleu"] for trial in results.store.ledger.having("complete"))
@@ -168,6 +177,15 @@ def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_pa
               "two": {"width": 24, "depth": 2, "kind": "plain"}}
     page = page_of(references_only(tmp_path, sheets))
     assert page.wrong == [] and "difference to one" in page.text and "Not finished: fails" in page.text
+
+
+def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path):
+    sheets = {name: {"width": width, "depth": 2, "kind": "plain"} for name, width in (("a", 8), ("b", 16), ("c", 24))}
+    sheets["the same"] = sheets["a"]
+    say(references_only(tmp_path, sheets, asked={}), "rows", ["a", "c", "the same"])
+    page = page_of(tmp_path)
+    assert page.wrong == [] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
+    assert "1 named architecture repeated an architecture that was there already" in page.text
 
 
 def test_a_study_without_two_named_architectures_has_no_table_of_them(page):

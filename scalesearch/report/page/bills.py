@@ -22,7 +22,7 @@ MOST = 40  # bars in the figure
 
 def section(facts: Facts) -> Section:
     """A figure of shares, a table of exact numbers for each quantity, and the modules of each candidate."""
-    title = "Cost ledgers of the front" if facts.ranked else "Cost ledgers"
+    title = "Cost ledgers of the front" if facts.searched else "Cost ledgers"
     if not facts.billed:
         return Section("costs", title, tag("p", "Nobody is on the front yet." if facts.searched else
                                            "No training is finished yet."))
@@ -109,7 +109,7 @@ def _figure(facts: Facts, members: list[int]) -> Html:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
     alt = "; ".join(f"trial {number}: " + ", ".join(f"{name} {value:,}" for name, value in
                     zip((*SECTIONS, "total"), parts(facts, number, "params"))) for number in members)
-    who = "The front from the cheapest" if facts.members else "Each finished candidate"
+    who = "The front from the cheapest" if facts.searched else "Each finished candidate"
     return framed(inline(figure, "costs-figure", f"Bars of params and MACs by section. Params of {alt}."),
                   f"{who}; {under(facts.subject.protocol)}.")
 

@@ -118,6 +118,8 @@ class Facts:
     def searched(self) -> bool:
         """Whether candidates were, or are to be, proposed; else all that is trained is what the study file names."""
         named = sum(one.origin == "reference" for one in self.candidates.values())
+        if self.meta.get("kind", "search") != "search" and not self.asked:
+            return False
         return bool(self.asked) or int(self.meta.get("trials", named + 1)) > named \
             or any(one.origin not in ("reference", "seed") for one in self.candidates.values())
 
@@ -147,5 +149,5 @@ class Facts:
     @property
     def billed(self) -> list[int]:
         """The trials whose ledgers are shown: the front's; where nothing was searched, all that are finished."""
-        members = self.members or ([] if self.searched else [int(number) for number in self.done["trial"]])
+        members = self.members if self.searched else [int(number) for number in self.done["trial"]]
         return [number for number in members if self.candidates[number].cost]

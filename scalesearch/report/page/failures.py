@@ -20,8 +20,9 @@ def section(facts: Facts) -> Section:
     if refused or facts.searched:
         body.append(_refused(refused) if refused else tag("p", "No proposal was refused for its cost."))
     if again:
-        body.append(tag("p", f"{again} {'proposals' if again > 1 else 'proposal'} repeated an architecture that was "
-                             "there already; it was not trained again."))
+        which = ("proposal" if facts.searched else "named architecture") + "s" * (again > 1)
+        body.append(tag("p", f"{again} {which} repeated an architecture that was there already; it was not trained "
+                             "again."))
     title = "Failures and refusals" if refused or facts.searched else "Failures"
     return Section("failures", title, join(body), "Failures")
 
