@@ -8,7 +8,7 @@ from rich.table import Table
 
 from scalesearch.data.sources import fingerprint
 from scalesearch.report.noise import percent
-from scalesearch.search.history import INFEASIBLE, PENDING, Seen
+from scalesearch.search.history import DUPLICATE, INFEASIBLE, PENDING, Seen
 from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.live import short
 from scalesearch.study.prepare import (
@@ -129,17 +129,19 @@ def preview_search(spec: StudySpec) -> Preview:
 
 
 def first_proposals(spec: StudySpec, bill: Bill, count: int = SHOWN) -> tuple[Candidate, ...]:
-    """What the proposer would ask for before any result is known."""
-    proposer, history, found = searcher(spec, bill), [], []
-    for number in range(count):
-        asked = proposer.ask(number, history)
+    """What the proposer would ask for before any result is known, each network once."""
+    proposer, history = searcher(spec, bill), list[Seen]()
+    found: dict[str, Candidate] = {}
+    for number in range(10 * count):  # a small space may have fewer
+        asked = proposer.ask(number, history) if len(found) < count else None
         if asked is None:
             break
         candidate = bill.judge(asked)
-        state = PENDING if candidate.feasible else INFEASIBLE
-        history.append(Seen(number, state, asked, slacks=candidate.slacks))
-        found.append(candidate)
-    return tuple(found)
+        identity = candidate.architecture.id if candidate.architecture else f"none {number}"
+        state = DUPLICATE if identity in found else PENDING if candidate.feasible else INFEASIBLE
+        history.append(Seen(number, state, asked, identity, candidate.slacks))
+        found.setdefault(identity, candidate)
+    return tuple(found.values())
 
 
 def _source(known: Known) -> dict[str, Any]:
