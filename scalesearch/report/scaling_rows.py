@@ -78,8 +78,11 @@ def costs_of(meta: Mapping[str, Any], records: Iterable[Record], asked: Iterable
 
 
 def rows_of(records: Sequence[Record], labels: Iterable[str], metric: str, costs: Sequence[str],
-            ) -> tuple[tuple[Row, ...], tuple[Unfinished, ...]]:
+            left_out: Mapping[str, str]) -> tuple[tuple[Row, ...], tuple[Unfinished, ...]]:
     """The rows ``labels``, in their order: those with a ``metric``, and the others.
+
+    Args:
+        left_out: rows that were not to be trained, and the limits that they miss.
 
     Raises:
         UserError: trainings are finished and none has that metric.
@@ -96,7 +99,8 @@ def rows_of(records: Sequence[Record], labels: Iterable[str], metric: str, costs
         if record is not None and scores:
             rows.append(Row(label, trained(record), cost, scores, _missing(trained(record), every, name)))
         else:
-            others.append(Unfinished(label, _why(record, every, metric), cost))
+            why = f"not trained: {left_out[label]}" if label in left_out else _why(record, every, metric)
+            others.append(Unfinished(label, why, cost))
     return tuple(rows), tuple(others)
 
 
@@ -153,7 +157,7 @@ def _missing(trial: int, every: Iterable[Record], name: str) -> int:
 def _why(record: Record | None, every: Sequence[Record], metric: str) -> str:
     """Why a row has no score."""
     if record is None:
-        return "not begun, or beyond the budget"
+        return "not begun"
     if record["state"] == "duplicate":
         return _why(next((one for one in every if one["trial"] == record["of"]), None), every, metric)
     if record["state"] == "failed":

@@ -169,7 +169,7 @@ def scaling_study(records: Iterable[Record], meta: Mapping[str, Any], metric: st
     every = list(records)
     costs = costs_of(meta, every, [cost for cost, _ in at])
     labels = dict.fromkeys([base, *meta.get("rows", ()), *(label for steps in rules.values() for label in steps)])
-    rows, unfinished = rows_of(every, labels, metric, costs)
+    rows, unfinished = rows_of(every, labels, metric, costs, meta.get("left_out") or {})
     found, noise = {row.label: row for row in rows}, noise_of(rows)
     paths = {rule: tuple(found[label] for label in (base, *steps) if label in found) for rule, steps in rules.items()}
     check = plan.get("held_out", LARGEST) == LARGEST

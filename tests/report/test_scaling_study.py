@@ -156,9 +156,12 @@ def test_rows_that_are_not_finished_are_named_with_why_and_left_out():
     pending = record(91, None, 9e6, 9e7, "pending", label="deeper: 4") | {"origin": "reference"}
     none = {**record(93, None, 9e6, 9e7, label="deeper: 3"), "metrics": {"chrf": 3.0}}
     begun = {**done[1], "trial": 92, "state": "pending", "metrics": {}}
+    over = found(done, meta | {"left_out": {"wider: 4": "not params.total <= 2M (by 3.1%)"}})
+    assert {one.why for one in over.unfinished if one.label == "wider: 4"} == {
+        "not trained: not params.total <= 2M (by 3.1%)"}
     result = found([*done, failed, pending, none, begun], meta)
     assert {one.label: one.why for one in result.unfinished} == {
-        "wider: 3": "failed (loss is nan)", "wider: 4": "not begun, or beyond the budget", "deeper: 4": "in training",
+        "wider: 3": "failed (loss is nan)", "wider: 4": "not begun", "deeper: 4": "in training",
         "deeper: 3": "has no bleu"}
     text = to_markdown(result)
     assert "4 of 9 rows have no score" in text and "wider: 3: failed (loss is nan)" in text
