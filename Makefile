@@ -11,7 +11,7 @@ study: $(VENV)/.installed
 	$(BIN)/scalesearch study run $(STUDY) --resume
 
 test: $(VENV)/.installed lint
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(PYTEST)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """A full disk, met at every place where a study writes: it stops, says why, and goes on as if nothing had been."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -78,7 +79,9 @@ def test_files_that_may_grow_no_further_stop_the_study_and_it_goes_on(tmp_path):
     most = (tmp_path / "whole" / "events.jsonl").stat().st_size // 2
     code = [sys.executable, "-c", LIMITED, str(tmp_path / "cut")]
     stopped = subprocess.run([*code, str(most)], capture_output=True, text=True, timeout=60)
-    assert stopped.returncode == 1 and "events.jsonl: cannot be written" in stopped.stderr, stopped.stderr
+    # Optuna's copy holds more of each trial, so it may come to the limit first.
+    assert stopped.returncode == 1, stopped.stderr
+    assert re.search(r"(events\.jsonl|optuna\.journal): cannot be written", stopped.stderr), stopped.stderr
     assert "Traceback" not in stopped.stderr
     subprocess.run([*code, str(resource.RLIM_INFINITY)], check=True, timeout=60)
     mine, whole = (Store(tmp_path / name).load().ledger for name in ("cut", "whole"))
