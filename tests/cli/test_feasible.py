@@ -49,6 +49,16 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
     assert {file.name for file in (tmp_path / "csv").iterdir()} == {"values.csv", "reasons.csv", "sample.csv"}
 
 
+@pytest.mark.parametrize(("budget", "code", "columns"), [("params.total <= 1", 1, 4), (BUDGET, 0, 3)])
+def test_shares_say_of_what_they_are_and_no_empty_column_stands_beside_them(space: Path, budget, code, columns) -> None:
+    found = json.loads(run(str(space), "--budget", budget, "--json", code=code))
+    said = run(str(space), "--budget", budget, code=code).splitlines()
+    heading = next(line for line in said if line.startswith("┃ question"))
+    assert "of its sheets" in heading and heading.count("┃") == columns + 1
+    assert any(row["verdict"] for row in found["values"]) == (columns == 4)
+    assert any(line.startswith("┃ violates") and f"share of {found['sound']:,}" in line for line in said)
+
+
 def test_the_files_own_budget_and_the_nearest(space: Path, tmp_path: Path) -> None:
     start = tmp_path / "big.yaml"
     start.write_text("""
