@@ -169,12 +169,12 @@ def _show(console: Console, space: Space, found: Feasibility, protocol: Protocol
     console.print(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}\n{protocol}", markup=False,
                   highlight=False)
     for line in counts(found):
-        console.print(line, markup=False, highlight=False)
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(reasons(found))
     console.print(values(found, SHOWN_VALUES))
     if found.front:
         console.print(front(found, SHOWN_FRONT))
     for line in (*extremes(found), *relaxed(found), *found.notes):
-        console.print(line, markup=False, highlight=False)
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if near:
         console.print(neighbours(nearby, near))

@@ -44,7 +44,7 @@ def reasons(found: Feasibility) -> Table:
     table = Table(title="What binds", title_justify="left")
     table.add_column("violates")
     table.add_column(what, justify="right")
-    table.add_column("share", justify="right")
+    table.add_column(f"share of {found.sound:,}" if found.exact else "share", justify="right")
     for _, row in found.reasons.iterrows():
         if row["count"]:
             table.add_row(f"only {row['broken']}" if row["broken"] and " and " not in row["broken"] else
@@ -57,13 +57,16 @@ def values(found: Feasibility, most: int) -> Table:
     from scalesearch.feasible.answer import binned
 
     table = Table(title=f"Feasible share by answer ({'exact' if found.exact else 'of draws'})", title_justify="left")
-    for heading in ("question", "answer", "share", ""):
-        table.add_column(heading, justify="right" if heading in ("answer", "share") else "left")
+    share = "of its sheets" if found.exact else "share"  # of all, also those that break the space's own constraints
+    said = found.values["verdict"].any() or len(found.values) > most  # else nothing stands beside the numbers
+    for heading in ("question", "answer", share, *([""] if said else [])):
+        table.add_column(heading, justify="right" if heading in ("answer", share) else "left")
     shown = 0
     for name, rows in found.values.groupby("question", sort=False):
         kept = binned(rows, MOST_LINES)
         for at, (_, row) in enumerate(kept.iterrows()):
-            table.add_row(str(name) if at == 0 else "", str(row["answer"]), percent(row["share"]), row["verdict"])
+            table.add_row(str(name) if at == 0 else "", str(row["answer"]), percent(row["share"]),
+                          *([row["verdict"]] if said else []))
         shown += len(kept)
         if shown > most:
             table.add_row("…", "", "", "the rest: --csv or --json")

@@ -12,7 +12,16 @@ from scalesearch.cli.study_show import as_json_of, load_study, reading, show_fro
 from scalesearch.errors import UserError
 
 
-@click.group(name="study", context_settings={"help_option_names": ["-h", "--help"]})
+class WholeSummaries(click.Group):
+    """Lists its verbs with their first sentences whole; click cuts them to a line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200))
+                                for name in self.list_commands(ctx)])
+
+
+@click.group(name="study", cls=WholeSummaries, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Run studies, watch them, and read what they found."""
 

@@ -11,7 +11,7 @@ from scalesearch.study.bill import Candidate
 from scalesearch.study.ledger import DUPLICATE, INFEASIBLE, PENDING, PROPOSER, REFERENCE, SEED, Trial
 from scalesearch.study.live import View
 from scalesearch.study.plan import Plan, Reference
-from scalesearch.study.seen import goals_of
+from scalesearch.study.seen import goals_of, seen_of
 from scalesearch.study.steady import SteadyMirror
 from scalesearch.study.store import Store
 
@@ -27,10 +27,7 @@ class Entries:
     def judge(self, number: int, asked: Mapping[str, Any]) -> Seen:
         """What the proposer learns of ``asked`` before it is trained."""
         candidate = self._candidates[number] = self.plan.bill.judge(asked)
-        identity = candidate.architecture.id if candidate.architecture else f"none {number}"
-        known = {goal.name: float(candidate.cost[goal.name]) for goal in self.goals
-                 if candidate.cost and not goal.measured}
-        return Seen(number, PENDING if candidate.feasible else INFEASIBLE, asked, identity, candidate.slacks, known)
+        return seen_of(number, candidate, self.goals)
 
     def propose(self, seen: Seen, left: float, origin: str = PROPOSER) -> Trial:
         """Announces a judged proposal: to be trained, infeasible, or seen before. ``left``: of the study's compute."""

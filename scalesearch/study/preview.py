@@ -1,6 +1,7 @@
 """What a study would do: the size of its space, what of it is feasible, and the first proposals with their bills."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -8,7 +9,8 @@ from rich.table import Table
 
 from scalesearch.data.sources import fingerprint
 from scalesearch.report.noise import percent
-from scalesearch.search.history import DUPLICATE, INFEASIBLE, PENDING, Seen
+from scalesearch.search.history import DUPLICATE, Seen
+from scalesearch.search.strategy import Strategy
 from scalesearch.study.bill import Bill, Candidate
 from scalesearch.study.live import short
 from scalesearch.study.prepare import (
@@ -22,6 +24,7 @@ from scalesearch.study.prepare import (
     searcher,
 )
 from scalesearch.study.preview_rows import RowsPreview, preview_rows
+from scalesearch.study.seen import goals_of, seen_of
 from scalesearch.study.spec import CORPUS, StudySpec
 from scalesearch.study.teaching import Teacher, find_teacher
 from scalesearch.study.warming import Known, Warm, choose
@@ -129,19 +132,30 @@ def preview_search(spec: StudySpec) -> Preview:
 
 
 def first_proposals(spec: StudySpec, bill: Bill, count: int = SHOWN) -> tuple[Candidate, ...]:
-    """What the proposer would ask for before any result is known, each network once."""
-    proposer, history = searcher(spec, bill), list[Seen]()
-    found: dict[str, Candidate] = {}
-    for number in range(10 * count):  # a small space may have fewer
-        asked = proposer.ask(number, history) if len(found) < count else None
-        if asked is None:
+    """What a run would propose before any result counts, in its order, with what is rejected on the way; one at least.
+    """
+    proposer, goals, named = searcher(spec, bill), goals_of(spec.objectives), references(spec)
+    if not proposer.lists:  # further ones depend on results, and the named architectures' are the first of these
+        count = min(count, max(1, proposer.first - len(named)))
+
+    def judge(number: int, asked: Mapping[str, Any]) -> Seen:
+        return seen_of(number, bill.judge(asked), goals)
+
+    history = [seen_of(number, bill.judge_architecture(one.architecture, one.asked or {}), goals)
+               for number, one in enumerate(named)]
+    strategy, found = Strategy(proposer, judge, spec.rungs, goals), list[Candidate]()
+    for _ in range(min(count, spec.trials)):
+        begun = strategy.start(history)
+        new = (*begun.rejected, *([begun.seen] if begun.seen else []))
+        history.extend(new)
+        found.extend(_said(seen, bill.judge(seen.asked)) for seen in new)
+        if begun.seen is None or len(found) >= count:
             break
-        candidate = bill.judge(asked)
-        identity = candidate.architecture.id if candidate.architecture else f"none {number}"
-        state = DUPLICATE if identity in found else PENDING if candidate.feasible else INFEASIBLE
-        history.append(Seen(number, state, asked, identity, candidate.slacks))
-        found.setdefault(identity, candidate)
-    return tuple(found.values())
+    return tuple(found[:count])
+
+
+def _said(seen: Seen, candidate: Candidate) -> Candidate:
+    return replace(candidate, reason="seen before") if seen.state == DUPLICATE else candidate
 
 
 def _source(known: Known) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class RowsPreview:
 
     def _table(self) -> Table:
         table, trained = Table(title="Rows", title_justify="left"), set(self.trained)
-        for heading in ("row", "params", "MACs", "architecture", "what its bill says"):
+        for heading in ("row", "params", "MACs", "architecture", "what becomes of it"):
             table.add_column(heading, justify="right" if heading in ("params", "MACs") else "left", overflow="fold")
         for name, one in self.candidates.items():
             assert one.cost is not None and one.architecture is not None, "rows can be built"

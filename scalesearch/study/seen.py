@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from scalesearch.search.history import Goal, Seen
 from scalesearch.search.rungs import Rungs
-from scalesearch.study.ledger import CHARGED, COMPLETE, DUPLICATE, FAILED, PAUSED, PENDING, Ledger, Trial
+from scalesearch.study.bill import Candidate
+from scalesearch.study.ledger import CHARGED, COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, Ledger, Trial
 from scalesearch.study.objectives import Objective
 
 
@@ -22,6 +23,14 @@ def history_of(ledger: Ledger, goals: Sequence[Goal]) -> list[Seen]:
     proposed does not depend on whether anything was trained again in between.
     """
     return [_seen(number, trial, ledger.outcome(trial), goals) for number, trial in enumerate(ledger.searched())]
+
+
+def seen_of(number: int, candidate: Candidate, goals: Sequence[Goal]) -> Seen:
+    """What a proposer learns of ``candidate`` before it is trained."""
+    identity = candidate.architecture.id if candidate.architecture else f"none {number}"
+    known = {goal.name: float(candidate.cost[goal.name]) for goal in goals if candidate.cost and not goal.measured}
+    state = PENDING if candidate.feasible else INFEASIBLE
+    return Seen(number, state, candidate.asked, identity, candidate.slacks, known)
 
 
 def _seen(number: int, trial: Trial, outcome: Trial, goals: Sequence[Goal]) -> Seen:

@@ -101,15 +101,20 @@ def _bar(shown: Shown, width: int) -> Table:
 
 def _counts(shown: Shown) -> list[str]:
     """What is done of what is wanted, and the candidates by their state; without what there is none of."""
-    done = shown.done
+    done, named = shown.done, "rows" if _of_rows(shown) else "references"
     parts = [f"{_count(part)} of {_count(of)} {name}" for name, (part, of) in (
-        ("candidates", done.candidates), ("references", done.references),
-        ("references' further seeds", done.reference_seeds)) if of]
+        ("candidates", done.candidates), (named, done.references),
+        (f"{named}' further seeds", done.reference_seeds)) if of]
     if any(done.front_seeds):
         parts.append(f"{done.front_seeds[0]} of at most {done.front_seeds[1]} further seeds for the front")
     states = {**STATES, PENDING: "in training" if shown.owner.state == RUNNING else "to go on"}
     counted = [f"{shown.counts[state]:,} {words}" for state, words in states.items() if shown.counts[state]]
     return [" · ".join(found) for found in (parts, counted) if found]
+
+
+def _of_rows(shown: Shown) -> bool:
+    """Whether the study trains named architectures alone, which its file calls rows, and searches for none."""
+    return not shown.done.candidates[1]
 
 
 def _training(shown: Shown, width: int, room: int) -> Iterable[RenderableType]:
@@ -122,7 +127,8 @@ def _training(shown: Shown, width: int, room: int) -> Iterable[RenderableType]:
         table.add_column(heading, justify="left" if heading in ("trial", "architecture", "worker") else "right",
                          no_wrap=True, overflow="ellipsis")
     for one in shown.training[:room]:
-        table.add_row(*map(escape, _cells(one, wide, bool(shown.rungs))), style="red" if one.doing == SILENT else "")
+        cells = _cells(one, wide, bool(shown.rungs), _of_rows(shown))
+        table.add_row(*map(escape, cells), style="red" if one.doing == SILENT else "")
     yield Text()
     yield table
     if len(shown.training) > room:
@@ -132,8 +138,9 @@ def _training(shown: Shown, width: int, room: int) -> Iterable[RenderableType]:
             yield _line(f"trial {one.trial}: {one.words}", "red")
 
 
-def _cells(one: AtWork, wide: bool, rungs: bool) -> list[str]:
-    name = one.called if one.kind in ("candidate", "seed") else f"{one.called} ({one.kind})"
+def _cells(one: AtWork, wide: bool, rungs: bool, rows: bool) -> list[str]:
+    plain = ("candidate", "seed", *(("reference",) if rows else ()))
+    name = one.called if one.kind in plain else f"{one.called} ({one.kind})"
     step = "" if one.step is None else f"{one.step:,}" + (f" of {one.steps:,}" if one.steps else "")
     left = one.doing if one.seconds_left is None or one.doing != "training" else _span(one.seconds_left)
     costs = ["" if cost is None else short(cost) for cost in (one.params, one.macs)]

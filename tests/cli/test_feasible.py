@@ -49,6 +49,28 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
     assert {file.name for file in (tmp_path / "csv").iterdir()} == {"values.csv", "reasons.csv", "sample.csv"}
 
 
+TWO = """
+space: two
+width: 32 | 64
+encoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 64 } } }
+decoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 64 } } }
+where: [encoder.depth == 2 or width == 64]
+"""
+
+
+@pytest.mark.parametrize(("most", "code", "columns"), [("1", 1, 4), ("80k", 0, 3)])
+def test_shares_say_of_what_they_are_and_no_empty_column_stands_beside_them(tmp_path, most, code, columns) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(TWO)
+    arguments = (str(file), "--budget", f"params.non_embedding <= {most}", "--draws", "100")
+    found = json.loads(run(*arguments, "--json", code=code))
+    said = run(*arguments, code=code).splitlines()
+    heading = next(line for line in said if line.startswith("┃ question"))
+    assert "of its sheets" in heading and heading.count("┃") == columns + 1
+    assert any(row["verdict"] for row in found["values"]) == (columns == 4)
+    assert any(line.startswith("┃ violates") and "share of 3 " in line for line in said)
+
+
 def test_the_files_own_budget_and_the_nearest(space: Path, tmp_path: Path) -> None:
     start = tmp_path / "big.yaml"
     start.write_text("""

@@ -86,6 +86,12 @@ def test_help_loads_nothing_heavy():
     assert done.stdout == "[]\n"
 
 
+def test_help_says_of_each_verb_what_it_does_in_a_whole_sentence():
+    said = " ".join(call("--help").split())
+    assert "..." not in said.partition("Verbs:")[2]
+    assert "compare Compare the studies A and B (folders, or study files): fronts, hypervolumes" in said
+
+
 def test_further_seeds_for_people_and_machines(tmp_path):
     driver = make_driver(tmp_path / "fake", seeded_plan(6), work=noisy_work)
     driver.store.revise("seeds", driver.plan.seeds.to_json())

@@ -331,10 +331,3 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
     with pytest.raises(UserError, match="none of 2000 random candidates meets it; counted, nothing in the space does"):
         refuse_the_impossible(make_bill(impossible, None), 1)
-
-
-def test_a_dry_run_shows_each_network_once(tmp_path):
-    text = SPACE + REST + "protocol: { source: 9, target: 9, vocab: 100 }\nproposer: { kind: random }\n"
-    found = preview(read_study(write(tmp_path, text))).proposals
-    identities = [candidate.architecture.id for candidate in found]
-    assert len(identities) == len(set(identities)) == 4, "all that the space holds"

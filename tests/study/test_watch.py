@@ -220,6 +220,15 @@ def test_the_screen_fits_and_says_everything(tmp_path, width):
     assert ("here, process 7" in text) == ("  000000000002  " in text) == (width == 140)
 
 
+def test_named_architectures_without_a_search_are_called_rows(tmp_path):
+    made = Made(tmp_path, seeds={"most": 1, "trials": 0, "references": 2})
+    made.owned(candidates=0, references=2)
+    made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
+    made.propose(1, origin="reference", label="large").working(1, step=40, share=0.1, loss=5.5, seconds=6)
+    text = drawn(Watch(tmp_path).look(), 80)
+    assert "1.1 of 2 rows · 0 of 2 rows' further seeds" in text and "large" in text and "reference" not in text
+
+
 def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):
     for number in range(30):
         made.propose(number)
