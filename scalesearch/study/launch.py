@@ -12,7 +12,7 @@ from scalesearch.study import prepare
 from scalesearch.study.bill import Bill
 from scalesearch.study.driver import Driver
 from scalesearch.study.fork import carried, describe, open_old, write
-from scalesearch.study.heartbeat import Heartbeat, owner_of
+from scalesearch.study.heartbeat import FINISHED, STOPPED, Heartbeat, owner_of
 from scalesearch.study.ledger import PENDING
 from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
@@ -113,7 +113,8 @@ def _taught(spec: StudySpec, teacher: Teacher, bill: Bill, runner: Runner, conso
 
 def _view(stack: ExitStack, console: Console, store: Store, spec: StudySpec, wanted: int, slots: int) -> View:
     if console.is_terminal:
-        return stack.enter_context(Screen(console, store.ledger, spec.objectives, wanted, slots, store.folder))
+        return stack.enter_context(Screen(console, store.ledger, spec.objectives, wanted, slots, store.folder,
+                                          spec.seeds.references))
     return Lines(lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True))
 
 
@@ -123,4 +124,6 @@ def screen_of(store: Store, console: Console) -> Screen:
     owner = owner_of(store.folder)
     due = wanted(store.meta, store.ledger, owner)
     slots = owner.workers or max(1, len(store.ledger.having(PENDING)))
-    return Screen(console, store.ledger, objectives, due.candidates + due.references, slots, Path(store.folder))
+    seeds = int((store.meta.get("seeds") or {}).get("references", 1))
+    return Screen(console, store.ledger, objectives, due.candidates + due.references, slots, Path(store.folder), seeds,
+                  alive=owner.state not in (FINISHED, STOPPED))

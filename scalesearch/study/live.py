@@ -109,13 +109,18 @@ class Lines(View):
 
 
 class Screen(Lines):
-    """A table that renews itself: counts, what runs and how far it is, the best so far, the time left."""
+    """A table that renews itself: counts, what runs and how far it is, the best so far, the time left.
+
+    Args:
+        wanted: candidates and references in all. seeds: of each reference.
+        alive: somebody runs the study; else what is in training waits to go on, and no time left can be told.
+    """
 
     def __init__(self, console: Console, ledger: Ledger, objectives: tuple[Objective, ...], wanted: int, slots: int,
-                 folder: Path) -> None:
+                 folder: Path, seeds: int = 1, alive: bool = True) -> None:
         super().__init__(lambda text: console.print(text, highlight=False, markup=False))
         self._ledger, self._objectives, self._wanted, self._slots = ledger, objectives, wanted, slots
-        self._folder = folder
+        self._folder, self._seeds, self._alive = folder, seeds, alive
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> "Screen":
@@ -141,21 +146,28 @@ class Screen(Lines):
         left = [("further seeds", str(sum(t.state == COMPLETE for t in again)))] if again else []
         previewed = sum(t.state == PREVIEWED for t in trials)
         left += [("previewed", str(previewed))] if previewed else []
-        left += [("time left", self._left(trials))] if self._to_do(trials) else []
+        left += [("time left", self._left(trials))] if self._alive and self._to_do(trials) else []
         done, running, *others = counts.values()
         cells = (f"{done} of {self._wanted}", str(running), *map(str, others), *(text for _, text in left))
-        headings = ("done", "running", "at a rung", "failed", "infeasible", "seen before",
-                    *(heading for heading, _ in left))
+        headings = ("done", "running" if self._alive else "to go on", "at a rung", "failed", "infeasible",
+                    "seen before", *(heading for heading, _ in left))
         for heading in headings:
             table.add_column(heading, justify="right")
         table.add_row(*cells)
         return table
 
     def _to_do(self, trials: list[Trial]) -> int:
-        """Candidates still to be trained; a reference counts as done also where it failed or was a repetition."""
+        """Trainings still to come; a reference counts as done also where it failed or was a repetition."""
         done = sum((t.state == COMPLETE and t.origin != WARM) or (t.origin == "reference" and t.state != PENDING)
                    for t in trials)
-        return max(0, self._wanted - done, sum(t.state == PENDING for t in trials))
+        return max(0, self._wanted - done, sum(t.state == PENDING for t in trials)) + self._seeds_to_do(trials)
+
+    def _seeds_to_do(self, trials: list[Trial]) -> int:
+        """Further seeds that references are due; of rows, those not yet begun as well."""
+        named = {t.number for t in trials if t.origin == "reference" and t.state in (PENDING, COMPLETE)}
+        begun = all(t.origin == "reference" for t in trials) and max(0, self._wanted - len(trials))
+        ended = sum(t.of in named and t.state != PENDING for t in self._ledger.replicated())
+        return max(0, (len(named) + begun) * (self._seeds - 1) - ended)
 
     def _left(self, trials: list[Trial]) -> str:
         took = [t.seconds for t in trials if t.state == COMPLETE and t.seconds is not None]

@@ -65,7 +65,8 @@ def describe_teacher(teacher: TeacherAtWork) -> str:
 
 def describe_volume(volume: Volume, now: float) -> str:
     """The hypervolume, and its latest change."""
-    grown = f", {volume.gain / (volume.value - volume.gain):+.2%}" if volume.value > volume.gain > 0 else ""
+    before = volume.value - volume.gain
+    grown = f", {volume.gain / before:+.2%}" if before > 0 and 0 < volume.gain < 10 * before else ""
     when = "" if volume.when is None else f", {ago(now - volume.when)}"
     return f"Hypervolume {volume.value:.5g}; latest change {volume.gain:+.3g}{grown} with trial {volume.trial}{when}"
 

@@ -8,8 +8,9 @@ from rich.console import Console
 
 from scalesearch.study.ledger import PENDING, Trial
 from scalesearch.study.live import Lines, Screen, describe_progress, short
+from scalesearch.study.plan import Reference
 from scalesearch.study.runners.inprocess import InProcessRunner
-from tests.study.fakes import OBJECTIVES, breaking_work, fake_work, make_driver, make_plan
+from tests.study.fakes import OBJECTIVES, architecture_of, breaking_work, fake_work, make_driver, make_plan
 
 
 def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
@@ -50,6 +51,22 @@ def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
     assert "3 of 3" in over and "time left" not in over and "progress" not in over and "bleu: max" in over
     assert "time left" in shown[2] and "progress" in shown[2]
     assert "2 of 3" in shown[2] and "about 0:00:0" in shown[2] and "bleu: max" in shown[2]
+
+
+def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobody_works(tmp_path):
+    rows = [Reference(str(width), architecture_of({"width": width, "depth": 1, "kind": "plain"}), {})
+            for width in (8, 16)]
+    driver = make_driver(tmp_path, make_plan(0, references=tuple(rows)))
+    driver.run()
+
+    def shown(**how):
+        console = Console(file=io.StringIO(), width=110)
+        console.print(Screen(console, driver.ledger, OBJECTIVES, 2, 1, tmp_path, **how).render())
+        return console.file.getvalue()
+
+    assert "time left" not in shown() and "time left" in shown(seeds=2)
+    assert "running" in shown(seeds=2) and "to go on" not in shown(seeds=2)
+    assert "to go on" in shown(seeds=2, alive=False) and "time left" not in shown(seeds=2, alive=False)
 
 
 @pytest.mark.parametrize(("value", "text"), [(27.314, "27.31"), (1_240_000, "1.24M"), (0.0021, "0.0021"),
