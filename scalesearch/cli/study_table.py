@@ -45,10 +45,12 @@ def table(study: str, base: str | None, metric: str | None, confidence: float, t
 
 def show_table(results: Results, found: Ablation, console: Console) -> None:
     """Prints it, with what its numbers mean."""
+    from rich import box
     from rich.table import Table
 
     kind = results.store.meta.get("kind")
-    shown = Table(title=f"{'Rows' if kind else 'References'} of {results.store.meta['name']}", title_justify="left")
+    shown = Table(title=f"{'Rows' if kind else 'References'} of {results.store.meta['name']}", title_justify="left",
+                  box=box.SIMPLE_HEAD, pad_edge=False)  # without lines: names are long
     for number, heading in enumerate(found.headings()):
         shown.add_column(heading, justify="right" if number else "left", overflow="fold")
     for cells in found.cells():
