@@ -18,6 +18,7 @@ from scalesearch.study.live import Lines, Screen, View
 from scalesearch.study.objectives import Objective
 from scalesearch.study.plan import Plan
 from scalesearch.study.runners.base import Runner
+from scalesearch.study.runners.choose import make_runner
 from scalesearch.study.sight import sight
 from scalesearch.study.spec import StudySpec
 from scalesearch.study.stopped import resumable
@@ -60,7 +61,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
     plan = prepare.make_plan(spec, bill, corpus)
     with ExitStack() as stack:
         stack.enter_context(Store(spec.out).owned())
-        runner = prepare.make_runner(spec)
+        runner = make_runner(spec)
         stack.callback(runner.stop)
         taught = teacher and teacher.to_json()
         if old is not None:

@@ -24,14 +24,11 @@ from scalesearch.study.mirror import Mirror
 from scalesearch.study.plan import Plan, Reference
 from scalesearch.study.record import SEARCHERS
 from scalesearch.study.rows import nothing_to_ask
-from scalesearch.study.runners.base import Runner
-from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.seen import goals_of
 from scalesearch.study.spec import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.steady import SteadyMirror
 from scalesearch.study.storage import open_mirror, reach
 from scalesearch.study.store import Store, now
-from scalesearch.study.work import train_job
 from scalesearch.train.result import versions
 
 SAMPLES = 2000  # draws after which a budget that none of them met counts as one that nothing meets
@@ -269,31 +266,6 @@ def refuse_the_unreachable(spec: StudySpec) -> None:
         from scalesearch.study.runners.ray import knock
 
         knock(spec.resources.address)
-
-
-def make_runner(spec: StudySpec) -> Runner:
-    """Whoever trains. Ray is imported only where it is asked for."""
-    if spec.backend == "inprocess":
-        return InProcessRunner(train_job)
-    from scalesearch.study.runners.ray import RayRunner
-
-    r = spec.resources
-    work = train_job
-    if r.processes_per_trial > 1 and ray_train_is_there():
-        from scalesearch.study.runners.ray_train import RayTrainWork
-
-        work = RayTrainWork(r.processes_per_trial, r.cpus_per_trial, r.gpus_per_trial, r.custom)
-    return RayRunner(work, spec.workers, r.cpus_per_trial, r.gpus_per_trial, r.threads_per_trial, r.address,
-                     r.processes_per_trial, r.custom)
-
-
-def ray_train_is_there() -> bool:
-    """Whether Ray Train can be used: it needs more packages than Ray itself. Without it, workers start processes."""
-    try:
-        import ray.train.torch  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def load_data(data: DataSpec) -> Corpus:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.study.prepare import ray_train_is_there
+from scalesearch.study.runners.choose import ray_train_is_there
 from scalesearch.study.runners.base import Done, Job
 from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.work import train_job
