@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.study.runners.choose import ray_train_is_there
 from scalesearch.study.runners.base import Done, Job
+from scalesearch.study.runners.choose import ray_train_is_there
 from scalesearch.study.runners.inprocess import InProcessRunner
 from scalesearch.study.work import train_job
 from scalesearch.train import Recipe
