@@ -49,7 +49,7 @@ def call(tmp_path, monkeypatch, capsys, cache):
     """The command line, in a folder with the study file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setattr("scalesearch.study.prepare.train_job", quick)
+    monkeypatch.setattr("scalesearch.study.runners.choose.train_job", quick)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "s.yaml").write_text(STUDY)
 
