@@ -73,6 +73,14 @@ def test_a_grid_of_a_space_is_every_network_that_fits_once(tmp_path):
     assert [row.asked for row in rows.rows] == [{"width": 32, "adapt": kind} for kind in ("nothing", "bias")]
 
 
+def test_a_grid_trains_a_network_once_that_several_sheets_describe(tmp_path):
+    """Without sharing there is nothing to adapt, so both kinds of adaptation are one network."""
+    rows = read(tmp_path, "kind: grid\nspace: {file: small/edgeformer, set: {width: 32, share: none, adapt: bias | "
+                          "nothing, encoder.depth: 4 | 5}}\n").rows.within(lambda one: "")
+    identities = [row.architecture.id for row in rows.rows]
+    assert len(identities) == len(set(identities)) == 2
+
+
 def test_a_grid_that_nobody_could_train_is_refused(tmp_path):
     rows = read(tmp_path, "kind: grid\nspace: papers\n").rows
     with pytest.raises(UserError, match=r"space's are 3,911,846,400; .*kind: search"):
