@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PENDING, PAUSED, COMPLETE, FAILED, INFEASIBLE = "pending", "paused", "complete", "failed", "infeasible"
-PREVIEWED = "previewed"  # trained for a share, from inherited weights; what it came to tells, but does not count
 DUPLICATE = "duplicate"  # a sheet that describes a network which is in the history already
 
 
@@ -36,8 +35,6 @@ class Seen:
         costs: goal to value, for goals that the bill tells.
         rungs: the loss at each rung that it has reached, smaller being better.
         values: goal to value of every goal, once trained to the end.
-        preview: the same after a preview.
-        heir: it begins with a preview.
     """
 
     number: int
@@ -48,8 +45,6 @@ class Seen:
     costs: Mapping[str, float] = field(default_factory=dict)
     rungs: tuple[float, ...] = ()
     values: Mapping[str, float] | None = None
-    preview: Mapping[str, float] | None = None
-    heir: bool = False
 
 
 History = Sequence[Seen]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from scalesearch.search.history import COMPLETE, PAUSED, PREVIEWED, Goal, History, Seen
+from scalesearch.search.history import COMPLETE, PAUSED, Goal, History, Seen
 
 FEWEST = 3  # candidates through which a line is drawn
 
@@ -23,8 +23,6 @@ def foreseen(history: History, goals: Sequence[Goal]) -> dict[int, dict[str, flo
     As long as too few were trained to the end, every measured goal of every candidate is told by its loss at the first
     rung, so that all are on one scale.
     """
-    if any(seen.heir for seen in history):
-        return _by_previews(history, goals)
     known = [seen for seen in history if seen.state in (COMPLETE, PAUSED)]
     ended = [seen for seen in known if seen.values is not None]
     if not any(seen.state == PAUSED for seen in known):
@@ -34,29 +32,6 @@ def foreseen(history: History, goals: Sequence[Goal]) -> dict[int, dict[str, flo
     lines = {(goal.name, rung): _line(ended, goal, rung) for goal in goals if goal.measured
              for rung in range(max(len(seen.rungs) for seen in known))}
     return {seen.number: dict(seen.values) if seen.values is not None else _late(seen, goals, lines) for seen in known}
-
-
-def _by_previews(history: History, goals: Sequence[Goal]) -> dict[int, dict[str, float]]:
-    """Real values where there are any; of the previewed what their previews came to, as a full training would.
-
-    A preview is short, and begins where another has ended: its values may be too low or too high. The line corrects
-    that, goal by goal. As long as there are too few through which to draw it, previews stand as they are.
-    """
-    ended = [seen for seen in history if seen.state == COMPLETE and seen.values is not None]
-    both = [seen for seen in ended if seen.preview is not None]
-    lines = {goal.name: _through(*_pairs(both, goal.name), 1) if len(both) >= FEWEST else (0.0, 1.0)
-             for goal in goals if goal.measured}
-    found = {seen.number: dict(seen.values or {}) for seen in ended}
-    for seen in history:
-        if seen.state == PREVIEWED and seen.preview is not None:
-            found[seen.number] = {**seen.costs, **{name: start + slope * seen.preview[name]
-                                                   for name, (start, slope) in lines.items()}}
-    return found
-
-
-def _pairs(both: Sequence[Seen], name: str) -> tuple[list[float], list[float]]:
-    """Previews and values of one goal."""
-    return [(seen.preview or {})[name] for seen in both], [(seen.values or {})[name] for seen in both]
 
 
 def _early(seen: Seen, goals: Sequence[Goal]) -> dict[str, float]:
@@ -80,15 +55,9 @@ def _line(ended: Sequence[Seen], goal: Goal, rung: int) -> tuple[float, float]:
     """Start and slope of the goal over the log of the loss at ``rung``; a slope that says worse is better is none."""
     x, y = np.array([(math.log(max(s.rungs[rung], 1e-12)), s.values[goal.name]) for s in ended
                      if s.values and len(s.rungs) > rung]).reshape(-1, 2).T
-    return _through(x, y, goal.sign)
-
-
-def _through(known: Sequence[float], wanted: Sequence[float], sign: int) -> tuple[float, float]:
-    """Start and slope of the line through these points; a slope whose sign is not ``sign`` is none."""
-    x, y = np.asarray(known, float), np.asarray(wanted, float)
     one, other = np.triu_indices(len(x), 1)
     apart = np.abs(x[one] - x[other]) > 1e-9
     slopes = (y[one] - y[other])[apart] / (x[one] - x[other])[apart]
     slope = float(np.median(slopes)) if len(slopes) else 0.0
-    slope = slope if slope * sign > 0 else 0.0
+    slope = slope if slope * goal.sign > 0 else 0.0
     return float(np.median(y - slope * x)) if len(x) else 0.0, slope

@@ -9,7 +9,6 @@ from typing import Any
 
 from scalesearch.search.rungs import Rungs
 from scalesearch.study import lease
-from scalesearch.study.heirs import place_of
 from scalesearch.study.ledger import PENDING, REFERENCE, SEED, Trial
 from scalesearch.study.live import describe_progress, share
 from scalesearch.study.store import Store
@@ -25,7 +24,7 @@ class AtWork:
     """A candidate in training, or to be trained on.
 
     Attributes:
-        kind: candidate, reference, seed or preview.
+        kind: candidate, reference or seed.
         called: how people know it: its label, or of which trial it is a further seed; else its number.
         attempt: 1, and one more for each time that it had to be started again; to go on from a rung is none.
         doing: starting, training, or scoring (translating, for most tasks); waiting for a worker; silent where its
@@ -103,7 +102,7 @@ def in_training(store: Store) -> list[AtWork]:
 
 def at_work(store: Store, trial: Trial, rungs: Rungs) -> AtWork:
     """How far ``trial`` is; of a file that is half written, or not there, nothing is taken."""
-    place = place_of(store, trial)
+    place = store.trial_folder(trial)
     facts, owner, job = _report(place, trial), lease.read(place), _read(place / "job.json")
     rung, until = _next_rung(trial, rungs)
     done = max(until if facts.get("kind") in AT_THE_END else share(facts),
@@ -152,7 +151,7 @@ def _taught(stage: str, place: Path) -> TeacherAtWork:
 
 
 def _attempt(trial: Trial) -> int:
-    return max(1, trial.attempts - len(trial.rungs) - (trial.preview is not None))
+    return max(1, trial.attempts - len(trial.rungs))
 
 
 def _report(place: Path, trial: Trial) -> dict[str, Any]:
@@ -162,8 +161,6 @@ def _report(place: Path, trial: Trial) -> dict[str, Any]:
 
 
 def _kind(trial: Trial) -> str:
-    if trial.previewing:
-        return "preview"
     return trial.origin if trial.origin in (REFERENCE, SEED) else "candidate"
 
 

@@ -14,7 +14,6 @@ ASKED = {
     "limits": "the limits",
     "proposer": "the proposer",
     "rungs": "the rungs",
-    "inherit": "what candidates inherit",
     "warm_start": "the warm start",
     "kind": "the kind of study",
 }

@@ -13,10 +13,8 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, write_json, write_text
-from scalesearch.search.previews import Previewing
 from scalesearch.search.proposers.base import Proposer
 from scalesearch.search.strategy import Start, Strategy, TrainOn
-from scalesearch.study import heirs
 from scalesearch.study import ledger as states
 from scalesearch.study.entries import Entries
 from scalesearch.study.ledger import (
@@ -52,8 +50,6 @@ class Driver:
         self.ledger, self.goals = store.ledger, goals_of(plan.objectives)
         self.entries = Entries(plan, store, mirror, view)
         self.strategy = Strategy(proposer, self.entries.judge, plan.rungs, self.goals, plan.asks)
-        if plan.previews is not None:
-            self.strategy = Previewing(proposer, self.entries.judge, plan.previews, self.goals, plan.asks)
         self._exhausted = ""
 
     def run(self) -> str:
@@ -127,7 +123,7 @@ class Driver:
             return None  # the last of the references was none to train
         for asked in self.plan.first[sum(trial.origin == ENQUEUED for trial in self.ledger.trials.values()) :]:
             seen = self.entries.judge(self.ledger.next_number(), asked)
-            if (trial := self.entries.propose(seen, self._left(), ENQUEUED)).state == PENDING:
+            if (trial := self.entries.propose(seen, ENQUEUED)).state == PENDING:
                 return trial
         chosen = self.strategy.next(history_of(self.ledger, self.goals), self._left())
         if isinstance(chosen, TrainOn):
@@ -149,7 +145,7 @@ class Driver:
         """Announces what was proposed, in its order; the last of it is to be trained, unless nothing new was found."""
         trial = None
         for seen in (*start.rejected, *([start.seen] if start.seen else [])):
-            trial = self.entries.propose(seen, self._left())
+            trial = self.entries.propose(seen)
         if start.seen is None:
             self._exhausted = self._why_nothing()
         return trial if start.seen else None
@@ -161,10 +157,10 @@ class Driver:
                 f"{self._count(COMPLETE)} of {self.plan.trials} candidates trained")
 
     def _submit(self, trial: Trial) -> None:
-        folder = heirs.place_of(self.store, trial)
+        folder = self.store.trial_folder(trial)
         if not (folder / "architecture.yaml").exists():
             write_text(folder / "architecture.yaml", self.entries.architecture(trial).to_yaml())
-        job = {**self.plan.job, **heirs.job_of(self.store, trial, self.plan.job), **self._own(trial)}
+        job = {**self.plan.job, **self._own(trial)}
         write_json(folder / "job.json", {"trial": trial.number, "attempt": trial.attempts + 1, **job})
         self.store.append(states.STARTED, trial.number, attempt=trial.attempts + 1)
         self.view.started(trial)
@@ -181,7 +177,7 @@ class Driver:
 
     def _left_something(self, trial: Trial) -> bool:
         """Whether a worker has left what nobody took in yet."""
-        folder = heirs.place_of(self.store, trial)
+        folder = self.store.trial_folder(trial)
         return any((folder / name).exists() for name in ("result.json", rung_file(len(trial.rungs))))
 
     def _take(self, event: Event) -> None:
@@ -201,7 +197,7 @@ class Driver:
 
     def _harvest(self, trial: Trial) -> None:
         """Takes in what ``trial`` has left: its result, or what it had come to at a rung."""
-        folder = heirs.place_of(self.store, trial)
+        folder = self.store.trial_folder(trial)
         if not (folder / "result.json").exists():
             self._take_rung(trial, json.loads((folder / rung_file(len(trial.rungs))).read_text()))
             return
@@ -215,11 +211,7 @@ class Driver:
         except UserError as error:
             self._end(trial, FAILED, None, str(error), result)
         else:
-            if trial.previewing:
-                self.store.append(states.PREVIEWED, trial.number, values=found, share=trial.share)
-                self.view.previewed(trial)
-            else:
-                self._end(trial, COMPLETE, found, "", result)
+            self._end(trial, COMPLETE, found, "", result)
 
     def _take_rung(self, trial: Trial, left: Mapping[str, Any]) -> None:
         facts = {key: left["metrics"].get(key) for key in ("step", "tokens", "share", "cpu_seconds", "seconds")}
@@ -244,8 +236,7 @@ class Driver:
         answers = self.entries.architecture(trial).answers
         write_json(
             self.store.trial_folder(trial) / "record.json",
-            make_record(trial, answers, {**self.plan.facts, **heirs.preview_facts(trial, self.store),
-                                         "ended": time.time()}, result),
+            make_record(trial, answers, {**self.plan.facts, "ended": time.time()}, result),
         )
         seconds = result.get("total_seconds") or result.get("seconds")
         facts = {"state": state, "values": found, "reason": reason, "seconds": seconds}

@@ -5,7 +5,6 @@ from typing import Any
 
 from scalesearch.search.history import Seen
 from scalesearch.space.architecture import Architecture
-from scalesearch.study import heirs
 from scalesearch.study import ledger as states
 from scalesearch.study.bill import Candidate
 from scalesearch.study.ledger import DUPLICATE, INFEASIBLE, PENDING, PROPOSER, REFERENCE, SEED, Trial
@@ -29,15 +28,13 @@ class Entries:
         candidate = self._candidates[number] = self.plan.bill.judge(asked)
         return seen_of(number, candidate, self.goals)
 
-    def propose(self, seen: Seen, left: float, origin: str = PROPOSER) -> Trial:
-        """Announces a judged proposal: to be trained, infeasible, or seen before. ``left``: of the study's compute."""
+    def propose(self, seen: Seen, origin: str = PROPOSER) -> Trial:
+        """Announces a judged proposal: to be trained, infeasible, or seen before."""
         candidate = self._candidates.pop(seen.number)
         first = self._seen(candidate)
         state = PENDING if candidate.feasible else INFEASIBLE
-        begun = candidate.feasible and not first
-        more = heirs.heritage(seen, self.store, self.plan.previews, self.goals, left) if begun else {}
         trial = self._announce(self.ledger.next_number(), candidate, DUPLICATE if first else state,
-                               of=first and first.number, origin=origin, **more)
+                               of=first and first.number, origin=origin)
         self.mirror.add(trial, self.ledger.outcome(trial))
         return trial
 

@@ -118,7 +118,7 @@ def done_so_far(now: Situation) -> Done:
     share = {one.trial: one.share for one in now.training}
     pending = [trial for trial in now.ledger.having(PENDING) if trial.origin in CHARGED]
     searched = spent(now.ledger, now.rungs) - sum(share_of(trial, now.rungs) for trial in pending)
-    searched += sum(_partly(trial, share.get(trial.number, 0.0)) for trial in pending)
+    searched += sum(share.get(trial.number, 0.0) for trial in pending)
     again = now.of_references()
     references, seeded = _ended(now.of(REFERENCE), share), _ended(again, share)
     parts = ((searched, float(now.wanted.candidates)), (references, float(now.wanted.references)),
@@ -133,13 +133,6 @@ def _ended(trials: Sequence[Trial], share: Mapping[int, float]) -> float:
     return sum((share.get(trial.number, 0.0) if trial.state == PENDING else 1.0 for trial in trials), 0.0)
 
 
-def _partly(trial: Trial, done: float) -> float:
-    """Of a full training, what a candidate under way has taken; ``done``: of its present training."""
-    if trial.parent is None:
-        return done
-    return trial.share * done if trial.previewing else trial.share + done
-
-
 def _seeds_of_references(now: Situation) -> int:
     """How many further seeds the references are to have: none where their training failed, or was another's."""
     able = now.wanted.references - sum(trial.state not in (PENDING, COMPLETE) for trial in now.of(REFERENCE))
@@ -151,8 +144,7 @@ def time_left(now: Situation, workers: int) -> Eta:
     full = seconds_of_one(now)
     if full is None:
         return Eta()
-    under_way = {one.trial: _left(one, full * (now.ledger.trials[one.trial].share if one.kind == "preview" else 1))
-                 for one in now.training}
+    under_way = {one.trial: _left(one, full) for one in now.training}
     again = {trial.number for trial in now.of(SEED)}
     search = [seconds for number, seconds in under_way.items() if number not in again]
     seeds_begun = len(search) < len(under_way)  # nothing of the search can go on then

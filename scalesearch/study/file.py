@@ -13,7 +13,6 @@
     trials: 12                                     # full trainings, or as much compute in a study with rungs
     rungs: {first: 0.11}                           # after a ninth of its training one in two goes on, and again
     seeds: {most: 3, trials: 6}                    # further seeds for the front; see ``study.seeds``
-    inherit: {share: 0.33}                         # near a trained candidate: a third of a training, with its weights
     reference: [{name: base, set: {encoder.depth: 6}}]
     teacher: runs/big                              # or one to train; see ``study.teacher``
     warm_start: runs/old                           # begin with what another study has found; see ``study.warm``
@@ -40,7 +39,6 @@ from scalesearch.space.raw import Sequence, Table, Text
 from scalesearch.space.yaml_nodes import compose, read_text
 from scalesearch.study.blame import shown
 from scalesearch.study.budget import budget_of
-from scalesearch.study.heirs import read_previews
 from scalesearch.study.kinds import read_kind, read_rows
 from scalesearch.study.objectives import Objective, measure, objective, refuse_foreign, unseen
 from scalesearch.study.rows import SEARCH
@@ -57,7 +55,7 @@ from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
         "backend", "resources", "ray", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds",
-        "warm_start", "proxies", "inherit", "kind", "base", "rows", "changes", "rules", "held_out")
+        "warm_start", "proxies", "kind", "base", "rows", "changes", "rules", "held_out")
 BACKENDS = ("inprocess", "ray")
 BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
 
@@ -122,7 +120,6 @@ class _Reader:
             "rows": rows,
             "places": {key.text: value.here for key, value in top.table},
         }
-        known["previews"] = read_previews(top, str(known["proposer"]), known["rungs"])
         folder = out or Path(str(top.text("out", f"runs/{name}")))
         known |= {"warm": read_warm(top, folder), "proxies": top.flag("proxies", True)}
         if top.problems or space is None or data is None or recipe is None:

@@ -32,7 +32,7 @@ from scalesearch.study.sections import Sections, plain, written
 
 OWN = {"base": (GRID, ABLATION, SCALING), "rows": (GRID,), "changes": (ABLATION,), "rules": (SCALING,),
        "held_out": (SCALING,)}
-SEARCHES = ("proposer", "trials", "rungs", "inherit", "warm_start", "reference")
+SEARCHES = ("proposer", "trials", "rungs", "warm_start", "reference")
 NEEDS = {ABLATION: ("changes", "- share: none"), SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
 EXPLICIT = {"name", "file", "set"}
 BASE = "base"

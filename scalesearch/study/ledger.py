@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PENDING, COMPLETE, FAILED, INFEASIBLE, DUPLICATE = "pending", "complete", "failed", "infeasible", "duplicate"
-PAUSED, PREVIEWED = "paused", "previewed"
+PAUSED = "paused"
 PROPOSER, REFERENCE, SEED, WARM, ENQUEUED = "proposer", "reference", "seed", "warm", "enqueued"  # origins
 CHARGED = (PROPOSER, ENQUEUED)  # those of what the study's compute is for
 PROPOSED, STARTED, CRASHED, RUNG, ENDED = "proposed", "started", "crashed", "rung", "ended"
@@ -17,8 +17,8 @@ class Trial:
 
     Attributes:
         number: counts from 0 in the order of proposal.
-        state: pending (to be trained, or in training), paused at a rung, previewed, complete,
-            failed, infeasible or duplicate.
+        state: pending (to be trained, or in training), paused at a rung, complete, failed,
+            infeasible or duplicate.
         origin: ``proposer``; ``reference`` for one that the study file names; ``warm`` for one that another study has
             trained, ``enqueued`` for one of another's front that is trained here; ``seed`` for another training of a
             candidate, which is no candidate itself.
@@ -34,9 +34,6 @@ class Trial:
         values: objective to value, once complete.
         reason: why it is infeasible or failed.
         rungs: the validation loss at each rung that it has reached.
-        parent, share: the trial with whose weights its preview begins, and the preview's share of a full training;
-            None and 0 for one that is trained in full at once.
-        preview: objective to value after the preview, which no front counts.
         attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
             the disk was full is no fault of the candidate's.
         seconds: wall time from its start to its result: training, validation, decoding.
@@ -57,9 +54,6 @@ class Trial:
     values: dict[str, float] | None = None
     reason: str = ""
     rungs: list[float] = field(default_factory=list)
-    parent: int | None = None
-    share: float = 0.0
-    preview: dict[str, float] | None = None
     attempts: int = 0
     crashes: int = 0
     seconds: float | None = None
@@ -68,11 +62,6 @@ class Trial:
     def name(self) -> str:
         """The name of its folder."""
         return f"{self.number:04d}-{self.id}"
-
-    @property
-    def previewing(self) -> bool:
-        """Whether what it trains, or is to train, is its preview."""
-        return self.parent is not None and self.preview is None
 
     @property
     def feasible(self) -> bool:
@@ -105,8 +94,6 @@ class Ledger:
             trial.attempts, trial.state = trial.attempts + 1, PENDING
         elif kind == RUNG:
             trial.state, trial.rungs = PAUSED, [*trial.rungs, event["loss"]]
-        elif kind == PREVIEWED:
-            trial.state, trial.preview = PREVIEWED, event["values"]
         elif kind == CRASHED:
             trial.crashes, trial.reason = trial.crashes + event.get("counts", True), event["reason"]
         elif kind == ENDED:

@@ -14,7 +14,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from scalesearch.report.front import front
-from scalesearch.study.heirs import FOLDER as PREVIEW
 from scalesearch.study.lease import describe_silence
 from scalesearch.study.ledger import (
     COMPLETE,
@@ -23,7 +22,6 @@ from scalesearch.study.ledger import (
     INFEASIBLE,
     PAUSED,
     PENDING,
-    PREVIEWED,
     SEED,
     WARM,
     Ledger,
@@ -60,9 +58,6 @@ class View:
     def paused(self, trial: Trial) -> None:
         """A candidate has come to a rung, where it waits."""
 
-    def previewed(self, trial: Trial) -> None:
-        """A candidate's preview is over."""
-
     def update(self) -> None:
         """Something may have changed."""
 
@@ -83,20 +78,11 @@ class Lines(View):
         again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
         label = f" [{trial.label}]" if trial.label else ""
         label += f" [seed {trial.seed} of trial {trial.of}]" if trial.origin == SEED else ""
-        if trial.previewing:
-            again = f", for {trial.share:g} of it, from trial {trial.parent}'s weights"
-        elif trial.parent is not None:
-            again = ", in full, from the first weights"
         self.say(f"trial {trial.number}{label} ({trial.id}) in training{again}")
 
     def paused(self, trial: Trial) -> None:
         """Says how it stands."""
         self.say(f"trial {trial.number} waits at rung {len(trial.rungs)}: validation loss {trial.rungs[-1]:.3f}")
-
-    def previewed(self, trial: Trial) -> None:
-        """Says what it came to."""
-        found = ", ".join(f"{name} {short(value)}" for name, value in (trial.preview or {}).items())
-        self.say(f"trial {trial.number} previewed: {found}")
 
     def ended(self, trial: Trial) -> None:
         """Says what came of it."""
@@ -144,8 +130,6 @@ class Screen(Lines):
                   for state in (COMPLETE, PENDING, PAUSED, FAILED, INFEASIBLE, DUPLICATE)}
         counts[PENDING] += sum(t.state == PENDING for t in again)
         left = [("further seeds", str(sum(t.state == COMPLETE for t in again)))] if again else []
-        previewed = sum(t.state == PREVIEWED for t in trials)
-        left += [("previewed", str(previewed))] if previewed else []
         left += [("time left", self._left(trials))] if self._alive and self._to_do(trials) else []
         done, running, *others = counts.values()
         cells = (f"{done} of {self._wanted}", str(running), *map(str, others), *(text for _, text in left))
@@ -189,7 +173,7 @@ class Screen(Lines):
         return f"{trial.label or trial.of}, seed {trial.seed}" if trial.origin == SEED else name
 
     def _progress(self, trial: Trial) -> str:
-        place = self._folder / "trials" / trial.name / (PREVIEW if trial.previewing else "")
+        place = self._folder / "trials" / trial.name
         if dead := describe_silence(place):
             return dead
         try:

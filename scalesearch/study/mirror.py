@@ -13,7 +13,7 @@ import optuna
 from optuna.trial import TrialState
 
 from scalesearch.search.proposers.base import Askable
-from scalesearch.study.ledger import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, PREVIEWED, Ledger, Trial
+from scalesearch.study.ledger import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Ledger, Trial
 from scalesearch.study.objectives import Objective
 from scalesearch.study.shown import NUMBER, Values, attributes
 
@@ -23,7 +23,6 @@ STATES = {
     INFEASIBLE: TrialState.PRUNED,
     PENDING: TrialState.RUNNING,
     PAUSED: TrialState.RUNNING,
-    PREVIEWED: TrialState.RUNNING,
 }
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalesearch.search.previews import Previews
 from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space.architecture import Architecture
 from scalesearch.study.bill import Bill
@@ -38,7 +37,6 @@ class Plan:
         rungs: where candidates pause.
         seeds: what may be spent on further seeds for the front, once the search is over.
         first: answers of what is proposed before the proposer is asked.
-        previews: how candidates begin with the weights of others; None: all are trained in full.
     """
 
     bill: Bill
@@ -52,4 +50,3 @@ class Plan:
     rungs: Rungs = FULL
     seeds: Seeds = ONE
     first: tuple[Mapping[str, Any], ...] = ()
-    previews: Previews | None = None

@@ -4,7 +4,7 @@ import math
 import random
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +174,7 @@ def make_plan(spec: StudySpec, bill: Bill, corpus: Corpus, teacher: Mapping[str,
         **({"teacher": dict(teacher)} if teacher else {}),
     }
     return Plan(bill, spec.objectives, spec.trials, job, facts, references(spec), spec.attempts, ASKS, spec.rungs,
-                spec.seeds, previews=spec.previews)
+                spec.seeds)
 
 
 def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -191,7 +191,6 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         **(spec.rows.to_json() if spec.rows else {"proposer": {"kind": spec.proposer, "seed": spec.proposer_seed}}),
         **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
         **({"seeds": spec.seeds.to_json()} if spec.seeds.asked else {}),
-        **({"inherit": asdict(spec.previews)} if spec.previews else {}),
         "teacher": teacher,
         **({"warm_start": spec.warm.to_json()} if spec.warm else {}),
         "versions": versions(*SEARCHERS),

@@ -58,5 +58,4 @@ def rejected_record(trial: Trial) -> dict[str, Any]:
         "feasible": trial.feasible,
         "of": trial.of,
         "values": trial.values,
-        "preview": trial.preview,
     }

@@ -37,8 +37,7 @@ def _seen(number: int, trial: Trial, outcome: Trial, goals: Sequence[Goal]) -> S
     costs = {goal.name: _cost(trial, goal.name) for goal in goals if not goal.measured and trial.cost}
     state = DUPLICATE if trial.state == DUPLICATE else outcome.state
     return Seen(number, state, trial.asked if trial.in_space else {}, trial.id or f"none {number}",
-                trial.slacks, costs, tuple(outcome.rungs), outcome.values, outcome.preview,
-                outcome.parent is not None)
+                trial.slacks, costs, tuple(outcome.rungs), outcome.values)
 
 
 def _cost(trial: Trial, name: str) -> float:
@@ -55,8 +54,6 @@ def spent(ledger: Ledger, rungs: Rungs) -> float:
 
 def share_of(trial: Trial, rungs: Rungs) -> float:
     """Full trainings' worth of compute that ``trial`` has taken, or is taking."""
-    if trial.parent is not None:
-        return _share_of_heir(trial)
     reached = len(trial.rungs)
     if trial.state == COMPLETE:
         return 1.0
@@ -64,10 +61,3 @@ def share_of(trial: Trial, rungs: Rungs) -> float:
         return rungs.shares[min(reached, rungs.pauses)]
     # What failed between rungs is not counted: it takes no one's place.
     return rungs.shares[reached - 1] if reached and trial.state in (PAUSED, FAILED) else 0.0
-
-
-def _share_of_heir(trial: Trial) -> float:
-    """A preview's share, and a whole training after it."""
-    if trial.previewing:
-        return trial.share if trial.state == PENDING else 0.0
-    return trial.share + (1.0 if trial.state in (PENDING, COMPLETE) else 0.0)

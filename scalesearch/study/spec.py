@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.data import DataSpec
-from scalesearch.search.previews import Previews
 from scalesearch.search.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.space.problems import Place
@@ -77,7 +76,6 @@ class StudySpec:
     warm: WarmSpec | None = None
     proxies: bool = True
     places: dict[str, Place] = field(default_factory=dict)  # of the file's keys: where their values stand
-    previews: Previews | None = None
     rows: Rows | None = None  # of a study that does not search
 
     @property

@@ -108,8 +108,7 @@ def describe_event(event: Mapping[str, Any], trial: Trial) -> str:
     words, kind = _Words(), event["event"]
     if kind == kinds.CRASHED:
         return f"trial {trial.number}: its worker died ({trial.reason})"
-    tell = {kinds.STARTED: words.started, kinds.RUNG: words.paused, kinds.PREVIEWED: words.previewed,
-            kinds.ENDED: words.ended}.get(kind)
+    tell = {kinds.STARTED: words.started, kinds.RUNG: words.paused, kinds.ENDED: words.ended}.get(kind)
     if tell is not None:
         tell(trial)
     return words.text

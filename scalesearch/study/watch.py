@@ -23,7 +23,6 @@ from scalesearch.study.ledger import (
     INFEASIBLE,
     PAUSED,
     PENDING,
-    PREVIEWED,
     REFERENCE,
     Ledger,
     Trial,
@@ -189,7 +188,7 @@ def _objectives(meta: dict[str, Any]) -> tuple[Objective, ...]:
 
 
 def _counts(ledger: Ledger) -> dict[str, int]:
-    found = dict.fromkeys((COMPLETE, PENDING, PAUSED, PREVIEWED, FAILED, INFEASIBLE, DUPLICATE), 0)
+    found = dict.fromkeys((COMPLETE, PENDING, PAUSED, FAILED, INFEASIBLE, DUPLICATE), 0)
     for trial in ledger.searched():
         found[trial.state] += 1
     return found

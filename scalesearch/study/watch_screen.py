@@ -13,15 +13,15 @@ from rich.text import Text
 from scalesearch.study.at_work import SILENT, AtWork, TeacherAtWork
 from scalesearch.study.eta import Eta
 from scalesearch.study.heartbeat import FINISHED, RUNNING, STOPPED, Owner
-from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING, PREVIEWED
+from scalesearch.study.ledger import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING
 from scalesearch.study.live import short
 from scalesearch.study.tail import Told
 from scalesearch.study.watch import Front, FrontRow, Shown, Volume
 
 WIDE = 110  # columns from which on architectures and machines are named, too
 LEAST = 3  # rows of what is in training that are shown however low the terminal is
-STATES = {COMPLETE: "complete", PENDING: "", PAUSED: "at a rung", PREVIEWED: "previewed", FAILED: "failed",
-          INFEASIBLE: "infeasible", DUPLICATE: "seen before"}
+STATES = {COMPLETE: "complete", PENDING: "", PAUSED: "at a rung", FAILED: "failed", INFEASIBLE: "infeasible",
+          DUPLICATE: "seen before"}
 COLOURS = {FINISHED: "green", STOPPED: "red"}
 
 

@@ -4,7 +4,6 @@
 
     architecture.yaml   what to train            job.json     how: data, recipe, seed, threads
                                                               or who translates: teacher, data, search, threads
-                                                              start: a folder with whose weights to begin
     progress.json       how far it is (about once a second; may be lost)
     lease.json          which worker is at it, while one is; its sign of life
     result.json         what came of it; written last, whole or not at all
@@ -63,7 +62,7 @@ def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
     result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
-                   until=job.get("until", 1.0), processes=processes, team=team, start=job.get("start"),
+                   until=job.get("until", 1.0), processes=processes, team=team,
                    proxies=job.get("proxies", False))
     return result.to_json()
 

@@ -29,16 +29,14 @@ FORMAT = 1
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
 # Fields of a recipe that do not change what is learned: a run may go on with others.
-EARLIER = {"processes": 1, "start": None}  # what was so before there was a choice
 FREE = ("threads", "checkpoint_minutes", "name")
 
 
 def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int,
-             processes: int = 1, start: Path | None = None) -> dict[str, Any]:
+             processes: int = 1) -> dict[str, Any]:
     """What must be the same for a run to go on."""
     fields = {key: value for key, value in recipe.to_json().items() if key not in FREE}
-    return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes,
-            "start": start and start.name, **fields}
+    return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes, **fields}
 
 
 def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:
@@ -47,9 +45,8 @@ def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any], director
     Raises:
         UserError: naming what differs.
     """
-    before = {**EARLIER, **found}
-    differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in wanted.items()
-              if before.get(key) != value]
+    differ = [f"{key} was {found.get(key)!r} and is now {value!r}" for key, value in wanted.items()
+              if found.get(key) != value]
     if differ:
         raise UserError(f"{directory}: holds another training: {'; '.join(differ)}. "
                         "Give the same settings to go on, or another folder")

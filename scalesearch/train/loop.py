@@ -49,7 +49,6 @@ class Run:
         self.lr = self.loss = 0.0  # of the last update
         self.scale = 1.0  # of the learning rate; less after going back from a divergence
         self.identity: dict[str, Any] = {}
-        self.inherited: dict[str, Any] = {}  # what it began with, where that was another training's weights
         self.scores: dict[str, Any] = {}  # of the first weights, for the result
         self._before = [0.0, 0.0]
         self._start = [time.perf_counter(), time.process_time()]
@@ -282,7 +281,7 @@ class Run:
                 "place": [self.feed.epoch, self.feed.index], "curve": self.curve, "notes": self.notes,
                 "marks": [self.validations.done, self.averages.done], "window": self.window,
                 "progress": [self.best, self.stale, self.stopped], "last": [self.lr, self.loss], "scale": self.scale,
-                "identity": self.identity, "inherited": self.inherited, "totals": self.totals(),
+                "identity": self.identity, "totals": self.totals(),
                 "snapshots": [asdict(snapshot) for snapshot in self.snapshots.kept]}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -296,6 +295,6 @@ class Run:
         self.best, self.stale, self.stopped = state["progress"]
         self.lr, self.loss = state["last"]
         self.scale = state.get("scale", 1.0)
-        self._before, self.inherited = state["totals"], state.get("inherited", {})
+        self._before = state["totals"]
         self.snapshots.kept = [Snapshot(**item) for item in state["snapshots"]]
         self.snapshots.sweep()

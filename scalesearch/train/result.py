@@ -38,8 +38,6 @@ class Result:
         stopped: ``budget`` or ``patience``.
         notes: what happened on the way, such as a batch that was split for lack of memory.
         processes: how many shared each update.
-        inherited: with whose weights it began, and what share of its own they are (:mod:`scalesearch.train.start`);
-            empty where all were the recipe's first ones.
         device, dtype, seed, params, recipe, corpus, architecture_id, versions: what it was.
     """
 
@@ -57,7 +55,6 @@ class Result:
     stopped: str = ""
     notes: list[str] = field(default_factory=list)
     processes: int = 1
-    inherited: dict[str, Any] = field(default_factory=dict)
     device: str = ""
     dtype: str = ""
     seed: int = 0

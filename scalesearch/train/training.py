@@ -23,7 +23,6 @@ from scalesearch.train.measure import PeakMemory
 from scalesearch.train.parallel import follow, lead
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import Result, versions
-from scalesearch.train.start import begin_with
 from scalesearch.train.team import Team, local_team
 
 
@@ -38,7 +37,6 @@ def train(
     until: float = 1.0,
     processes: int = 1,
     team: Team | None = None,
-    start: Path | str | None = None,
     proxies: bool = False,
 ) -> Result:
     """Train ``architecture`` on ``corpus`` and score it; everything is kept in ``directory``.
@@ -55,8 +53,6 @@ def train(
         processes: that share each update, on this machine: on CPUs, or with a GPU each. The sentences of an update
             stay the same, and without dropout so do the losses, but for rounding.
         team: processes that are running already, of which this one leads; the others do :func:`parallel.follow`.
-        start: folder of a finished training with whose weights to begin, as far as the two architectures have
-            something in common (:mod:`scalesearch.nn.inherit`); the optimiser begins afresh. Going on needs it no more.
         proxies: also take the zero-cost scores of the first weights; see :func:`scalesearch.train.proxies.proxies`.
 
     Returns:
@@ -71,15 +67,15 @@ def train(
         ProcessLost: one of the other processes ended; the last checkpoint is kept.
         Interrupted: Ctrl-C or SIGTERM, after saving; a result that was complete by then is on disk.
     """
-    folder, tell, begin = Path(directory), report or (lambda event: None), None if start is None else Path(start)
+    folder, tell = Path(directory), report or (lambda event: None)
     refuse_unfit(corpus.spec, recipe)
     refuse_model(corpus.spec.task, "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder")
     done = Result.read(folder) if resume else None
     processes = team.size if team else processes
-    wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes, begin)
+    wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)
     if done is not None and done.state == "complete":
         found = {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed,
-                 "processes": done.processes, "start": done.inherited.get("from"), **done.recipe}
+                 "processes": done.processes, **done.recipe}
         checkpoint.check_identity(found, wanted, folder)
         return done
     hardware = Hardware.of(recipe)
@@ -88,9 +84,7 @@ def train(
     checkpoint.describe(folder, architecture, corpus, recipe)
     with stoppable() as stop, _others(processes, team, recipe, hardware) as all_of_us:
         try:
-            saved = resume and (folder / checkpoint.STATE).exists()  # which then has the last word on the weights
-            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, all_of_us,
-                       None if saved else begin, proxies)
+            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, all_of_us, proxies)
             _go(run, folder, wanted, resume, result, until)
         except (TrainingFailed, CausalityError) as error:
             result.state, result.reason = "failed", str(error)
@@ -107,14 +101,13 @@ def train(
 
 
 def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: int, hardware: Hardware, stop: Any,
-         tell: Report, result: Result, team: Team | None, begin: Path | None, proxies: bool) -> Run:
+         tell: Report, result: Result, team: Team | None, proxies: bool) -> Run:
     """A run at its start, of a model that has passed the causality check."""
     vocab = corpus.tokenizer.vocab_size
     model = first_model(architecture.block, vocab, recipe, seed)
-    inherited = begin_with(model, begin, corpus) if begin else {}
     result.params = sum(weight.numel() for weight in model.parameters())
     causality(model, vocab)
-    scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies and not inherited else {}
+    scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
     model.set_attention(hardware.attention)
     model = model.to(hardware.device).train()
     if team is None:
@@ -122,7 +115,7 @@ def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: 
     else:
         engine = lead(model, architecture, vocab, recipe, seed, hardware, team)
     run = Run(engine, corpus, recipe, folder, seed, stop, tell)
-    run.inherited, run.scores = inherited, scores
+    run.scores = scores
     return run
 
 
@@ -167,7 +160,7 @@ def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Re
 
 def _collect(run: Run, result: Result) -> None:
     """What a run has measured, into its result."""
-    spent, result.inherited = run.spent, run.inherited
+    spent = run.spent
     result.curve, result.notes, result.stopped = run.curve, run.notes, run.stopped
     result.steps, result.tokens = spent.steps, spent.tokens
     result.seconds, result.cpu_seconds = spent.seconds, spent.cpu_seconds

@@ -6,7 +6,6 @@ import json
 import pytest
 from rich.console import Console
 
-from scalesearch.study.ledger import PENDING, Trial
 from scalesearch.study.live import Lines, Screen, describe_progress, short
 from scalesearch.study.plan import Reference
 from scalesearch.study.runners.inprocess import InProcessRunner
@@ -78,16 +77,3 @@ def test_numbers_are_short(value, text):
 def test_progress_without_facts_still_says_something():
     assert describe_progress({}) == "in training"
     assert describe_progress({"kind": "decode", "done": 3, "of": 9}) == "translating, 3 of 9"
-
-
-def test_lines_tell_a_preview_from_the_training_in_full():
-    said = []
-    lines = Lines(said.append)
-    trial = Trial(7, PENDING, id="abc", parent=3, share=0.25, attempts=1)
-    lines.started(trial)
-    trial.preview, trial.attempts = {"bleu": 12.5}, 2
-    lines.previewed(trial)
-    lines.started(trial)
-    words = [line.partition(" ")[2] for line in said]
-    assert words == ["trial 7 (abc) in training, for 0.25 of it, from trial 3's weights",
-                     "trial 7 previewed: bleu 12.5", "trial 7 (abc) in training, in full, from the first weights"]

@@ -18,7 +18,7 @@ class Candidate:
 
     Attributes:
         number: of the trial.
-        state: as the study says it: complete, failed, pending, paused, previewed, infeasible, duplicate.
+        state: as the study says it: complete, failed, pending, paused, infeasible, duplicate.
         origin: who proposed it: ``proposer``, ``reference``, ``seed``, ``warm``, ``enqueued``.
         of: the trial that this one repeats or trains again.
         answers: question to value: what was asked of it, or for one from outside the space, all its answers.

@@ -27,7 +27,7 @@ SECTIONS: tuple[Callable[[Facts], Section | None], ...] = (
     tradeoffs.section, named.section, figures.section, candidates.section, trust.section, course.section,
     parallel.section, importance.section, curves.section, bills.section, failures.section, provenance.section,
 )
-STATES = {"complete": "finished", "pending": "in training or waiting", "paused": "at a rung", "previewed": "previewed",
+STATES = {"complete": "finished", "pending": "in training or waiting", "paused": "at a rung",
           "failed": "failed", "infeasible": "refused", "duplicate": "seen before"}
 # Nothing is fetched, whatever a label may hold: the page says so, and browsers keep to it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
