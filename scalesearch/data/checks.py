@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from scalesearch.data.builtin import MAX_PAIRS
 from scalesearch.data.parts import has_prefix
 from scalesearch.errors import UserError
 from scalesearch.tasks import TASKS
@@ -12,7 +13,7 @@ SPLITS = ("train", "valid", "test")
 BUILTINS = ("grammar",)
 MODELS = ("bpe", "unigram")
 DEFAULT_WINDOW = 128
-_OF_BUILTIN, _OF_FILES = ("pairs", "seed"), ("source", "target", *SPLITS)
+_OF_FILES = ("source", "target", *SPLITS)
 _OF_TASKS = ("tokenised", "comet", "window", "stride")
 
 
@@ -24,6 +25,9 @@ def refuse(problems: list[str]) -> None:
 
 def unknown(key: str, known: list[str]) -> str:
     """What to say of a key that is none of ``known``."""
+    if key == "seed":
+        return ("unknown key `seed`: the built-in corpus is one fixed text (`python -m tools.grammar` in the source "
+                "repository writes others), and the seed of a training is no part of its data")
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
     return f"unknown key `{key}`; {hint}"
@@ -49,7 +53,6 @@ def check(spec: Any) -> list[str]:
 def _check_shape(spec: Any) -> list[str]:
     """Which keys go together."""
     of_files = [key for key in _OF_FILES if getattr(spec, key) not in (None, ())]
-    of_builtin = [key for key in _OF_BUILTIN if getattr(spec, key) is not None]
     if spec.builtin is not None:
         problems = [f"`{key}` is for text files and cannot stand beside `builtin`" for key in of_files]
         if spec.builtin not in BUILTINS:
@@ -57,7 +60,7 @@ def _check_shape(spec: Any) -> list[str]:
         if spec.task != "translation":
             problems.append(f"builtin: the built-in corpus is one of translations, and the task is {spec.task}")
         return problems
-    problems = [f"`{key}` is only for `builtin: grammar`" for key in of_builtin]
+    problems = [] if spec.pairs is None else ["`pairs` is only for `builtin: grammar`; of text files, give `limit`"]
     needed = _needed(spec)
     missing = [key for key in needed if key not in of_files]
     if len(missing) == len(_OF_FILES):
@@ -104,9 +107,12 @@ def _check_values(spec: Any) -> list[str]:
     problems = [f"{key}: expected text, found {getattr(spec, key)!r}"
                 for key in ("builtin", "source", "target", "tokenizer", "comet", "distilled", "name")
                 if not isinstance(getattr(spec, key), str | None)]
-    lowest = {"pairs": 1, "seed": 0, "vocab": 5, "max_length": 1, "limit": 1, "window": 2, "stride": 1}
+    lowest = {"pairs": 1, "vocab": 5, "max_length": 1, "limit": 1, "window": 2, "stride": 1}
     problems += [f"{key}: expected a whole number of at least {low}, found {getattr(spec, key)!r}"
                  for key, low in lowest.items() if not _whole(getattr(spec, key), low, key != "max_length")]
+    if _number(spec.pairs) and spec.pairs > MAX_PAIRS:
+        problems.append(f"pairs: the built-in corpus has {MAX_PAIRS} training pairs, found {spec.pairs}; "
+                        "`python -m tools.grammar` in the source repository writes text files of more")
     if spec.vocab is not None and spec.tokenizer is not None:
         problems.append("give `vocab` (to fit a vocabulary) or `tokenizer` (to use one as it is), not both")
     if spec.model not in MODELS:

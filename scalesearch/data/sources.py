@@ -1,12 +1,11 @@
-"""Where a corpus's sentences come from: parallel files or the built-in grammar."""
+"""Where a corpus's sentences come from: text files, or the built-in one."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from scalesearch.data.builtin import SHA256, read_builtin
 from scalesearch.data.checks import SPLITS
 from scalesearch.data.files import digest, read_lines
 from scalesearch.data.parts import Part, is_m2
@@ -35,14 +34,13 @@ class Pairs:
 
 
 def fingerprint(spec: DataSpec) -> dict[str, Any]:
-    """What the text is, in short: hashes of the files' content, or of the generator's code.
+    """What the text is, in short: hashes of the files' content.
 
     Raises:
         UserError: a file is missing or cannot be read.
     """
     if spec.builtin:
-        text = {"builtin": spec.builtin, "pairs": spec.pairs, "seed": spec.seed, "code": _builtin_code()}
-        return text | _digests(spec, _translated(spec))
+        return {"builtin": SHA256, "pairs": spec.pairs} | _digests(spec, _translated(spec))
     return _digests(spec, (*SPLITS, *_translated(spec)))
 
 
@@ -64,7 +62,7 @@ def read(spec: DataSpec) -> dict[str, Pairs]:
     """
     translated = {split: _read_split(spec, split) for split in _translated(spec)}
     if spec.builtin:
-        return _generate(spec) | translated
+        return _builtin(spec) | translated
     return {split: _read_split(spec, split) for split in SPLITS} | translated
 
 
@@ -150,17 +148,7 @@ def _empty_lines(split: str, lines: list[int], source: list[str], places: list[i
             "Remove these lines on both sides (only training pairs are dropped by themselves)")
 
 
-def _generate(spec: DataSpec) -> dict[str, Pairs]:
-    grammar = import_module("scalesearch.data.builtin")
-    made = grammar.generate(seed=spec.seed, pairs=spec.pairs)
-    return {split: Pairs([source for source, _ in made[split]], [target for _, target in made[split]],
-                         {"read": len(made[split]), "empty": 0}) for split in SPLITS}
-
-
-def _builtin_code() -> str:
-    """The hash of the generator's files: a changed grammar is another corpus."""
-    state = hashlib.blake2b(digest_size=16)
-    folder = Path(__file__).parent / "builtin"
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
-        state.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
-    return state.hexdigest()
+def _builtin(spec: DataSpec) -> dict[str, Pairs]:
+    assert spec.pairs is not None, "a spec of the built-in corpus has a number of pairs"
+    return {split: Pairs([source for source, _ in pairs], [target for _, target in pairs],
+                         {"read": len(pairs), "empty": 0}) for split, pairs in read_builtin(spec.pairs).items()}

@@ -11,14 +11,14 @@ from scalesearch.data.paths import expand
 from scalesearch.errors import UserError
 from scalesearch.tasks import TASKS
 
-_FILES_VOCAB, _BUILTIN_VOCAB, _DEFAULT_PAIRS, _DEFAULT_SEED = 8000, 2000, 20_000, 1
+_FILES_VOCAB, _BUILTIN_VOCAB, _DEFAULT_PAIRS = 8000, 2000, 20_000
 
 
 @dataclass(frozen=True)
 class DataSpec:
     """A corpus, in one of two shapes.
 
-    The built-in one: ``builtin="grammar"`` with ``pairs`` training pairs drawn with ``seed``.
+    The built-in one: ``builtin="grammar"`` with the first ``pairs`` of its 50,000 training pairs (20,000, unless said).
 
     Parallel text: ``source`` and ``target`` are the languages, that is the file endings, and each of
     ``train``, ``valid`` and ``test`` is a prefix (``data/train`` stands for ``data/train.en`` and
@@ -63,7 +63,6 @@ class DataSpec:
     task: str = "translation"
     builtin: str | None = None
     pairs: int | None = None
-    seed: int | None = None
     source: str | None = None
     target: str | None = None
     train: Any = ()
@@ -97,7 +96,6 @@ class DataSpec:
             object.__setattr__(self, "vocab", _BUILTIN_VOCAB if self.builtin else _FILES_VOCAB)
         if self.builtin:
             object.__setattr__(self, "pairs", _DEFAULT_PAIRS if self.pairs is None else self.pairs)
-            object.__setattr__(self, "seed", _DEFAULT_SEED if self.seed is None else self.seed)
         if self.form == "text":
             window = DEFAULT_WINDOW if self.window is None else self.window
             object.__setattr__(self, "window", window)
@@ -130,7 +128,7 @@ class DataSpec:
     def describe(self) -> str:
         """One line for a person: what text, and which vocabulary."""
         if self.builtin:
-            text = f"built-in {self.builtin} (synthetic), {self.pairs} pairs, seed {self.seed}"
+            text = f"built-in {self.builtin} (synthetic), {self.pairs} pairs"
         else:
             what = f"{self.source}-{self.target}" if self.source and self.target else self.task
             text = f"{what} from {', '.join(names(self.train))}"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.data import UNK, Corpus, DataSpec, Tokenizer, load_corpus
-from scalesearch.data import sources as data_sources
+from scalesearch.data import UNK, DataSpec, Tokenizer, load_corpus
 from scalesearch.errors import UserError
 from tests.data.conftest import SOURCE, TARGET, Write
 
@@ -151,20 +150,11 @@ def test_relative_paths_start_at_the_base(spec: DataSpec, cache: Path) -> None:
     assert load_corpus(relative, cache, base=text).hash == load_corpus(spec, cache).hash
 
 
-def test_the_built_in_corpus_is_generated_and_called_synthetic(monkeypatch: pytest.MonkeyPatch,
-                                                               cache: Path) -> None:
-    def generate(seed: int, pairs: int) -> dict[str, list[tuple[str, str]]]:
-        made = [(f"{SOURCE[i % 5]} {i}", f"{TARGET[i % 5]} {i + seed}") for i in range(pairs + 4)]
-        return {"train": made[:pairs], "valid": made[pairs:-2], "test": made[-2:]}
-
-    class Grammar:
-        def __init__(self, make: object) -> None:
-            self.generate = make
-
-    monkeypatch.setattr(data_sources, "import_module", lambda name: Grammar(generate))
-    load = {seed: load_corpus(DataSpec(builtin="grammar", pairs=30, seed=seed, vocab=60), cache) for seed in (1, 2)}
-    corpus: Corpus = load[1]
-    assert (len(corpus.train), len(corpus.valid), len(corpus.test)) == (30, 2, 2)
-    assert (corpus.name, corpus.synthetic) == ("grammar", True)
-    assert corpus.notes[0].startswith("synthetic text")
-    assert corpus.hash != load[2].hash
+def test_the_built_in_corpus_is_called_synthetic(cache: Path) -> None:
+    few, more = (load_corpus(DataSpec(builtin="grammar", pairs=pairs, vocab=200), cache) for pairs in (200, 300))
+    assert (len(few.train), len(few.valid), len(few.test)) == (200, 500, 500)
+    assert more.train.source_text[:200] == few.train.source_text
+    assert (few.valid.target_text, few.test.target_text) == (more.valid.target_text, more.test.target_text)
+    assert (few.name, few.synthetic) == ("grammar", True)
+    assert few.notes[0].startswith("synthetic text")
+    assert few.hash != more.hash

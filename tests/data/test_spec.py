@@ -17,7 +17,9 @@ FILES = {"source": "en", "target": "de", "train": "d/train", "valid": "d/val", "
     ({"builtin": "grammer"}, "no built-in corpus is called 'grammer'; grammar is"),
     ({"builtin": "grammar", "train": "d/train"}, "`train` is for text files"),
     ({}, "give `builtin: grammar`, or `source`"),
-    ({**FILES, "pairs": 3}, "`pairs` is only for `builtin: grammar`"),
+    ({**FILES, "pairs": 3}, "`pairs` is only for `builtin: grammar`; of text files, give `limit`"),
+    ({"builtin": "grammar", "pairs": 50_001}, "pairs: the built-in corpus has 50000 training pairs, found 50001"),
+    ({"builtin": "grammar", "seed": 7}, "unknown key `seed`: the built-in corpus is one fixed text"),
     ({**FILES, "valid": ""}, "valid: '' is no path prefix"),
     ({**FILES, "test": [{"source": "a"}]}, "test: {'source': 'a'} is no path prefix"),
     ({**FILES, "vocab": "8k"}, "vocab: expected a whole number of at least 5, found '8k'"),
@@ -46,7 +48,7 @@ def test_all_problems_are_said_at_once() -> None:
 
 
 @pytest.mark.parametrize("mapping", [
-    {"builtin": "grammar", "pairs": 500, "seed": 7, "vocab": 300},
+    {"builtin": "grammar", "pairs": 500, "vocab": 300},
     FILES,
     {**FILES, "train": ["d/a", {"source": "x.txt", "target": "y.txt"}], "limit": 10, "lowercase": True},
     {**FILES, "tokenizer": "$DIR/m.model", "max_ratio": 2.5, "name": "mine"},
@@ -62,13 +64,12 @@ def test_defaults_fit_the_shape() -> None:
     assert DataSpec.from_mapping(FILES).vocab == 8000
     assert DataSpec.from_mapping({**FILES, "tokenizer": "m.model"}).vocab is None
     builtin = DataSpec(builtin="grammar")
-    assert (builtin.seed, builtin.vocab) == (1, 2000)
-    assert builtin.pairs
+    assert (builtin.pairs, builtin.vocab) == (20_000, 2000)
 
 
 def test_a_description_names_text_and_vocabulary() -> None:
-    assert DataSpec(builtin="grammar", pairs=9, seed=2).describe() == (
-        "built-in grammar (synthetic), 9 pairs, seed 2; bpe vocabulary of 2000")
+    assert DataSpec(builtin="grammar", pairs=9).describe() == (
+        "built-in grammar (synthetic), 9 pairs; bpe vocabulary of 2000")
     assert DataSpec.from_mapping({**FILES, "limit": 5, "lowercase": True, "tokenizer": "m"}).describe() == (
         "en-de from d/train; tokenizer m; first 5 pairs; lower-cased")
 

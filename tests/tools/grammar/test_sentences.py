@@ -2,10 +2,10 @@
 
 import pytest
 
-from scalesearch.data.builtin import german_forms as forms
-from scalesearch.data.builtin.english import english
-from scalesearch.data.builtin.german import german
-from scalesearch.data.builtin.meaning import (
+from tools.grammar import german_forms as forms
+from tools.grammar.english import english
+from tools.grammar.german import german
+from tools.grammar.meaning import (
     Adjunct,
     Clause,
     Gap,
@@ -16,8 +16,8 @@ from scalesearch.data.builtin.meaning import (
     Relative,
     Sentence,
 )
-from scalesearch.data.builtin.sentences import BE
-from scalesearch.data.builtin.words import read_adjectives, read_nouns, read_verbs
+from tools.grammar.sentences import BE
+from tools.grammar.words import read_adjectives, read_nouns, read_verbs
 
 NOUNS = {noun.english: noun for noun in reversed(read_nouns())}
 VERBS = {verb.particle + verb.infinitive + ":" + verb.frame[0]: verb for verb in reversed(read_verbs())}

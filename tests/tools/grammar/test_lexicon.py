@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.data.builtin import german_forms as forms
-from scalesearch.data.builtin.numbers import english_digits, english_number, german_digits, german_number
-from scalesearch.data.builtin.vocabulary import vocabulary
-from scalesearch.data.builtin.words import read_adjectives, read_nouns, read_verbs
+from tools.grammar import german_forms as forms
+from tools.grammar.numbers import english_digits, english_number, german_digits, german_number
+from tools.grammar.vocabulary import vocabulary
+from tools.grammar.words import read_adjectives, read_nouns, read_verbs
 
 
 @pytest.mark.parametrize(

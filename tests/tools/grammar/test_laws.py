@@ -6,12 +6,12 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.data.builtin.english import english
-from scalesearch.data.builtin.german import finite_verb, german
-from scalesearch.data.builtin.meaning import Clause, Gap, Phrase, Pronoun, Sentence
-from scalesearch.data.builtin.sentences import Sentences
-from scalesearch.data.builtin.vocabulary import vocabulary
-from scalesearch.data.builtin.words import read_verbs
+from tools.grammar.english import english
+from tools.grammar.german import finite_verb, german
+from tools.grammar.meaning import Clause, Gap, Phrase, Pronoun, Sentence
+from tools.grammar.sentences import Sentences
+from tools.grammar.vocabulary import vocabulary
+from tools.grammar.words import read_verbs
 
 CALL = next(verb for verb in read_verbs() if verb.particle + verb.infinitive == "anrufen")
 MAIN, BECAUSE = Clause(CALL, Pronoun(1), Pronoun(2)), ("because", "weil")

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from scalesearch.data.builtin import german_forms as forms
-from scalesearch.data.builtin.german import german, nominal
-from scalesearch.data.builtin.meaning import Adjunct, Clause, Gap, Phrase, Pronoun, Relative, Sentence
-from scalesearch.data.builtin.vocabulary import vocabulary
-from scalesearch.data.builtin.words import read_adjectives, read_nouns, read_verbs
+from tools.grammar import german_forms as forms
+from tools.grammar.german import german, nominal
+from tools.grammar.meaning import Adjunct, Clause, Gap, Phrase, Pronoun, Relative, Sentence
+from tools.grammar.vocabulary import vocabulary
+from tools.grammar.words import read_adjectives, read_nouns, read_verbs
 
 NOUNS = {noun.english: noun for noun in reversed(read_nouns())}
 VERBS = {verb.particle + verb.infinitive: verb for verb in reversed(read_verbs())}
