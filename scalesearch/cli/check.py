@@ -62,7 +62,7 @@ class Report:
 
     @property
     def problems(self) -> tuple["Problem", ...]:
-        """Constraints over costs that no sample met, though some could be asked."""
+        """Constraints that no sample met, though some could be asked."""
         unmet = [share for share in (*self.where, *self.budgets) if share.of and not share.met]
         return tuple(share.nearest.problem(share.of) for share in unmet if share.nearest)
 
@@ -110,13 +110,13 @@ def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
 
 def examine(space: "Space", samples: int, seed: int) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
-    from scalesearch.cli.unmet import nearest_of
+    from scalesearch.cli.unmet import Nearest
 
     dimensions = [(name, str(question), question.count()) for name, question in space.dimensions()]
     report = Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed)
-    report.where = [Share(constraint.text, nearest=nearest_of(constraint)) for constraint in space.where]
+    report.where = [Share(constraint.text, nearest=Nearest(constraint)) for constraint in space.where]
     report.budgets = [
-        Share(f"{name}: {constraint.text}", nearest=nearest_of(constraint))
+        Share(f"{name}: {constraint.text}", nearest=Nearest(constraint))
         for name, constraint in space.budgets.items()
     ]
     rng, bill = random.Random(seed), _biller(space)

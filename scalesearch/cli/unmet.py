@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from scalesearch.space.constraints import Constraint
 from scalesearch.space.evaluate import evaluate
 from scalesearch.space.expressions import Compare, Expr, keys_of, write
-from scalesearch.space.names import COST_NAMES
 from scalesearch.space.problems import Problem
 
 if TYPE_CHECKING:
@@ -16,11 +15,7 @@ if TYPE_CHECKING:
 
 
 class Nearest:
-    """The candidate that missed a constraint by the least.
-
-    Args:
-        constraint: over costs, so that nothing can be proved of it.
-    """
+    """The candidate that missed a constraint by the least."""
 
     def __init__(self, constraint: Constraint) -> None:
         self.constraint = constraint
@@ -39,8 +34,8 @@ class Nearest:
         return Problem(self.constraint.place, f"{who} this", self._help())
 
     def _help(self) -> str | None:
-        """By how much the nearest candidate misses, where a cost is compared with a number."""
-        side = _cost_side(self.constraint.expression)
+        """By how much the nearest candidate misses, where something is compared with a number."""
+        side = _variable_side(self.constraint.expression)
         if side is None or self.found is None:
             return None
         value, limit = self.found
@@ -51,19 +46,19 @@ class Nearest:
         return f"the nearest candidate has {write(side)} = {_say(value)}: {miss}"
 
 
-def _cost_side(expr: Expr) -> Expr | None:
-    """The side of a comparison that speaks of costs, where the other is a number."""
+def _variable_side(expr: Expr) -> Expr | None:
+    """The side of a comparison that names costs or answers, where the other is a number."""
     match expr:
         case Compare(first, ((_, other),)):
             for side, number in ((first, other), (other, first)):
-                if keys_of(side) & set(COST_NAMES) and not keys_of(number):
+                if keys_of(side) and not keys_of(number):
                     return side
     return None
 
 
 def _sides(expr: Expr, lookup: Lookup) -> tuple[int | float, int | float] | None:
-    """The cost's value and the number that it is compared with."""
-    side = _cost_side(expr)
+    """The value of that side, and the number that it is compared with."""
+    side = _variable_side(expr)
     if side is None or not isinstance(expr, Compare):
         return None
     other = expr.rest[0][1] if side is expr.first else expr.first
@@ -73,8 +68,3 @@ def _sides(expr: Expr, lookup: Lookup) -> tuple[int | float, int | float] | None
 
 def _say(number: int | float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.6g}"
-
-
-def nearest_of(constraint: Constraint) -> Nearest | None:
-    """Something to watch a constraint over costs with; ``None`` for one over answers, of which more is known."""
-    return Nearest(constraint) if constraint.costs else None

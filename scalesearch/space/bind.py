@@ -9,7 +9,7 @@ from scalesearch.space.expressions import Expr
 from scalesearch.space.mend import mend
 from scalesearch.space.names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
 from scalesearch.space.problems import Place, Problem, SpaceErrors, closest, suggest
-from scalesearch.space.proofs import cycles, misfits, unmeetable
+from scalesearch.space.proofs import cycles, misfits, unsatisfiable
 from scalesearch.space.raw import Node, Sequence, Table, Text
 from scalesearch.space.resolve import Resolver
 from scalesearch.space.schema_types import Field, Group
@@ -68,7 +68,7 @@ class _Binding:
         bound = Bound(self.text("space"), self.text("notes"), root, self.where(), *self.cost())
         whole, sound = mend(root, self.problems)
         where = tuple(constraint for constraint in bound.where if constraint.names() <= sound | set(COST_NAMES))
-        self.problems += [*misfits(whole, sound), *unmeetable(whole, where)]
+        self.problems += [*misfits(whole, sound), *unsatisfiable(whole, where)]
         if self.problems:
             raise SpaceErrors(self.problems)
         return bound

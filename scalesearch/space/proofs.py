@@ -1,4 +1,4 @@
-"""What can be said of a space before anything is asked: cycles, schedules that never fit, constraints nobody meets."""
+"""What can be said of a space before anything is asked: cycles, schedules that never fit, unsatisfiable constraints."""
 
 import random
 from collections.abc import Iterator, Set
@@ -8,7 +8,6 @@ from scalesearch.space.constraints import Constraint
 from scalesearch.space.exploring import AskFunction, Endless, explore
 from scalesearch.space.expressions import keys_of
 from scalesearch.space.fits import never_fits
-from scalesearch.space.interval import can_hold
 from scalesearch.space.problems import Problem
 from scalesearch.space.specs import expressions
 from scalesearch.space.tree import Branch, Leaf
@@ -73,15 +72,19 @@ def _misfit(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[Proble
         yield Problem(leaf.place(span), f"`{text}` does not fit any depth that is possible", reason)
 
 
-def unmeetable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
-    """Constraints over answers that no candidate meets, each proved; and all of them together."""
+def unsatisfiable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
+    """Constraints over answers that no candidate satisfies, alone or all together, shown by enumeration.
+
+    Only the keys that a constraint names are enumerated. Where these have too many combinations, or endless ones,
+    nothing is claimed; ``scalesearch check`` samples such spaces.
+    """
     form = Questionnaire(root)
     mine = [constraint for constraint in where if not constraint.costs]
-    alone = [constraint for constraint in mine if nobody_meets(form, [constraint])]
+    alone = [constraint for constraint in mine if _never_hold(form, [constraint])]
     problems = [_impossible(constraint) for constraint in alone]
-    if not alone and len(mine) > 1 and nobody_meets(form, mine, by_trial_only=True):
+    if not alone and len(mine) > 1 and _never_hold(form, mine):
         others = ", ".join(f"`{constraint.text}`" for constraint in mine[:-1])
-        message = "nobody can meet this constraint together with the others"
+        message = "no candidate can satisfy this constraint together with the others"
         problems.append(Problem(mine[-1].place, message, f"the others are {others}"))
     return problems
 
@@ -89,11 +92,11 @@ def unmeetable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
 def _impossible(constraint: Constraint) -> Problem:
     keys = sorted(constraint.names())
     help = f"no legal answer to {', '.join(f'`{key}`' for key in keys)} makes it true" if keys else "it is never true"
-    return Problem(constraint.place, "nobody can meet this constraint", help)
+    return Problem(constraint.place, "no candidate can satisfy this constraint", help)
 
 
-def nobody_meets(form: Questionnaire, constraints: list[Constraint], by_trial_only: bool = False) -> bool:
-    """Whether it is proved that no candidate meets all ``constraints``: by trying, or by intervals."""
+def _never_hold(form: Questionnaire, constraints: list[Constraint]) -> bool:
+    """Whether every combination of the answers that ``constraints`` read was tried, and none satisfies them all."""
     rng = random.Random(0)
     if any(_all_hold(form, constraints, lambda name, question: question.draw(rng)) for _ in range(TRIED_FIRST)):
         return False
@@ -106,7 +109,7 @@ def nobody_meets(form: Questionnaire, constraints: list[Constraint], by_trial_on
         return True
     except Endless:
         pass
-    return not by_trial_only and not all(can_hold(constraint.expression, form) for constraint in constraints)
+    return False
 
 
 def _all_hold(form: Questionnaire, constraints: list[Constraint], ask: AskFunction) -> bool:

@@ -78,6 +78,15 @@ def test_a_budget_that_no_sample_meets_is_pointed_to(file):
     assert json.loads(done.stdout)["problems"][0]["line"] == line
 
 
+def test_a_constraint_over_too_many_answers_to_enumerate_is_judged_by_samples(tmp_path):
+    path = tmp_path / "large.yaml"
+    path.write_text("width: 1000..900000\nencoder.depth: 1..900\ndecoder.depth: 1\n"
+                    "where:\n  - encoder.depth > width\n  - width < 1000\n")
+    done = CliRunner().invoke(command, [str(path), "--samples", "50"])
+    assert isinstance(done.exception, SpaceErrors) and "is sound" not in done.output
+    assert [(problem.place.line, problem.place.column) for problem in done.exception.problems] == [(4, 4), (5, 4)]
+
+
 def test_json_of_a_bad_file_lists_its_problems(file, tmp_path):
     done = CliRunner().invoke(command, [file, "--json", "--set", "encoder.dept=3"])
     assert done.exit_code == 2

@@ -98,6 +98,6 @@ def test_every_cost_can_be_used_in_constraints_and_budgets():
 
 
 def test_a_word_that_is_also_a_key_is_the_word_in_a_comparison():
-    with pytest.raises(SpaceErrors, match="nobody can meet"):
+    with pytest.raises(SpaceErrors, match="no candidate can satisfy"):
         small("width: 4\nnorm: pre\nwhere: [norm == log]\n")
     assert Binary("+", Value(1), Value(2)) == Binary("+", Value(1, span=(3, 4)), Value(2))
