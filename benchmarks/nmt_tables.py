@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tabular import Row, Table
 
 from scalesearch.errors import UserError
 from scalesearch.search.history import Goal
-from scalesearch.search.replay import Row, Table
 
 QUESTIONS = ("bpe", "layers", "width", "ffn", "heads", "learning_rate")
 COSTS = {"params": "params", "seconds": "dev_gpu_seconds"}

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from tabular import Row, Table
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.library import find_file
 from scalesearch.search.history import Goal
-from scalesearch.search.replay import Row, Table
 from scalesearch.study.file import read_study
 from scalesearch.study.ledger import COMPLETE, FAILED
 from scalesearch.study.results import Results, load

@@ -24,13 +24,13 @@ import own_tables
 from nmt_tables import read
 from numpy.typing import NDArray
 from replay_plot import draw
+from tabular import Replay, Table, Trace
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 from scalesearch.search.history import Goal
 from scalesearch.search.proposers import PROPOSERS
 from scalesearch.search.proposers.base import Settings
-from scalesearch.search.replay import Replay, Table, Trace
 from scalesearch.search.rungs import Rungs
 
 FULL = Rungs()

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from benchmarks.tabular import Replay, Row, Table
 from scalesearch.errors import UserError
 from scalesearch.search.history import COMPLETE, FAILED, Goal
 from scalesearch.search.proposers.base import Settings
-from scalesearch.search.replay import Replay, Row, Table
 from scalesearch.search.rungs import Rungs
 
 GOALS = (Goal("bleu", "max", True), Goal("params", "min", False))
