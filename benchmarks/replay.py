@@ -37,7 +37,7 @@ FULL = Rungs()
 LADDER = Rungs.geometric()
 SEARCHES = {
     "plain random": ("random", FULL), "plain tpe": ("tpe", FULL), "plain nsga2": ("nsga2", FULL),
-    "plain nsga3": ("nsga3", FULL), "plain gp": ("gp", FULL),
+    "plain gp": ("gp", FULL),
     **{name: (name, FULL) for name in ("grid", "local", "bayes")},
     **{f"{name} + rungs": (name, LADDER) for name in PROPOSERS},
 }

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 # Of proposers; with rungs a line is whole, without them broken.
-COLORS = {"random": "#999999", "tpe": "#D55E00", "nsga2": "#CC79A7", "nsga3": "#F0E442", "gp": "#009E73",
+COLORS = {"random": "#999999", "tpe": "#D55E00", "nsga2": "#CC79A7", "gp": "#009E73",
           "grid": "#000000", "local": "#56B4E9", "bayes": "#0072B2"}
 
 

@@ -10,9 +10,9 @@ from scalesearch.search.history import Goal
 from scalesearch.search.proposers.base import Askable, Feasible, Proposer, Settings
 
 PROPOSERS = {
-    "tpe": ("samplers", "TPE"), "nsga2": ("samplers", "NSGA2"), "nsga3": ("samplers", "NSGA3"),
-    "gp": ("samplers", "GP"), "random": ("random_draws", "RandomDraws"), "grid": ("grid", "Grid"),
-    "local": ("local", "Local"), "bayes": ("bayes", "Bayes"),
+    "tpe": ("samplers", "TPE"), "nsga2": ("samplers", "NSGA2"), "gp": ("samplers", "GP"),
+    "random": ("random_draws", "RandomDraws"), "grid": ("grid", "Grid"), "local": ("local", "Local"),
+    "bayes": ("bayes", "Bayes"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Optuna's samplers as proposers: ``tpe``, ``nsga2``, ``nsga3``, ``gp``.
+"""Optuna's samplers as proposers: ``tpe``, ``nsga2``, ``gp``.
 
 The study that the sampler sees is built in memory from what was seen, and anew when anything in it has changed: values
 of Optuna's trials cannot be changed once told, but what a paused candidate is worth changes with every other that ends.
@@ -15,7 +15,7 @@ from copy import copy
 from typing import Any, ClassVar
 
 import optuna
-from optuna.samplers import BaseSampler, GPSampler, NSGAIIISampler, NSGAIISampler, TPESampler
+from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.errors import UserError
@@ -119,24 +119,16 @@ class NSGA2(Sampled):
 
     name = "nsga2"
     grows = False
-    kind: ClassVar[type[NSGAIISampler | NSGAIIISampler]] = NSGAIISampler
 
     @property
     def draws(self) -> int:
         return self.settings.population  # its first generation
 
     def sampler(self, seed: int) -> BaseSampler:
-        return self.kind(seed=seed, population_size=self.settings.population)
+        return NSGAIISampler(seed=seed, population_size=self.settings.population)
 
     def attributes(self, told: int) -> dict[str, Any]:
-        return {self.kind._get_generation_key(): told // self.settings.population}
-
-
-class NSGA3(NSGA2):
-    """NSGA-III (Deb & Jain 2014), for three objectives and more."""
-
-    name = "nsga3"
-    kind = NSGAIIISampler
+        return {NSGAIISampler._get_generation_key(): told // self.settings.population}
 
 
 class GP(Sampled):
