@@ -106,7 +106,7 @@ def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
         UserError: no such file, or something wrong with it or its data, or with training on it by ``recipe``.
     """
     from scalesearch.data import DataSpec, load_corpus
-    from scalesearch.train.fit import refuse_unfit
+    from scalesearch.train.compatibility import check_compatible
 
     if name == "builtin":
         return load_corpus(DataSpec(builtin="grammar"))
@@ -115,7 +115,7 @@ def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
     with section.naming():
         spec = DataSpec.from_mapping(section.value["spec"] if trained else section.value)
         if recipe is not None:
-            refuse_unfit(spec, recipe)
+            check_compatible(spec, recipe)
         return load_corpus(spec, base=section.file.parent)
 
 

@@ -50,7 +50,7 @@ from scalesearch.study.teacher import read_teacher
 from scalesearch.study.url import EMBEDDED, storage_url
 from scalesearch.study.warm import read_warm
 from scalesearch.study.where import read_resources
-from scalesearch.train.fit import refuse_model, refuse_unfit
+from scalesearch.train.compatibility import check_compatible, check_model_kind
 from scalesearch.train.recipe import Recipe
 
 KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
@@ -133,10 +133,10 @@ class _Reader:
         if data is None:
             return
         if recipe is not None:
-            self.top.trying("recipe" if self.top.has("recipe") else "data", lambda: refuse_unfit(data, recipe))
+            self.top.trying("recipe" if self.top.has("recipe") else "data", lambda: check_compatible(data, recipe))
         if space is not None:
             for kind in model_kinds(space):
-                self.top.trying("space", lambda kind=kind: refuse_model(data.task, kind))
+                self.top.trying("space", lambda kind=kind: check_model_kind(data.task, kind))
         node = self.top.node("objectives")
         places = {key.text: key.here for key, _ in node} if isinstance(node, Table) else {}
         for one in objectives:

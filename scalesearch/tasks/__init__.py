@@ -7,31 +7,31 @@ a library that a metric needs is imported when it is computed.
 import importlib
 import pkgutil
 
-from scalesearch.tasks.base import COMMON, FORMS, MEASURED, Asked, Metric, Task, Texts
+from scalesearch.tasks.base import COMMON, FORMS, MEASURED, Metric, MetricOptions, Task, Texts
 
-__all__ = ["COMMON", "FORMS", "MEASURED", "METRICS", "TASKS", "Asked", "Metric", "Task", "Texts"]
+__all__ = ["COMMON", "FORMS", "MEASURED", "METRICS", "TASKS", "Metric", "MetricOptions", "Task", "Texts"]
 
 _MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
 TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES if hasattr(module, "TASK")}
 
 
-class _Everything:
-    """A spec that asks for every metric there is."""
+class _AllOptions:
+    """Options that ask for every metric there is."""
 
     tokenised, comet, window, stride = True, "", 1, 1
 
 
 def _all_metrics() -> dict[str, Metric]:
-    """Those of what is generated first, then those of every task, then those of text alone, then what is measured."""
+    """Metrics of generating tasks, then those of every task, those of text alone, and those measured on the machine."""
     generated = [task for task in TASKS.values() if task.score is not None]
     others = [task for task in TASKS.values() if task.score is None]
-    found: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     for task in generated:
-        found |= {**task.metrics, **task.optional(_Everything())}
-    found |= COMMON
+        metrics |= {**task.metrics, **task.optional(_AllOptions())}
+    metrics |= COMMON
     for task in others:
-        found |= {**task.metrics, **task.optional(_Everything())}
-    return found | MEASURED
+        metrics |= {**task.metrics, **task.optional(_AllOptions())}
+    return metrics | MEASURED
 
 
 METRICS = _all_metrics()

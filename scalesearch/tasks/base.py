@@ -1,4 +1,4 @@
-"""What a task is: the files that it learns from, and the metrics that say how well it is done."""
+"""Tasks: the files that a model learns from and the metrics that score it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scalesearch.tasks.edits import Edits
 FORMS = ("pairs", "corrections", "text")
 
 
-class Asked(Protocol):
-    """What of a data spec decides which metrics there are."""
+class MetricOptions(Protocol):
+    """Fields of a data spec that decide which metrics there are."""
 
     @property
     def tokenised(self) -> bool: ...
@@ -26,9 +26,12 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that says how good a model is: ``max`` or ``min`` of it is wanted, and ``best`` is the end of its scale.
+    """Metric of a trained model.
 
-    ``words`` is how a figure or table calls it.
+    Attributes:
+        direction: ``max`` or ``min``, whichever is better.
+        best: the end of its scale.
+        words: its name in figures and tables.
     """
 
     direction: str
@@ -38,9 +41,9 @@ class Metric:
 
 @dataclass(frozen=True)
 class Texts:
-    """What hypotheses are scored against, a line each: the sources, the references, and where there are, gold edits.
+    """Sources and references, line by line, that hypotheses are scored against.
 
-    ``gold`` holds, for each sentence, the edits of each annotator.
+    ``gold``: for each sentence the edits of each annotator, where there are any.
     """
 
     source: Sequence[str]
@@ -48,13 +51,15 @@ class Texts:
     gold: Sequence[Sequence[Edits]] | None = None
 
 
-def _none(asked: Asked) -> Mapping[str, Metric]:
+def _none(options: MetricOptions) -> Mapping[str, Metric]:
     return {}
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task; a module of this package that has one as ``TASK`` puts it among ``TASKS``.
+    """Task: its form of files, its metrics and how they are computed.
+
+    A module of this package that defines one as ``TASK`` registers it in ``TASKS``.
 
     Attributes:
         name: as ``task:`` of a data file writes it.
@@ -62,32 +67,31 @@ class Task:
             M2 files of gold edits), ``text`` (one file).
         keys: fields of a data spec that only some tasks have, and this one does.
         metrics: that it always has; the first is the one that validations watch. Loss and perplexity are every task's.
-        optional: that a data spec asks for besides.
-        score: hypotheses, what to score them against, and the data spec, to the metrics with their signatures; None
-            where nothing is generated.
-        of_loss: nats a token, tokens, texts and data spec to metrics; None where the loss alone says it.
+        optional: further metrics that a data spec asks for.
+        score: maps hypotheses, texts and data spec to metrics with their signatures; None where nothing is generated.
+        of_loss: maps loss (nats a token), tokens, texts and data spec to metrics; None where there are no others.
         model: the kind of model that it needs; None for any.
-        refuse: raises UserError where what the spec asks for cannot be measured here.
+        check: raises UserError where a metric that the spec asks for cannot be computed here.
     """
 
     name: str
     form: str
     metrics: Mapping[str, Metric]
     keys: tuple[str, ...] = ()
-    optional: Callable[[Asked], Mapping[str, Metric]] = field(default=_none)
-    score: Callable[[Sequence[str], Texts, Asked], dict[str, Any]] | None = None
-    of_loss: Callable[[float, int, Texts, Asked], dict[str, Any]] | None = None
+    optional: Callable[[MetricOptions], Mapping[str, Metric]] = field(default=_none)
+    score: Callable[[Sequence[str], Texts, MetricOptions], dict[str, Any]] | None = None
+    of_loss: Callable[[float, int, Texts, MetricOptions], dict[str, Any]] | None = None
     model: str | None = None
-    refuse: Callable[[Asked], None] = field(default=lambda asked: None)
+    check: Callable[[MetricOptions], None] = field(default=lambda options: None)
 
     @property
     def main(self) -> str:
-        """The metric that validations watch and figures show."""
+        """Name of the metric that validations watch and figures show."""
         return next(iter(self.metrics))
 
-    def measures(self, asked: Asked) -> dict[str, Metric]:
-        """Every metric that a training on such data ends with."""
-        return {**self.metrics, **self.optional(asked), **COMMON}
+    def measures(self, options: MetricOptions) -> dict[str, Metric]:
+        """All metrics of a training on such data."""
+        return {**self.metrics, **self.optional(options), **COMMON}
 
 
 COMMON = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scalesearch.tasks.base import Asked, Metric, Task, Texts
+from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 from scalesearch.tasks.edits import edits_between
 from scalesearch.tasks.maxmatch import BETA, MAX_UNCHANGED, score
 
@@ -14,20 +14,21 @@ METRICS = {"f05": Metric("max", 100.0, "M2 F0.5"), "precision": Metric("max", 10
 
 
 def m2(hypotheses: Sequence[str], texts: Texts) -> dict[str, Any]:
-    """F0.5, precision and recall of edits in per cent, with a signature. The source and the gold edits decide; where
-    there are references only, their edits are those of :func:`scalesearch.tasks.edits.edits_between`.
+    """F0.5, precision and recall of edits in per cent, with a signature.
+
+    Without gold edits, those of the references count: :func:`scalesearch.tasks.edits.edits_between`.
     """
     gold = texts.gold
     if gold is None:
         gold = [(edits_between(old, new),) for old, new in zip(texts.source, texts.target)]
-    found = score(texts.source, hypotheses, gold)
-    values = {"f05": found.f(), "precision": found.precision, "recall": found.recall}
+    counts = score(texts.source, hypotheses, gold)
+    values = {"f05": counts.f(), "precision": counts.precision, "recall": counts.recall}
     signature = (f"MaxMatch|beta:{BETA:g}|max unchanged:{MAX_UNCHANGED}|annotators:{max(map(len, gold))}"
-                 f"|correct:{found.correct}|proposed:{found.proposed}|gold:{found.gold}")
+                 f"|correct:{counts.correct}|proposed:{counts.proposed}|gold:{counts.gold}")
     return {**{name: 100 * value for name, value in values.items()}, "m2_signature": signature}
 
 
-def _score(hypotheses: Sequence[str], texts: Texts, asked: Asked) -> dict[str, Any]:
+def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> dict[str, Any]:
     return m2(hypotheses, texts)
 
 

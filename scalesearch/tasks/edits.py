@@ -8,12 +8,12 @@ from typing import Any
 
 from scalesearch.errors import UserError
 
-NOTHING = "-NONE-"
+NO_CORRECTION = "-NONE-"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Words ``start`` to ``end`` (behind the last) of a sentence become one of ``corrections``, each words or empty."""
+    """Replacement of the words ``start`` to ``end`` (exclusive) by one of ``corrections``, each words or empty."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ Edits = tuple[Edit, ...]
 
 @dataclass(frozen=True)
 class Annotated:
-    """A sentence and the edits of each of its annotators; an annotator who finds it right has none."""
+    """Sentence with the edits of each annotator; an annotator without objection has none."""
 
     source: str
     annotators: tuple[Edits, ...]
@@ -33,7 +33,9 @@ class Annotated:
 
 
 def parse_m2(lines: Sequence[str], name: str) -> list[Annotated]:
-    """The sentences of an M2 file: ``S`` and its words, then for each edit
+    """Sentences of an M2 file with their edits.
+
+    Each is ``S`` and its words, then for each edit
     ``A start end|||type|||correction||another|||required|||comment|||annotator``, then an empty line.
 
     Type ``noop``, or offsets of -1, is an annotator without any edit. Types and comments do not count. A sentence
@@ -65,15 +67,15 @@ def _sentence(block: list[tuple[int, str]], name: str) -> Annotated:
     annotators: dict[str, list[Edit]] = {}
     for place, line in rest:
         annotator, edit = _edit(line, len(words), f"{name}:{place}")
-        found = annotators.setdefault(annotator, [])
+        theirs = annotators.setdefault(annotator, [])
         if edit:
-            found.append(edit)
-    edits = [tuple(sorted(found, key=lambda edit: (edit.start, edit.end))) for found in annotators.values()]
+            theirs.append(edit)
+    edits = [tuple(sorted(theirs, key=lambda edit: (edit.start, edit.end))) for theirs in annotators.values()]
     return Annotated(" ".join(words), tuple(edits) or ((),), number)
 
 
 def _edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
-    """The annotator and the edit of an ``A`` line of a sentence of ``length`` words."""
+    """Annotator and edit of an ``A`` line, of a sentence of ``length`` words."""
     fields = line[2:].split("|||")
     offsets = fields[0].split()
     if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not all(map(_whole, offsets)):
@@ -84,7 +86,7 @@ def _edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
         return fields[5], None
     if not 0 <= start <= end <= length:
         raise UserError(f"{place}: the edit is of words {start} to {end}, but its sentence has {length}")
-    corrections = ["" if said.strip() == NOTHING else " ".join(said.split()) for said in fields[2].split("||")]
+    corrections = ["" if text.strip() == NO_CORRECTION else " ".join(text.split()) for text in fields[2].split("||")]
     return fields[5], Edit(start, end, tuple(corrections))
 
 
@@ -93,7 +95,7 @@ def _whole(text: str) -> bool:
 
 
 def apply(source: str, edits: Edits) -> str:
-    """``source`` with the first correction of each edit; of edits that overlap, the first."""
+    """Text of ``source`` with the first correction of each edit; of edits that overlap, the first."""
     words, corrected, done = source.split(), [], 0
     for edit in edits:
         if edit.start >= done:
@@ -103,8 +105,9 @@ def apply(source: str, edits: Edits) -> str:
 
 
 def edits_between(source: str, reference: str) -> Edits:
-    """The edits that make ``reference`` of ``source``: of an alignment of words with the fewest changes (a word put
-    in, left out or replaced is one), changes that touch being one edit. Words are what blanks part.
+    """Edits that turn ``source`` into ``reference``, by a word alignment with the fewest changes.
+
+    A word inserted, deleted or replaced is one change; changes that touch are one edit. Words are apart by blanks.
     """
     old, new = source.split(), reference.split()
     runs: list[list[int]] = []
@@ -117,23 +120,25 @@ def edits_between(source: str, reference: str) -> Edits:
 
 
 def _changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Places in both where a word changes, and how many words on either side (0 or 1), from the left."""
+    """Changes from left to right: their places in ``old`` and ``new``, and their words on either side (0 or 1)."""
     distance = distances(old, new, 1)
-    i, j, found = len(old), len(new), []
+    i, j, changes = len(old), len(new), []
     while i or j:
         same = i and j and old[i - 1] == new[j - 1] and distance[i][j] == distance[i - 1][j - 1]
         replaced = i and j and distance[i][j] == distance[i - 1][j - 1] + 1
-        left_out = i and distance[i][j] == distance[i - 1][j] + 1
-        width, height = (1, 1) if same or replaced else (1, 0) if left_out else (0, 1)
+        deleted = i and distance[i][j] == distance[i - 1][j] + 1
+        width, height = (1, 1) if same or replaced else (1, 0) if deleted else (0, 1)
         i, j = i - width, j - height
         if not same:
-            found.append((i, j, width, height))
-    return found[::-1]
+            changes.append((i, j, width, height))
+    return changes[::-1]
 
 
 def distances(old: Sequence[str], new: Sequence[str], replacing: int) -> list[list[int]]:
-    """Row i, column j: the least cost to make the first j words of ``new`` of the first i of ``old``, where a word
-    put in or left out costs 1 and one replaced costs ``replacing``."""
+    """Edit distances of all prefixes: row i, column j is that of ``old[:i]`` and ``new[:j]``.
+
+    A word inserted or deleted costs 1, one replaced ``replacing``.
+    """
     rows = [list(range(len(new) + 1))]
     for i, word in enumerate(old, 1):
         above, row = rows[-1], [i]
@@ -145,17 +150,17 @@ def distances(old: Sequence[str], new: Sequence[str], replacing: int) -> list[li
 
 
 def lowered(edits: Edits, source: str) -> Edits:
-    """The edits of a lower-cased sentence; those that only change case are none any more."""
+    """Edits of the lower-cased sentence, without those that only change case."""
     words = source.lower().split()
-    low = [Edit(edit.start, edit.end, tuple(said.lower() for said in edit.corrections)) for edit in edits]
+    low = [Edit(edit.start, edit.end, tuple(text.lower() for text in edit.corrections)) for edit in edits]
     return tuple(edit for edit in low if set(edit.corrections) != {" ".join(words[edit.start : edit.end])})
 
 
 def to_json(annotators: Sequence[Edits]) -> list[Any]:
-    """The annotators of a sentence as plain lists; :func:`from_json` reads them back."""
+    """Edits of a sentence's annotators as plain lists; :func:`from_json` reads them back."""
     return [[[edit.start, edit.end, list(edit.corrections)] for edit in edits] for edits in annotators]
 
 
 def from_json(value: list[Any]) -> tuple[Edits, ...]:
-    """What :func:`to_json` wrote."""
-    return tuple(tuple(Edit(start, end, tuple(said)) for start, end, said in edits) for edits in value)
+    """Edits of each annotator that :func:`to_json` wrote."""
+    return tuple(tuple(Edit(start, end, tuple(texts)) for start, end, texts in edits) for edits in value)

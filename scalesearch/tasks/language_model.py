@@ -5,25 +5,25 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from scalesearch.tasks.base import Asked, Metric, Task, Texts
+from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
 METRICS = {"perplexity": Metric("min", 1.0, "Perplexity"),
            "word_perplexity": Metric("min", 1.0, "Perplexity per word")}
 
 
 def words(lines: Any) -> int:
-    """Words of a text as perplexity per word counts them: what blanks part, and an end of line for each line."""
+    """Number of words, apart by blanks, plus an end of line for each line."""
     return sum(len(line.split()) + 1 for line in lines)
 
 
-def perplexities(loss: float, tokens: int, texts: Texts, asked: Asked) -> dict[str, Any]:
-    """``loss`` is the mean of ``tokens`` tokens (ends of lines among them), in nats; e to it, per token and per word.
+def perplexities(loss: float, tokens: int, texts: Texts, options: MetricOptions) -> dict[str, Any]:
+    """Perplexity per token and per word, with a signature.
 
-    None where that is beyond what a number holds.
+    ``loss``: mean of ``tokens`` tokens (ends of lines among them), in nats. A perplexity beyond a float is None.
     """
     count = words(texts.target)
-    signature = (f"window:{asked.window}|stride:{asked.stride}|tokens:{tokens}|words:{count}, apart by blanks, and an "
-                 "end of line each")
+    signature = (f"window:{options.window}|stride:{options.stride}|tokens:{tokens}|words:{count}, apart by blanks, "
+                 "and an end of line each")
     return {"perplexity": _exp(loss), "word_perplexity": _exp(loss * tokens / count), "perplexity_signature": signature}
 
 

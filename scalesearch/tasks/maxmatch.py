@@ -35,7 +35,7 @@ BETA, MAX_UNCHANGED = 0.5, 2
 
 @dataclass(frozen=True)
 class Counts:
-    """Edits that are right, that the system made, and that it should have made."""
+    """Numbers of edits: correct, proposed by the system, and gold."""
 
     correct: int = 0
     proposed: int = 0
@@ -46,52 +46,53 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """Of the edits made, the share that is right; 1 where none was made."""
+        """Share of correct edits among those proposed; 1 where none was."""
         return self.correct / self.proposed if self.proposed else 1.0
 
     @property
     def recall(self) -> float:
-        """Of the edits due, the share that was made; 1 where none was due."""
+        """Share of gold edits that were proposed; 1 where there are none."""
         return self.correct / self.gold if self.gold else 1.0
 
     def f(self, beta: float = BETA) -> float:
-        """The weighted harmonic mean of both, precision counting more the smaller ``beta``; 1 without any edit."""
+        """F measure of precision and recall, precision weighing more the smaller ``beta``; 1 without any edit."""
         below = beta**2 * self.gold + self.proposed
         return (1 + beta**2) * self.correct / below if below else 1.0
 
 
 def score(sources: Sequence[str], hypotheses: Sequence[str], gold: Sequence[Sequence[Edits]], beta: float = BETA,
           max_unchanged: int = MAX_UNCHANGED) -> Counts:
-    """The counts of a whole text; ``gold`` holds each sentence's annotators. Words are what blanks part."""
+    """Counts of a whole text; ``gold`` holds each sentence's annotators. Words are apart by blanks."""
     total = Counts()
-    for source, said, annotators in zip(sources, hypotheses, gold, strict=True):
-        lattice = alignments(source.split(), said.split())
-        found = [total + overlap(lattice, said.split(), edits, max_unchanged) for edits in annotators]
+    for source, hypothesis, annotators in zip(sources, hypotheses, gold, strict=True):
+        words = hypothesis.split()
+        lattice = alignments(source.split(), words)
+        totals = [total + overlap(lattice, words, edits, max_unchanged) for edits in annotators]
         # The first of equals, as max takes it.
-        total = max(found, key=lambda c: (c.f(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
+        total = max(totals, key=lambda c: (c.f(beta), c.correct, -(c.proposed + beta**2 * c.gold)))
     return total
 
 
 def alignments(source: Sequence[str], hypothesis: Sequence[str]) -> Lattice:
-    """Every vertex of the lattice, from the first to the last, with the steps that lead on from it."""
+    """Lattice of all shortest alignments: each vertex, in order, with its outgoing steps."""
     end = len(source), len(hypothesis)
     steps: dict[Vertex, set[Step]] = {end: set()}
     for replacing in (1, 2):
-        distance, open_ends, seen = distances(source, hypothesis, replacing), [end], {end}
-        while open_ends:
-            i, j = open_ends.pop()
+        distance, stack, seen = distances(source, hypothesis, replacing), [end], {end}
+        while stack:
+            i, j = stack.pop()
             for before, cost, changed in _back(i, j, source, hypothesis, replacing):
                 if distance[before[0]][before[1]] + cost == distance[i][j]:
                     steps.setdefault(before, set()).add(((i, j), changed))
                     if before not in seen:
                         seen.add(before)
-                        open_ends.append(before)
+                        stack.append(before)
     return {vertex: sorted(steps[vertex]) for vertex in sorted(steps)}
 
 
 def _back(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
           replacing: int) -> Iterator[tuple[Vertex, int, bool]]:
-    """The vertices before (i, j), what the step from there costs, and whether it changes a word."""
+    """Predecessors of (i, j), the cost of the step from each, and whether it changes a word."""
     if i:
         yield (i - 1, j), 1, True
     if j:
@@ -102,19 +103,19 @@ def _back(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
 
 
 def overlap(lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_unchanged: int = MAX_UNCHANGED) -> Counts:
-    """The counts of one sentence against one annotator's edits."""
+    """Counts of one sentence against one annotator's edits."""
     matched, _, others = _Search(lattice, hypothesis, gold, max_unchanged).best()
     return Counts(-matched, others - matched, len(gold))
 
 
 class _Search:
-    """The cheapest way through a lattice, by dynamic programming from its first vertex to its last."""
+    """Shortest path through a lattice, by dynamic programming from its first vertex to its last."""
 
-    def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits, most: int) -> None:
-        self.lattice, self.hypothesis, self.most = lattice, hypothesis, most
+    def __init__(self, lattice: Lattice, hypothesis: Sequence[str], gold: Edits, max_unchanged: int) -> None:
+        self.lattice, self.hypothesis, self.max_unchanged = lattice, hypothesis, max_unchanged
         self.gold: dict[int, list[tuple[int, list[str]]]] = {}
         for edit in gold:
-            self.gold.setdefault(edit.start, []).extend((edit.end, said.split()) for said in edit.corrections)
+            self.gold.setdefault(edit.start, []).extend((edit.end, text.split()) for text in edit.corrections)
         self.rank = _ranks(gold)
 
     def best(self) -> Cost:
@@ -124,19 +125,19 @@ class _Search:
             here = costs.pop(vertex)
             for (unchanged, used), cost in list(here.items()):
                 if unchanged != OUTSIDE:
-                    _keep(here, (OUTSIDE, used), cost)  # an edit may end anywhere
+                    _relax(here, (OUTSIDE, used), cost)  # an edit may end anywhere
             for state, cost in here.items():
                 for after, then, (matched, steps, edits) in self._moves(vertex, state):
-                    _keep(costs.setdefault(after, {}), then, (cost[0] + matched, cost[1] + steps, cost[2] + edits))
+                    _relax(costs.setdefault(after, {}), then, (cost[0] + matched, cost[1] + steps, cost[2] + edits))
         return min(here.values())
 
     def _moves(self, vertex: Vertex, state: State) -> Iterator[tuple[Vertex, State, Cost]]:
-        """Where one can go from ``vertex``: a step further outside of edits, or inside one, or over a gold edit."""
+        """Successors of ``vertex``: a step outside of edits, inside one, or over a whole gold edit."""
         unchanged, used = state
         for after, changed in self.lattice[vertex]:
             then = used if after[0] == vertex[0] else 0
             inside = max(unchanged, 0) + (not changed)
-            if inside <= self.most:
+            if inside <= self.max_unchanged:
                 yield after, (inside, then), (0, 1, unchanged == OUTSIDE)
             if unchanged == OUTSIDE and not changed:
                 yield after, (OUTSIDE, then), (0, 1, 0)
@@ -154,32 +155,31 @@ class _Search:
                 yield after, rank + 1 if end == i else 0
 
     def _one_edit(self, start: Vertex, end: Vertex) -> bool:
-        """Whether an edit can lead from ``start`` to ``end``: through the lattice, changing something and few words
-        not."""
-        seen, open_ends = {(start, 0, False)}, [(start, 0, False)]
-        while open_ends:
-            vertex, kept, any_change = open_ends.pop()
+        """Whether one edit can lead from ``start`` to ``end`` through the lattice."""
+        seen, stack = {(start, 0, False)}, [(start, 0, False)]
+        while stack:
+            vertex, unchanged, any_change = stack.pop()
             if vertex == end and any_change:
                 return True
             for after, changed in self.lattice[vertex]:
-                state = after, kept + (not changed), any_change or changed
-                if after[0] <= end[0] and after[1] <= end[1] and state[1] <= self.most and state not in seen:
+                state = after, unchanged + (not changed), any_change or changed
+                if after[0] <= end[0] and after[1] <= end[1] and state[1] <= self.max_unchanged and state not in seen:
                     seen.add(state)
-                    open_ends.append(state)
+                    stack.append(state)
         return False
 
 
 def _ranks(gold: Edits) -> dict[int, list[int]]:
-    """For each place and each correction there, in order: which of the place's edits it belongs to."""
-    found: dict[int, list[int]] = {}
+    """Index of the edit that each correction belongs to, by place and in order."""
+    ranks: dict[int, list[int]] = {}
     counts: dict[int, int] = {}
     for edit in gold:
         rank = counts.get(edit.start, 0)
-        found.setdefault(edit.start, []).extend([rank] * len(edit.corrections))
+        ranks.setdefault(edit.start, []).extend([rank] * len(edit.corrections))
         counts[edit.start] = rank + 1
-    return found
+    return ranks
 
 
-def _keep(costs: dict[State, Cost], state: State, cost: Cost) -> None:
+def _relax(costs: dict[State, Cost], state: State, cost: Cost) -> None:
     if state not in costs or cost < costs[state]:
         costs[state] = cost

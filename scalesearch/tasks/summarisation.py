@@ -8,21 +8,21 @@ from importlib.metadata import version
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.tasks.base import Asked, Metric, Task, Texts
+from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
 NAMES = ("rougeL", "rouge1", "rouge2")
 METRICS = {name: Metric("max", 100.0, f"ROUGE-{name[5:]} F1") for name in NAMES}
 
 
-class _Blanks:
-    """Words as blanks part them; for text that is tokenised, and for scripts other than the Latin one."""
+class _BlankTokenizer:
+    """Tokenizer that splits at blanks; for tokenised text and for scripts other than the Latin one."""
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()
 
 
 def rouge(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool = False) -> dict[str, Any]:
-    """ROUGE F1 in per cent, the mean over summaries, with a signature.
+    """Mean ROUGE F1 of summaries in per cent, with a signature (Lin 2004).
 
     The package's own words are runs of a-z and 0-9, lower-cased and stemmed (Porter); other letters are no part of
     any word. With ``tokenised``, words are what blanks part, and are neither lower-cased nor stemmed. ROUGE-L takes a
@@ -34,35 +34,35 @@ def rouge(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool 
     from rouge_score import rouge_scorer
 
     scorer = rouge_scorer.RougeScorer(sorted(NAMES), use_stemmer=not tokenised,
-                                      tokenizer=_Blanks() if tokenised else None)
+                                      tokenizer=_BlankTokenizer() if tokenised else None)
     total = dict.fromkeys(NAMES, 0.0)
-    for said, right in zip(hypotheses, references, strict=True):
-        for name, score in scorer.score(right, said).items():
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        for name, score in scorer.score(reference, hypothesis).items():
             total[name] += 100 * score.fmeasure
-    found: dict[str, Any] = {name: value / len(references) for name, value in total.items()}
+    values: dict[str, Any] = {name: value / len(references) for name, value in total.items()}
     words = "stemmer:no|words:blanks" if tokenised else "stemmer:porter|words:a-z0-9, lower-cased"
-    return found | {"rouge_signature": f"F1, mean|{words}|rouge-score:{version('rouge-score')}"}
+    return values | {"rouge_signature": f"F1, mean|{words}|rouge-score:{version('rouge-score')}"}
 
 
-def _score(hypotheses: Sequence[str], texts: Texts, asked: Asked) -> dict[str, Any]:
-    if not asked.tokenised:
-        _refuse_other_scripts(texts.target)
-    return rouge(hypotheses, texts.target, asked.tokenised)
+def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> dict[str, Any]:
+    if not options.tokenised:
+        _check_script(texts.target)
+    return rouge(hypotheses, texts.target, options.tokenised)
 
 
-def _refuse_other_scripts(references: Sequence[str]) -> None:
-    """Raises UserError where most letters of the references are none that the package sees."""
+def _check_script(references: Sequence[str]) -> None:
+    """Checks that most letters of the references are a to z, the only ones that the package sees. Raises UserError."""
     letters = [letter for line in references for letter in line.lower() if letter.isalpha()]
     if 2 * sum(letter.isascii() for letter in letters) < len(letters):
         raise UserError("data: ROUGE's own words are of the letters a to z, and most letters of the references are "
                         "others: write the text with blanks between words and say `tokenised: true`")
 
 
-def _refuse(asked: Asked) -> None:
-    """Raises UserError where the package is not installed."""
+def _check(options: MetricOptions) -> None:
+    """Checks that the package is installed. Raises UserError."""
     if importlib.util.find_spec("rouge_score") is None:
         raise UserError("data: task: summarisation is scored by the package rouge-score, which is not installed. "
                         "Install it with `pip install 'scalesearch[tasks]'`")
 
 
-TASK = Task("summarisation", "pairs", METRICS, ("tokenised",), score=_score, refuse=_refuse)
+TASK = Task("summarisation", "pairs", METRICS, ("tokenised",), score=_score, check=_check)

@@ -14,9 +14,9 @@ from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.train import checkpoint
 from scalesearch.train import proxies as zero_cost
+from scalesearch.train.compatibility import check_compatible, check_model_kind
 from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.failures import Interrupted, TrainingFailed, out_of_memory, stoppable
-from scalesearch.train.fit import refuse_model, refuse_unfit
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.loop import Report, Run
 from scalesearch.train.measure import PeakMemory
@@ -68,8 +68,9 @@ def train(
         Interrupted: Ctrl-C or SIGTERM, after saving; a result that was complete by then is on disk.
     """
     folder, tell = Path(directory), report or (lambda event: None)
-    refuse_unfit(corpus.spec, recipe)
-    refuse_model(corpus.spec.task, "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder")
+    check_compatible(corpus.spec, recipe)
+    kind = "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder"
+    check_model_kind(corpus.spec.task, kind)
     done = Result.read(folder) if resume else None
     processes = team.size if team else processes
     wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)

@@ -65,7 +65,7 @@ def test_comet_is_asked_of_the_package(monkeypatch) -> None:
         predict=lambda rows, **how: asked.append((path, rows)) or SimpleNamespace(system_score=0.5))
     monkeypatch.setitem(sys.modules, "comet", fake)
     task, data = TASKS["translation"], spec(comet="some/model")
-    task.refuse(data)
+    task.check(data)
     found = task.score(["m"], Texts(["s"], ["r"]), data)
     assert (found["comet"], found["comet_signature"]) == (0.5, "model:some/model")
     assert asked == ["some/model", ("there.ckpt", [{"src": "s", "mt": "m", "ref": "r"}])]
@@ -75,10 +75,10 @@ def test_comet_is_asked_of_the_package(monkeypatch) -> None:
 def test_comet_that_is_not_installed_is_said(monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install unbabel-comet"):
-        TASKS["translation"].refuse(spec(comet="m"))
-    TASKS["translation"].refuse(spec())
+        TASKS["translation"].check(spec(comet="m"))
+    TASKS["translation"].check(spec())
     with pytest.raises(UserError, match="rouge-score, which is not installed"):
-        TASKS["summarisation"].refuse(spec(task="summarisation"))
+        TASKS["summarisation"].check(spec(task="summarisation"))
 
 
 def test_references_are_edits_of_their_source() -> None:
