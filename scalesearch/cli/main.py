@@ -7,8 +7,7 @@ import click
 
 from scalesearch import __version__
 from scalesearch.errors import UserError
-
-INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+from scalesearch.signals import Interrupted, interruptible
 
 VERBS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
@@ -50,15 +49,20 @@ def app() -> None:
 
 
 def main() -> None:
-    """Entry point of the ``scalesearch`` command."""
+    """Entry point of the ``scalesearch`` command.
+
+    Exits with 0, 1 where a training failed, 2 where the user has to change something, 130 on Ctrl-C, 143 on SIGTERM.
+    """
     try:
-        sys.exit(app(prog_name="scalesearch", standalone_mode=False))
+        with interruptible():
+            sys.exit(app(prog_name="scalesearch", standalone_mode=False))
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
         click.echo("Interrupted.", err=True)
-        sys.exit(INTERRUPTED)
+        cause = error.__cause__ if isinstance(error, click.Abort) else error
+        sys.exit(cause.status if isinstance(cause, Interrupted) else Interrupted("").status)
     except UserError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

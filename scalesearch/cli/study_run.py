@@ -13,6 +13,7 @@ from scalesearch.cli import study_scaling, study_table
 from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.cli.study_show import as_json_of, show_front, show_signs
 from scalesearch.errors import UserError
+from scalesearch.signals import Interrupted, interruptible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 @json_option
 def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | None, as_json: bool,
         sets: tuple[str, ...], **flags: Any) -> None:
-    """Run the study that the file STUDY describes, to its end: a search, a grid, an ablation or a scaling study."""
+    """Run the study that the file STUDY describes, to its end: a search, a grid, an ablation or a scaling study.
+
+    Ctrl-C (exit status 130) and SIGTERM (143) have the workers save and stop; --resume goes on from there.
+    """
     from rich.console import Console
 
     from scalesearch.library import find_file
@@ -115,12 +119,13 @@ def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> 
     from scalesearch.study.launch import launch
 
     try:
-        reason = launch(spec, resume, console, fork)
-    except KeyboardInterrupt:
+        with interruptible():
+            reason = launch(spec, resume, console, fork)
+    except Interrupted as stopped:
         how = f"--out {fork} --resume in place of --fork" if fork else "the same command and --resume"
         console.print(f"Stopped; nothing finished is lost. Go on in {fork or spec.out} with {how}.",
                       highlight=False, soft_wrap=True)
-        raise SystemExit(130) from None
+        raise SystemExit(stopped.status) from None
     console.print(f"The study ended: {reason}.", highlight=False)
 
 

@@ -12,6 +12,7 @@ import click
 from scalesearch.cli.options import json_option, load_architecture, pairs, print_json, set_option
 from scalesearch.cli.sections import read_section
 from scalesearch.errors import UserError
+from scalesearch.signals import Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from scalesearch.space.architecture import Architecture
     from scalesearch.train import Recipe, Result
 
-INTERRUPTED = 130
 HELD = ("result.json", "checkpoint.pt")  # that a training has been in a folder
 DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json", "snapshots", "model.safetensors")
 
@@ -45,7 +45,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
             out: Path, seed: int, processes: int, resume: bool, as_json: bool) -> None:
     """Train the architecture in the file ARCHITECTURE (or a shipped one, such as transformer) and score it.
 
-    Ctrl-C saves; the same command with --resume goes on as if it had not been interrupted.
+    Ctrl-C (exit status 130) and SIGTERM (143) save; the same command with --resume goes on as if nothing had been.
     """
     how = load_recipe(recipe, recipe_settings)
     _, chosen = load_architecture(architecture, settings)
@@ -53,7 +53,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
 
     from rich.console import Console
 
-    from scalesearch.train import Interrupted, train
+    from scalesearch.train import train
     from scalesearch.train.team import ProcessLost
 
     console = Console(stderr=as_json)
@@ -70,7 +70,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
         raise SystemExit(1) from None
     except Interrupted as stopped:
         click.echo(str(stopped), err=True)
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(stopped.status) from None
     _show(console, result)
     if as_json:
         print_json(result.to_json())

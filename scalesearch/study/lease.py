@@ -7,13 +7,13 @@
 
 The lock decides on one machine, and on file systems that pass locks on to other machines. Not all do, so a lease of
 another machine is watched as well: while its time of change moves, that worker lives. Nothing is concluded from the
-clocks of two machines. A worker that was silent for so long that another took over stops, and leaves no result.
+clocks of two machines. A worker that was silent for so long that another took over stops when it next notes its
+progress, and leaves no result.
 """
 
 import json
 import os
 import platform
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ class Lease:
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
-        """A stretch in which it is kept; has Ctrl-C stop the work where another worker took it."""
+        """A stretch in which it is kept, unless another worker takes it."""
         write_json(self._file, self.owner)
         threading.Thread(target=self._renew, daemon=True).start()
         try:
@@ -74,7 +74,6 @@ class Lease:
         while not self._over.wait(RENEW):
             with suppress(OSError):  # a storage that is away for a while: the next time will do
                 if not self.mine():
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                     return
                 os.utime(self._file)
 
@@ -86,6 +85,13 @@ def read(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def refuse_taken(folder: Path) -> None:
+    """Raises Taken where another worker has the candidate in ``folder`` by now."""
+    owner = read(folder)
+    if owner is not None and (owner.get("machine"), owner.get("process")) != (machine(), os.getpid()):
+        raise Taken(f"{folder.name} was taken over by another worker")
 
 
 def silence(folder: Path) -> float:
@@ -119,10 +125,6 @@ def held(folder: Path) -> Iterator[Lease]:
                 yield lease
     except Timeout:
         raise Taken(f"{folder.name} is held by another worker") from None
-    except KeyboardInterrupt:
-        if lease.lost:
-            raise Taken(f"{folder.name} was taken over by another worker") from None
-        raise
 
 
 def _outlive(folder: Path) -> None:

@@ -23,7 +23,8 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
-from scalesearch.study.lease import Taken, held
+from scalesearch.signals import interruptible, stoppable
+from scalesearch.study.lease import Taken, held, refuse_taken
 from scalesearch.study.sight import not_there
 
 Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
@@ -72,7 +73,6 @@ def _translate(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
     from scalesearch.data import DataSpec
     from scalesearch.train.distill import distill_data
     from scalesearch.train.evaluate import Search
-    from scalesearch.train.failures import stoppable
 
     search, progress = Search(**job["search"]), Progress(place)
     before, start = progress.read().get("cpu_seconds", 0.0), time.process_time()
@@ -94,11 +94,12 @@ def finish(folder: Path, run: Run) -> None:
     """Holds ``folder`` against other workers while ``run(folder, job)`` makes the result, then writes that.
 
     Raises:
+        Interrupted: by Ctrl-C, SIGTERM, or Ray.
         Taken: another worker holds the folder, or has taken it over.
         NotShared: this machine does not see the folder.
     """
     _find(folder / "job.json")
-    with held(folder) as lease:
+    with interruptible(), held(folder) as lease:
         job = json.loads((folder / "job.json").read_text())
         result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
         if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end
@@ -127,7 +128,7 @@ def _traced(folder: Path, job: Mapping[str, Any], run: Run) -> Mapping[str, Any]
     """The result of ``run``; a fault leaves its traceback in ``crash.txt`` for who has to look, and goes on."""
     try:
         return run(folder, job)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Taken):
         raise
     except BaseException:
         with suppress(OSError):  # a full disk must not take the place of the fault itself
@@ -163,11 +164,16 @@ class Progress:
         return found if isinstance(found, dict) else {}
 
     def __call__(self, facts: Any) -> None:
-        """Notes ``facts``: JSON values, or an object whose fields are."""
+        """Notes ``facts``: JSON values, or an object whose fields are.
+
+        Raises:
+            Taken: another worker has taken the folder over; that is how this one notices, in whatever thread it works.
+        """
         said = dict(facts if isinstance(facts, Mapping) else vars(facts))
         if said.get("kind") == "validation":
             self._kept = {"validation": said}
         if time.monotonic() - self._last >= self._every:
+            refuse_taken(self._file.parent)
             self._last = time.monotonic()
             # Not synced, unlike everything that counts: losing it costs a moment of the display.
             part = self._file.with_suffix(".part")

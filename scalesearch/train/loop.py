@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from scalesearch.data import Corpus
+from scalesearch.signals import Stop
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
 from scalesearch.train.averaging import Snapshot, Snapshots, write_weights
 from scalesearch.train.engine import Engine
 from scalesearch.train.evaluate import Search, loss_a_token, perplexity, score_split, translate
-from scalesearch.train.failures import Diverged, Stop, TrainingFailed
+from scalesearch.train.failures import Diverged, TrainingFailed
 from scalesearch.train.feed import Feed
 from scalesearch.train.measure import latency
 from scalesearch.train.recipe import Recipe

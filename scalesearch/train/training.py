@@ -12,11 +12,12 @@ from scalesearch.data import Corpus
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
+from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
 from scalesearch.train import proxies as zero_cost
 from scalesearch.train.compatibility import check_compatible, check_model_kind
 from scalesearch.train.engine import Engine, first_model
-from scalesearch.train.failures import Interrupted, TrainingFailed, out_of_memory, stoppable
+from scalesearch.train.failures import TrainingFailed, out_of_memory
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.loop import Report, Run
 from scalesearch.train.measure import PeakMemory

@@ -37,13 +37,14 @@ def start(text: Path, out: Path, *more: str, most: int | None = None, **changes:
     command = [sys.executable, "-m", "scalesearch", "train", "transformer", "--data", str(text / "data.yaml"), *SMALL,
                *settings, "--out", str(out), *more]
 
-    def limit() -> None:
+    def born() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a background job of a script
         if most is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
     return subprocess.Popen(command, env=os.environ | {"XDG_CACHE_HOME": str(text / "cache"), "COLUMNS": "200"},
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                            preexec_fn=limit)
+                            preexec_fn=born)
 
 
 def ended(process: subprocess.Popen) -> tuple[int, str]:
@@ -60,7 +61,7 @@ def stopped(text: Path, out: Path, *more: str, number: int = signal.SIGTERM) -> 
     os.killpg(process.pid, number)
     status, err = ended(process)
     found = re.fullmatch(rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; go on with --resume\n", err)
-    assert status == 130 and found and 10 <= int(found[1]) < RECIPE["steps"], err
+    assert status == 128 + number and found and 10 <= int(found[1]) < RECIPE["steps"], err
 
 
 def learned(out: Path) -> dict[str, Any]:

@@ -41,9 +41,9 @@ def running(tmp_path):
     return made
 
 
-def ears():
-    """Whoever starts the tests in the background has them ignore Ctrl-C, and what they start inherits that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def in_the_background():
+    """What a script's background job inherits, and everything that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Watching:
@@ -55,7 +55,7 @@ class Watching:
             fcntl.ioctl(ends[1], termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen([*WATCH, str(made.store.folder), "--every", "0.1"], stdin=subprocess.DEVNULL,
-                                        stdout=ends[1], stderr=subprocess.STDOUT, preexec_fn=ears,
+                                        stdout=ends[1], stderr=subprocess.STDOUT, preexec_fn=in_the_background,
                                         env={**environment, "TERM": "xterm"})
         os.close(ends[1])
         self.reader = threading.Thread(target=self._read, args=(ends[0],), daemon=True)

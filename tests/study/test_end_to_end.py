@@ -32,12 +32,12 @@ CALL = [sys.executable, "-c", "from scalesearch.cli.main import main; main()", "
 def start(folder, *arguments):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "160"}
     return subprocess.Popen([*CALL, *arguments], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, preexec_fn=_hear_interrupts)
+                            stderr=subprocess.PIPE, preexec_fn=_in_the_background)
 
 
-def _hear_interrupts():
-    """Whoever starts the tests in the background has them ignore Ctrl-C, and what they start inherits that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _in_the_background():
+    """What a script's background job inherits, and everything that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def call(folder, *arguments, status=0, limit=180):

@@ -1,4 +1,4 @@
-"""A real study by the command line: Ctrl-C with two Ray workers at work, and a second driver beside the first."""
+"""A real study by the command line: stopped with two Ray workers at work, and a second driver beside the first."""
 
 import json
 import os
@@ -33,12 +33,14 @@ def at_work(folder, process, count):
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_ctrl_c_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_from_there(folder):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_from_there(folder, number):
     process = start(folder, "run", "tiny.yaml", "--backend", "ray", "--workers", "2", *MORE)
     at_work(folder, process, 2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 130 and "with the same command and --resume" in out and "Traceback" not in out + err
+    assert process.returncode == 128 + number and "Traceback" not in out + err
+    assert "with the same command and --resume" in out
     store = Store(folder / "found").load()
     stopped = [store.trial_folder(trial) for trial in store.ledger.having("pending")]
     assert len(stopped) == 2 and not list(folder.glob("found/trials/*/lease.json"))
@@ -57,5 +59,6 @@ def test_a_second_driver_says_who_runs_the_study_and_the_first_goes_on(folder):
     at_work(folder, first, 1)
     said = call(folder, "run", "tiny.yaml", "--resume", *MORE, status=2)
     assert f"process {first.pid} on {os.uname().nodename} is running this study; only one may at a time" in said
-    first.send_signal(signal.SIGINT)
-    assert first.communicate(timeout=60) and first.returncode == 130
+    first.send_signal(signal.SIGTERM)
+    out, _ = first.communicate(timeout=60)
+    assert first.returncode == 143 and "with the same command and --resume" in out

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from scalesearch.data import make_batch
 from scalesearch.errors import UserError
-from scalesearch.train import Interrupted, Result, train
+from scalesearch.signals import Interrupted
+from scalesearch.train import Result, train
 from scalesearch.train.parallel import deal, follow
 from scalesearch.train.team import Team, local_team
 from tests.train.conftest import recipe, tiny

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from scalesearch.errors import UserError
-from scalesearch.train import Interrupted, Result, load_checkpoint, loop, read_checkpoint, train
+from scalesearch.signals import Interrupted
+from scalesearch.train import Result, load_checkpoint, loop, read_checkpoint, train
 from scalesearch.train import engine as engines
 from scalesearch.train.averaging import read_weights
 from tests.train.conftest import recipe, tiny

@@ -16,6 +16,7 @@ import ray
 from ray.exceptions import GetTimeoutError, LocalRayletDiedError, NodeDiedError, RayError, RayTaskError
 
 from scalesearch.errors import UserError
+from scalesearch.signals import restored
 from scalesearch.study.runners.base import FAULT, LOST, Crashed, Done, Event, Job, Runner, Work, raised
 from scalesearch.study.runners.pulse import PATIENCE, Pulse
 from scalesearch.study.runners.ray_nodes import Need, compare, refuse_the_impossible
@@ -166,6 +167,7 @@ class RayRunner(Runner):
             ray.shutdown()
 
 
+@restored()  # Ray installs a handler of SIGTERM that exits with 15
 def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
     if address is None:
