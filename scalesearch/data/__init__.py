@@ -1,4 +1,4 @@
-"""What a model learns from: corpora, one tokenizer for both languages, batches of like length."""
+"""Corpora, the tokenizer of both languages, and batches of sentences of like length."""
 
 from scalesearch.data.batching import Batch, Batches, batches, eval_batches, make_batch, put_back
 from scalesearch.data.corpus import Corpus, load_corpus

@@ -1,4 +1,4 @@
-"""Batches of sentences of like length, counted in tokens, in an order that (seed, epoch) alone decide."""
+"""Batches of sentences of like length, in an order that seed and epoch alone decide."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ _JITTER = 2.0
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs of like length; int64 matrices, PAD (0) on the right.
+    """Batch of sentence pairs as int64 matrices, PAD (0) on the right.
 
     Attributes:
         source: (B, S), each row ending in EOS.
         target_in: (B, T), each row starting with BOS: what a decoder reads.
-        target_out: (B, T), each row ending in EOS: what it should say; PAD where nothing is to be said.
+        target_out: (B, T), each row ending in EOS: the labels; PAD where nothing is scored.
         indices: (B,) places of the pairs in their split.
     """
 
@@ -32,17 +32,17 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Real target tokens, EOS included: what the loss is averaged over."""
+        """Number of real target tokens, EOS included, which the loss is averaged over."""
         return int(np.count_nonzero(self.target_out != PAD))
 
     @property
     def source_tokens(self) -> int:
-        """Real source tokens, EOS included."""
+        """Number of real source tokens, EOS included."""
         return int(np.count_nonzero(self.source != PAD))
 
     @property
     def padded_tokens(self) -> int:
-        """Places of both sides, padding included: ``source.size + target_out.size``."""
+        """Number of tokens of both sides, padding included."""
         return self.source.size + self.target_out.size
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Batch:
 
 
 class Batches(Sequence[Batch]):
-    """Planned batches: their number is known at once, each is padded when it is taken.
+    """Sequence of planned batches, each padded when it is taken.
 
     ``plan`` holds one array of pair indices a batch.
     """
@@ -77,7 +77,7 @@ class Batches(Sequence[Batch]):
 
 def batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0, shuffle: bool = True,
             max_sentences: int | None = None) -> Batches:
-    """The batches of one epoch: every pair once, in an order that depends on nothing but the arguments.
+    """Batches of one epoch: every pair once, in an order that the arguments alone decide.
 
     ``max_tokens`` bounds B · max(S, T), the places of the wider side with its padding and its EOS or BOS (the
     convention of fairseq's ``--max-tokens``); a single pair longer than that is a batch of its own.
@@ -101,11 +101,11 @@ def batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0,
 
 
 def eval_batches(split: Split, max_tokens: int = 4096, max_sentences: int | None = None) -> Batches:
-    """Batches for scoring or decoding: every pair once, sorted by source length, the longest first, so that
-    memory runs out at once or not at all. ``Batch.indices`` and :func:`put_back` restore the split's order.
+    """Batches for scoring or decoding: every pair once, sorted by source length.
 
-    The bound is that of :func:`batches`; for decoding, where the target's length is not known, it counts the
-    reference.
+    The longest come first, so that memory runs out at once or not at all. ``Batch.indices`` and :func:`put_back`
+    restore the split's order. The bound is that of :func:`batches`; for decoding, where the target's length is not
+    known, it counts the reference.
     """
     longer, _ = _lengths(split)
     order = np.lexsort((split.target_ids.lengths, split.source_ids.lengths))[::-1]
@@ -113,14 +113,14 @@ def eval_batches(split: Split, max_tokens: int = 4096, max_sentences: int | None
 
 
 def put_back(indices: Sequence[Ints], rows: Sequence[Sequence[T]]) -> list[T]:
-    """Results of batches in the split's order; ``rows[b][i]`` is that of pair ``indices[b][i]``."""
-    placed = {int(place): row for places, found in zip(indices, rows, strict=True)
-              for place, row in zip(places, found, strict=True)}
+    """Sorts results of batches into the split's order; ``rows[b][i]`` is that of pair ``indices[b][i]``."""
+    placed = {int(place): row for places, results in zip(indices, rows, strict=True)
+              for place, row in zip(places, results, strict=True)}
     return [placed[place] for place in range(len(placed))]
 
 
 def make_batch(split: Split, indices: Ints) -> Batch:
-    """The pairs, or the windows, at ``indices``, padded."""
+    """Makes a padded batch of the pairs, or windows, at ``indices``."""
     if split.overlap is not None:
         return _windows(split, indices, split.overlap)
     source, target = split.source_ids, split.target_ids
@@ -129,23 +129,23 @@ def make_batch(split: Split, indices: Ints) -> Batch:
 
 
 def _windows(split: Split, indices: Ints, overlap: int) -> Batch:
-    """Windows of a text: their source is an end mark alone, and what a window repeats is read and not said again."""
-    said = split.target_ids.padded(indices)
-    read = np.concatenate([np.full((len(said), 1), BOS), said[:, :-1]], 1)
-    out = said.copy()
+    """Makes a batch of windows: source is EOS alone, repeated tokens are read and not scored."""
+    tokens = split.target_ids.padded(indices)
+    read = np.concatenate([np.full((len(tokens), 1), BOS), tokens[:, :-1]], 1)
+    out = tokens.copy()
     out[np.asarray(indices) > 0, :overlap] = PAD
-    return Batch(source=np.full((len(said), 1), EOS), target_in=np.where(said == PAD, PAD, read), target_out=out,
+    return Batch(source=np.full((len(tokens), 1), EOS), target_in=np.where(tokens == PAD, PAD, read), target_out=out,
                  indices=np.asarray(indices))
 
 
 def _lengths(split: Split) -> tuple[Ints, Ints]:
-    """Of each pair: the longer side's length with its EOS, and how much longer the source is."""
+    """Length of each pair's longer side with EOS, and how much longer the source is."""
     source, target = split.source_ids.lengths, split.target_ids.lengths
     return np.maximum(source, target) + 1, source - target
 
 
 def _order(longer: Ints, skew: Ints, turn: int = 0) -> Ints:
-    """By length, then by skew, up and down in turn, so that neighbours of unequal length are alike too."""
+    """Order by length, then by skew, up and down in turn, so that neighbours of unequal length are alike too."""
     return np.lexsort((np.where((longer + turn) % 2, skew, -skew), longer))
 
 
@@ -157,8 +157,8 @@ def _cut(order: Ints, longer: Ints, max_tokens: int, max_sentences: int | None) 
     lengths, runs, start = longer[order], [], 0
     while start < len(order):
         # The first sentence's length alone says that more than this many cannot fit.
-        most = max(1, min(max_tokens // int(lengths[start]), max_sentences or len(order)))
-        window = lengths[start : start + most]
+        limit = max(1, min(max_tokens // int(lengths[start]), max_sentences or len(order)))
+        window = lengths[start : start + limit]
         places = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
         count = max(1, int(np.searchsorted(places, max_tokens, side="right")))
         runs.append(order[start : start + count])

@@ -1,4 +1,4 @@
-"""Keeps a binarised corpus in a folder: written whole or not at all, checked at each load, memory-mapped."""
+"""Cache of binarised corpora: written whole or not at all, checked at each load, memory-mapped."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from scalesearch.tasks import Texts
 from scalesearch.tasks.edits import from_json, to_json
 
 # Raise it when what the files hold or mean changes; folders of another format are then left alone.
-FORMAT = 1
+FORMAT = 2
 _META = "corpus.json"
 _MODEL = "tokenizer.model"
 _SIDES = ("source", "target")
@@ -27,17 +27,17 @@ _IDS, _OFFSETS = np.dtype("<i4"), np.dtype("<i8")
 
 
 class Damaged(Exception):
-    """A folder that is not what was written there; the message says how."""
+    """Error: a folder does not hold what was written there."""
 
 
 def key_of(description: dict[str, Any]) -> str:
-    """The folder's name: a hash of what the corpus is made from."""
+    """Name of the folder: a hash of what the corpus is made from."""
     text = json.dumps({"format": FORMAT, **description}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def store(folder: Path, prepared: Prepared) -> None:
-    """Writes ``folder``, replacing what stands there. Others see the old or the new one, never a part.
+    """Writes ``folder`` atomically, replacing what is there.
 
     No file is synced: should the machine stop half-way, the checksums tell, and the corpus is made again.
     """
@@ -54,11 +54,11 @@ def store(folder: Path, prepared: Prepared) -> None:
 
 
 def _discard(folder: Path) -> None:
-    """Moves a folder out of the way at once, then removes it at leisure."""
+    """Removes a folder; it is renamed first, so that nobody sees a part of it."""
     if folder.exists():
-        grave = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
-        os.replace(folder, grave / folder.name)
-        shutil.rmtree(grave, ignore_errors=True)
+        trash = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
+        os.replace(folder, trash / folder.name)
+        shutil.rmtree(trash, ignore_errors=True)
 
 
 def _write(folder: Path, prepared: Prepared) -> None:
@@ -79,7 +79,7 @@ def _write(folder: Path, prepared: Prepared) -> None:
 
 
 def _content_hash(sums: dict[str, str]) -> str:
-    """One hash of vocabulary, ids and text: equal hashes are equal corpora, whatever they were made from."""
+    """Hash of vocabulary, ids and text: equal hashes are equal corpora, whatever they were made from."""
     return hashlib.blake2b(json.dumps(sums, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
@@ -89,7 +89,7 @@ def _sum(path: Path) -> str:
 
 
 def fetch(folder: Path) -> tuple[dict[str, Any], Tokenizer, dict[str, Split]] | None:
-    """The corpus in ``folder`` as (meta data, tokenizer, splits), ids mapped read-only; None if there is none.
+    """Reads ``folder`` as (meta data, tokenizer, splits), ids memory-mapped; None if there is none.
 
     Raises:
         Damaged: a file is missing or is not what was written.
@@ -98,9 +98,8 @@ def fetch(folder: Path) -> tuple[dict[str, Any], Tokenizer, dict[str, Split]] | 
         return None
     try:
         meta = _checked(folder)
-        overlaps = meta.get("overlaps", {})
         splits = {name: Split(_rows(folder, name, "source"), _rows(folder, name, "target"),
-                              _StoredText(folder, name), overlaps.get(name)) for name in SPLITS}
+                              _StoredText(folder, name), meta["overlaps"][name]) for name in SPLITS}
         return meta, Tokenizer((folder / _MODEL).read_bytes(), folder / _MODEL), splits
     except OSError as error:
         raise Damaged(f"{folder}: {error}") from None
@@ -124,12 +123,12 @@ def _rows(folder: Path, split: str, side: str) -> Rows:
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> Ints:
-    """The file as a read-only array; as a plain one, since slices of a ``memmap`` are slow."""
+    """Maps a file as a read-only array; a plain one, since slices of a ``memmap`` are slow."""
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
 class _StoredText:
-    """Reads a split's text from its folder when asked; a class, so that it pickles."""
+    """Callable that reads a split's text from its folder; a class, so that it pickles."""
 
     def __init__(self, folder: Path, split: str) -> None:
         self.folder = folder

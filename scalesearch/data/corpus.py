@@ -1,4 +1,4 @@
-"""Loads a corpus: from the cache where it has been made before, else from the text."""
+"""Loads a corpus from the cache, or makes it from its text."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +18,18 @@ from scalesearch.errors import UserError
 
 @dataclass(frozen=True)
 class Corpus:
-    """Tokenised sentence pairs to train, validate and test on.
+    """Corpus: tokenised splits to train, validate and test on.
 
     Attributes:
         name: for tables, such as ``multi30k en-de``.
         hash: 16 hex digits of vocabulary, ids and text; equal hashes are equal corpora. Part of each record.
-        synthetic: the text was generated, and scores on it say so.
-        spec: what was asked for, as it was written.
+        synthetic: the text was generated; reports of scores say so.
+        spec: the data spec, as it was written.
         tokenizer: of both languages.
         train, valid, test: the splits.
         counts: per split, pairs read, left out (train), cut (valid, test) and kept; and the splits' overlap.
-        notes: the same for people, and whether a damaged cache was made anew.
-        folder: where it is cached.
+        notes: the counts in words, and whether a damaged cache was made anew.
+        folder: of the cache.
     """
 
     name: str
@@ -45,74 +45,76 @@ class Corpus:
     folder: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What a record says of its data."""
+        """Description of the data in records."""
         return {"name": self.name, "hash": self.hash, "synthetic": self.synthetic,
                 "spec": self.spec.to_json(), "vocab": self.tokenizer.vocab_size,
                 "counts": self.counts, "notes": list(self.notes)}
 
 
 def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = None) -> Corpus:
-    """The corpus of ``spec``, made once and kept under ``cache`` (``$XDG_CACHE_HOME/scalesearch/corpora``).
+    """Loads the corpus of ``spec``, made once and kept under ``cache`` (``$XDG_CACHE_HOME/scalesearch/corpora``).
 
-    It is found again by the content of its files, wherever they lie, and shared by processes that ask at the
-    same time: one makes it, the others wait. Relative paths in ``spec`` start at ``base`` or the working
-    directory.
+    The cache goes by the content of the files, wherever they are. Of processes that load it at the same time one makes
+    it, the others wait. Relative paths in ``spec`` start at ``base`` or the working directory.
+
+        >>> load_corpus(DataSpec(builtin="grammar", pairs=2000, vocab=500)).train.source_text[0]
+        'This guest will laugh about the answers.'
 
     Raises:
         UserError: a file is missing or bad, the vocabulary does not fit, or the cache cannot be written.
     """
     full = spec.resolve(base)
     folder = (cache or default_cache()) / key_of(_identity(full))
-    said: list[str] = []
+    repairs: list[str] = []
     try:
-        found = fetch(folder)
+        cached = fetch(folder)
     except Damaged:
-        found = None
-    if found is None:
-        found, said = _make(full, folder)
-    meta, tokenizer, splits = found
+        cached = None
+    if cached is None:
+        cached, repairs = _make(full, folder)
+    meta, tokenizer, splits = cached
     return Corpus(name=_name(full), hash=meta["hash"], synthetic=spec.builtin is not None,
                   spec=spec, tokenizer=tokenizer, counts=meta["counts"],
-                  notes=(*notes(spec, meta["counts"]), *said), folder=folder, **splits)
+                  notes=(*notes(spec, meta["counts"]), *repairs), folder=folder, **splits)
 
 
 def _identity(spec: DataSpec) -> dict[str, Any]:
-    """All that decides the ids: the text's fingerprint and the fields that say what to do with it."""
+    """Everything that decides the ids: the text's fingerprint and the fields that change them."""
     if spec.tokenizer is None:
         vocabulary: Any = [spec.vocab, spec.model, spec.coverage]
     else:
         vocabulary = Tokenizer.from_file(Path(spec.tokenizer)).digest
-    said = {key: getattr(spec, key) for key in ("lowercase", "max_length", "max_ratio", "limit")}
+    fields = {key: getattr(spec, key) for key in ("lowercase", "max_length", "max_ratio", "limit")}
     shape: dict[str, Any] = {} if spec.form == "pairs" else {"form": spec.form}
     if spec.form == "text":
         shape |= {"window": spec.window, "stride": spec.stride}
     mixed = {"mix": spec.mix} if spec.distilled else {}
-    return {"text": fingerprint(spec), "vocabulary": vocabulary, **said, **shape, **mixed}
+    return {"text": fingerprint(spec), "vocabulary": vocabulary, **fields, **shape, **mixed}
 
 
 def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
-    """Makes and stores the corpus, unless another process has done so meanwhile."""
-    said = []
+    """Makes and stores the corpus, unless another process has meanwhile; with notes of repairs."""
+    repairs = []
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{folder.name}.lock"):
             try:
-                found = fetch(folder)
+                cached = fetch(folder)
             except Damaged as damage:
-                said.append(f"the cached corpus was damaged and has been made again ({damage})")
-                found = None
-            if found is None:
+                repairs.append(f"the cached corpus was damaged and has been made again ({damage})")
+                cached = None
+            if cached is None:
                 store(folder, prepare(spec, read(spec)))
-                found = fetch(folder)
+                cached = fetch(folder)
     except OSError as error:
         raise UserError(f"data: the cache {folder.parent} cannot be written: {error.strerror or error}. "
                         "Give another cache folder, or set XDG_CACHE_HOME to one") from None
-    return found, said
+    return cached, repairs
 
 
 def _name(spec: DataSpec) -> str:
-    taught = (" (distilled, mixed)" if spec.mix else " (distilled)") if spec.distilled else ""
-    return (spec.name or spec.builtin or _name_of_files(spec)) + taught
+    suffix = (" (distilled, mixed)" if spec.mix else " (distilled)") if spec.distilled else ""
+    return (spec.name or spec.builtin or _name_of_files(spec)) + suffix
 
 
 def _name_of_files(spec: DataSpec) -> str:

@@ -1,4 +1,4 @@
-"""Reads text files line by line as the eye sees them: UTF-8, lines end at a line feed and nowhere else."""
+"""Reads text files: UTF-8, plain or .gz, with lines that end at a line feed and nowhere else."""
 
 import gzip
 import hashlib
@@ -12,7 +12,7 @@ _CHUNK = 1 << 20
 
 
 def digest(path: Path) -> str:
-    """The content's hash, of the unpacked bytes: packing a file changes neither its corpus nor its cache.
+    """Hash of the unpacked content: compressing a file changes neither its corpus nor its cache.
 
     Raises:
         UserError: the file cannot be read or unpacked.
@@ -24,7 +24,7 @@ def digest(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, plain or .gz, without line ends (LF or CRLF) or a byte-order mark.
+    """Lines of a UTF-8 file, plain or .gz, without line ends (LF, CRLF) and byte-order mark.
 
     Only a line feed ends a line: U+2028, form feeds and the like are characters of a sentence, and splitting
     at them would shift one language against the other.

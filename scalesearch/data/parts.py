@@ -1,4 +1,4 @@
-"""The files of a split as a data spec names them: prefixes, pairs of files, M2 files, files of text."""
+"""Parts of a split in a data spec: prefixes, pairs of files, M2 files, text files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ M2_ENDINGS = (".m2", ".m2.gz")
 
 @dataclass(frozen=True)
 class PairOfFiles:
-    """Two files whose lines translate each other, for data that is not named ``prefix.language``.
+    """Pair of files whose lines translate each other, where no common prefix names them.
 
     ``references`` are further files of references beside ``target``, for corrections.
     """
@@ -19,12 +19,12 @@ class PairOfFiles:
     references: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As a data file writes it."""
+        """Mapping as in a data file."""
         return {"source": self.source, "target": [self.target, *self.references] if self.references else self.target}
 
-    def moved(self, full: Callable[[str], str]) -> "PairOfFiles":
-        """The same with ``full`` of each path."""
-        return PairOfFiles(full(self.source), full(self.target), tuple(map(full, self.references)))
+    def map_paths(self, change: Callable[[str], str]) -> "PairOfFiles":
+        """Copy with ``change`` applied to each path."""
+        return PairOfFiles(change(self.source), change(self.target), tuple(map(change, self.references)))
 
 
 Part = str | PairOfFiles
@@ -42,7 +42,7 @@ def has_prefix(value: Any) -> bool:
 
 
 def read_parts(split: str, value: Any, form: str) -> tuple[tuple[Part, ...], list[str]]:
-    """The parts of a split whose files have ``form`` (see :data:`scalesearch.tasks.FORMS`), and what is wrong."""
+    """Parts of a split whose files have ``form`` (one of :data:`scalesearch.tasks.FORMS`), and error messages."""
     items = list(value) if isinstance(value, list | tuple) else [value]
     parts: list[Part] = []
     problems = []
@@ -56,7 +56,7 @@ def read_parts(split: str, value: Any, form: str) -> tuple[tuple[Part, ...], lis
 
 
 class Problem(str):
-    """Why a part is none."""
+    """Error message in place of a part."""
 
 
 def _part(split: str, item: Any, form: str) -> Part | Problem:
@@ -82,11 +82,11 @@ def _paths(items: list[Any]) -> bool:
 
 
 def plain(parts: tuple[Part, ...]) -> Any:
-    """The parts as JSON values, as a data file writes them."""
-    said = [part if isinstance(part, str) else part.to_json() for part in parts]
-    return said[0] if len(said) == 1 else said
+    """Parts as JSON values, as in a data file."""
+    values = [part if isinstance(part, str) else part.to_json() for part in parts]
+    return values[0] if len(values) == 1 else values
 
 
 def names(parts: tuple[Part, ...]) -> list[str]:
-    """The parts in words."""
+    """Names of the parts, for people."""
     return [part if isinstance(part, str) else f"{part.source} + {part.target}" for part in parts]

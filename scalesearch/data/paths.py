@@ -1,4 +1,4 @@
-"""Finds the files that a data spec names, and says what is there where they are not."""
+"""Finds the files that a data spec names; errors name the nearest ones."""
 
 import difflib
 import os
@@ -11,7 +11,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def expand(path: str, where: str, base: Path | None = None) -> Path:
-    """``path`` with ``$VARIABLES`` and ``~`` filled in, absolute; a relative one starts at ``base`` or here.
+    """Absolute path with ``$VARIABLES`` and ``~`` expanded; relative ones start at ``base`` or the working directory.
 
     ``where`` is the key that holds the path, for the message.
 
@@ -28,7 +28,7 @@ def expand(path: str, where: str, base: Path | None = None) -> Path:
 
 
 def text_file(path: str, where: str) -> Path:
-    """The file at ``path``, or ``path.gz`` where only that exists.
+    """Finds the file at ``path``, or ``path.gz`` where only that exists.
 
     Raises:
         UserError: neither is a file; the message names the nearest that are.
@@ -55,7 +55,7 @@ def _nearest(path: Path) -> str:
 
 
 def default_cache() -> Path:
-    """Where binarised corpora are kept unless said otherwise: ``$XDG_CACHE_HOME`` or ``~/.cache``.
+    """Default folder of binarised corpora, under ``$XDG_CACHE_HOME`` or ``~/.cache``.
 
     Raises:
         UserError: the variable is not set and the user has no home folder, as in some containers.

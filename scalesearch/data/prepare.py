@@ -1,4 +1,4 @@
-"""From sentences to token ids: fit the vocabulary, encode, leave out what does not fit, count all of it."""
+"""Turns sentences into token ids: fits the vocabulary, encodes, filters and counts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,12 @@ from scalesearch.errors import UserError
 from scalesearch.tasks.edits import lowered
 
 Counts = dict[str, dict[str, int]]
-_AT_ONCE = 1 << 16
+_CHUNK = 1 << 16
 
 
 @dataclass
 class Prepared:
-    """A corpus ready to be stored: its tokenizer, its splits, and what happened on the way."""
+    """Corpus ready to be stored: tokenizer, splits, and counts of what was left out."""
 
     tokenizer: Tokenizer
     splits: dict[str, Split]
@@ -29,7 +29,7 @@ class Prepared:
 
 
 def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
-    """Tokenises the splits as ``spec`` says.
+    """Tokenises the splits by the settings of ``spec``.
 
     Raises:
         UserError: the vocabulary does not fit the text, or no training pair is left.
@@ -91,21 +91,21 @@ def _encode_text(spec: DataSpec, split: str, lines: Pairs, tokenizer: Tokenizer,
     assert spec.window is not None and spec.stride is not None, "a spec of text has both"
     stride = spec.window if split == "train" else spec.stride
     rows = _ids(tokenizer, lines.target)
-    found = window_split(rows, lines.target, spec.window, stride)
+    windows = window_split(rows, lines.target, spec.window, stride)
     unknown = int(np.count_nonzero(rows.flat == UNK))
-    counts[split] = lines.counts | {"windows": len(found), "lines": len(rows), "cut": 0, "source_unknown": 0,
+    counts[split] = lines.counts | {"windows": len(windows), "lines": len(rows), "cut": 0, "source_unknown": 0,
                                     "target_tokens": len(rows.flat) + len(rows), "target_unknown": unknown}
-    return found
+    return windows
 
 
 def _ids(tokenizer: Tokenizer, lines: list[str]) -> Rows:
-    """The lines as rows of ids, some at a time: lists of Python integers take ten times the room."""
-    return Rows.joined([Rows.of(tokenizer.encode(lines[start : start + _AT_ONCE]))
-                        for start in range(0, len(lines), _AT_ONCE)])
+    """Encodes lines, a chunk at a time: lists of Python integers take ten times the memory."""
+    return Rows.joined([Rows.of(tokenizer.encode(lines[start : start + _CHUNK]))
+                        for start in range(0, len(lines), _CHUNK)])
 
 
 def _fitting(spec: DataSpec, source: Ints, target: Ints) -> tuple[Ints, dict[str, int]]:
-    """The training pairs to keep, by their lengths, and how many go for which reason."""
+    """Indices of the training pairs to keep, and how many are dropped for which reason."""
     longer, shorter = np.maximum(source, target), np.minimum(source, target)
     # A given tokenizer may turn a line of odd blanks into nothing at all.
     void = shorter == 0
@@ -130,7 +130,7 @@ def _pick(lines: list[str], keep: Ints) -> list[str]:
 
 
 def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
-    """How many validation and test pairs, and sources, stand in the training text word for word."""
+    """Numbers of validation and test pairs, and sources, that occur in the training text."""
     held_out = ("valid", "test")
     if not text["train"].source:
         known = set(text["train"].target)
@@ -138,30 +138,30 @@ def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
     wanted = {source for split in held_out for source in text[split].source}
     pairs = {pair for pair in zip(text["train"].source, text["train"].target) if pair[0] in wanted}
     sources = {source for source, _ in pairs}
-    found = {}
+    counts = {}
     for split in held_out:
-        found[f"{split}_pairs"] = sum(pair in pairs for pair in zip(text[split].source, text[split].target))
-        found[f"{split}_sources"] = sum(source in sources for source in text[split].source)
-    return found
+        counts[f"{split}_pairs"] = sum(pair in pairs for pair in zip(text[split].source, text[split].target))
+        counts[f"{split}_sources"] = sum(source in sources for source in text[split].source)
+    return counts
 
 
 def notes(spec: DataSpec, counts: Counts) -> list[str]:
-    """What a person should know about a corpus: what was left out or cut, and where its splits overlap."""
-    train, said = counts["train"], []
+    """Notes for people: what was left out or cut, and where the splits overlap."""
+    train, lines = counts["train"], []
     if spec.form == "text":
         return _notes_on_text(spec, counts)
     if spec.builtin:
-        said.append("synthetic text from the built-in grammar: scores on it compare architectures, nothing else")
+        lines.append("synthetic text from the built-in grammar: scores on it compare architectures, nothing else")
     if spec.distilled:
         where = "beside" if spec.mix else "in place of"
-        said.append(f"train: a teacher's translations, {where} the real ones; valid and test are the real text")
-    said += [f"train: {train[key]} of {train['read']} pairs left out: {why}" for key, why in _REASONS.items()
+        lines.append(f"train: a teacher's translations, {where} the real ones; valid and test are the real text")
+    lines += [f"train: {train[key]} of {train['read']} pairs left out: {why}" for key, why in _REASONS.items()
              if train.get(key)]
     for split in ("valid", "test"):
-        said += _notes_on(split, counts[split], counts["overlap"], spec)
+        lines += _notes_on(split, counts[split], counts["overlap"], spec)
     if spec.lowercase:
-        said.append("all text is lower-cased, references too: BLEU is case-insensitive")
-    return said
+        lines.append("all text is lower-cased, references too: BLEU is case-insensitive")
+    return lines
 
 
 _REASONS = {"empty": "a side is empty", "beyond_limit": "beyond the limit", "no_token": "a side has no token",
@@ -169,30 +169,30 @@ _REASONS = {"empty": "a side is empty", "beyond_limit": "beyond the limit", "no_
 
 
 def _notes_on_text(spec: DataSpec, counts: Counts) -> list[str]:
-    said = [f"windows of {spec.window} tokens, validation and test every {spec.stride} tokens; "
+    lines = [f"windows of {spec.window} tokens, validation and test every {spec.stride} tokens; "
             + ", ".join(f"{split} {counts[split]['target_tokens']:,} tokens" for split in SPLITS)]
     for split in SPLITS:
         if counts[split].get("empty"):
-            said.append(f"{split}: {counts[split]['empty']} of {counts[split]['read']} lines left out: empty")
+            lines.append(f"{split}: {counts[split]['empty']} of {counts[split]['read']} lines left out: empty")
         if counts[split]["target_unknown"] and split != "train":
-            said.append(f"{split}: {counts[split]['target_unknown']} tokens hold characters that the vocabulary lacks; "
-                        "each counts as one unknown token")
+            lines.append(f"{split}: {counts[split]['target_unknown']} tokens hold characters that the vocabulary "
+                         "lacks; each counts as one unknown token")
         if counts["overlap"].get(f"{split}_lines"):
-            said.append(f"warning: {counts['overlap'][f'{split}_lines']} of {counts[split]['lines']} {split} lines are "
-                        "also in the training text")
-    return said + ["all text is lower-cased"] * spec.lowercase
+            lines.append(f"warning: {counts['overlap'][f'{split}_lines']} of {counts[split]['lines']} {split} lines "
+                         "are also in the training text")
+    return lines + ["all text is lower-cased"] * spec.lowercase
 
 
 def _notes_on(split: str, counts: dict[str, int], overlap: dict[str, int], spec: DataSpec) -> list[str]:
-    said = []
+    lines = []
     if counts["cut"]:
-        said.append(f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length "
-                    f"{spec.max_length} for the model; their references stay whole")
+        lines.append(f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length "
+                     f"{spec.max_length} for the model; their references stay whole")
     unknown = counts["source_unknown"] + counts["target_unknown"]
     if unknown:
-        said.append(f"{split}: {unknown} tokens hold characters that the vocabulary lacks")
+        lines.append(f"{split}: {unknown} tokens hold characters that the vocabulary lacks")
     same, sources = overlap[f"{split}_pairs"], overlap[f"{split}_sources"]
     if sources:
-        said.append(f"warning: {sources} of {counts['pairs']} {split} sources are also in the training text, "
-                    f"{same} with the same translation")
-    return said
+        lines.append(f"warning: {sources} of {counts['pairs']} {split} sources are also in the training text, "
+                     f"{same} with the same translation")
+    return lines

@@ -1,4 +1,4 @@
-"""Where a corpus's sentences come from: text files, or the built-in one."""
+"""Sentences of a corpus, read from text files or from the built-in corpus."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ from scalesearch.errors import UserError
 from scalesearch.tasks.edits import Edits, apply, edits_between, parse_m2
 
 DISTILLED = "distilled"
-_LEARNED = ("train", DISTILLED)
-_SHOWN = 8
+_TRAINING = ("train", DISTILLED)
+_MAX_LISTED = 8
 
 
 @dataclass
 class Pairs:
-    """The sentence pairs of a split, side by side, and how many were read and left out.
+    """Sentence pairs of a split, with counts of those read and left out.
 
-    Of text alone, ``target`` holds the lines and ``source`` none. ``gold`` are the edits of each annotator of each
-    sentence, for corrections to be scored.
+    Of text alone, ``target`` holds the lines and ``source`` none. ``gold``: the edits of each annotator of each
+    sentence, to score corrections against.
     """
 
     source: list[str]
@@ -34,7 +34,7 @@ class Pairs:
 
 
 def fingerprint(spec: DataSpec) -> dict[str, Any]:
-    """What the text is, in short: hashes of the files' content.
+    """Fingerprint of the text: hashes of the files' content.
 
     Raises:
         UserError: a file is missing or cannot be read.
@@ -49,12 +49,12 @@ def _digests(spec: DataSpec, splits: Iterable[str]) -> dict[str, Any]:
 
 
 def _translated(spec: DataSpec) -> tuple[str, ...]:
-    """``distilled``, where the spec names a teacher's translations."""
+    """Names of the splits that a teacher translated: ``distilled`` or none."""
     return () if spec.distilled is None else (DISTILLED,)
 
 
 def read(spec: DataSpec) -> dict[str, Pairs]:
-    """The sentence pairs of each split, none of them empty; and under ``distilled`` a teacher's, where there are any.
+    """Reads the non-empty sentence pairs of each split, and a teacher's under ``distilled``.
 
     Raises:
         UserError: files that are missing, not UTF-8, of unequal length, or without any pair; an empty line in
@@ -67,7 +67,7 @@ def read(spec: DataSpec) -> dict[str, Pairs]:
 
 
 def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
-    """The files of each part of a split: source, target and further references, or the one that holds everything.
+    """Files of each part of a split: source, target and further references, or a single one.
 
     Raises:
         UserError: one is missing.
@@ -84,9 +84,10 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
 
 
 def _read_split(spec: DataSpec, split: str) -> Pairs:
-    whole = Pairs([], [], {"read": 0, "empty": 0}, [] if spec.form == "corrections" and split not in _LEARNED else None)
+    with_gold = spec.form == "corrections" and split not in _TRAINING
+    whole = Pairs([], [], {"read": 0, "empty": 0}, [] if with_gold else None)
     for files in find_files(spec, split):
-        part = _read_text(files[0]) if spec.form == "text" else _read_part(files, split, whole.gold is not None)
+        part = _read_text(files[0]) if spec.form == "text" else _read_part(files, split, with_gold)
         whole.source += part.source
         whole.target += part.target
         if whole.gold is not None:
@@ -100,29 +101,29 @@ def _read_split(spec: DataSpec, split: str) -> Pairs:
 
 
 def _read_text(file: Path) -> Pairs:
-    """The lines of a text that hold any word."""
+    """Reads the lines that are not blank."""
     lines = read_lines(file)
     kept = [line for line in lines if line.strip()]
     return Pairs([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
 
 
 def _read_part(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
-    """The pairs of one part, without empty ones; with gold ``edits`` where they are wanted."""
+    """Reads the pairs of one part, without empty ones; ``edits``: with gold edits."""
     if len(files) == 1:
-        found = parse_m2(read_lines(files[0]), str(files[0]))
-        source = [sentence.source for sentence in found]
-        target = [apply(sentence.source, sentence.annotators[0]) for sentence in found]
-        gold = [sentence.annotators for sentence in found]
-        places = [sentence.line for sentence in found]
+        sentences = parse_m2(read_lines(files[0]), str(files[0]))
+        source = [sentence.source for sentence in sentences]
+        target = [apply(sentence.source, sentence.annotators[0]) for sentence in sentences]
+        gold = [sentence.annotators for sentence in sentences]
+        places = [sentence.line for sentence in sentences]
     else:
         source, *sides = _same_length(files, split)
         target, places = sides[0], list(range(1, len(source) + 1))
         gold = [tuple(edits_between(line, side[i]) for side in sides) for i, line in enumerate(source)] if edits else []
     empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
-    if empty and split not in _LEARNED:
+    if empty and split not in _TRAINING:
         raise UserError(_empty_lines(split, empty, source, places, files))
-    gone = set(empty)
-    keep = [i for i in range(len(source)) if i not in gone]
+    dropped = set(empty)
+    keep = [i for i in range(len(source)) if i not in dropped]
     return Pairs([source[i] for i in keep], [target[i] for i in keep], {"read": len(source), "empty": len(empty)},
                  [gold[i] for i in keep] if edits else None)
 
@@ -142,9 +143,9 @@ def _file_names(spec: DataSpec, split: str) -> list[str]:
 
 def _empty_lines(split: str, lines: list[int], source: list[str], places: list[int], files: tuple[Path, ...]) -> str:
     target = files[1] if len(files) > 1 else files[0]
-    shown = [f"{target if source[i].strip() else files[0]}:{places[i]}" for i in lines[:_SHOWN]]
-    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return (f"data: {split}: {len(lines)} empty line(s), which cannot be scored: {', '.join(shown)}{more}. "
+    listed = [f"{target if source[i].strip() else files[0]}:{places[i]}" for i in lines[:_MAX_LISTED]]
+    more = f" and {len(lines) - _MAX_LISTED} more" if len(lines) > _MAX_LISTED else ""
+    return (f"data: {split}: {len(lines)} empty line(s), which cannot be scored: {', '.join(listed)}{more}. "
             "Remove these lines on both sides (only training pairs are dropped by themselves)")
 
 

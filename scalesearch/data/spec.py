@@ -154,7 +154,7 @@ class DataSpec:
             return str(expand(path, where, base))
 
         def part(split: str, value: Part) -> Part:
-            return full(split, value) if isinstance(value, str) else value.moved(lambda path: full(split, path))
+            return full(split, value) if isinstance(value, str) else value.map_paths(lambda path: full(split, path))
 
         changes: dict[str, Any] = {}
         for split in SPLITS:

@@ -1,4 +1,4 @@
-"""A split of a corpus: sentence pairs as token ids, with their text."""
+"""Splits of a corpus: sentence pairs as token ids, with their text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -16,7 +16,7 @@ Gold = list[tuple[Edits, ...]]
 
 
 class Rows(Sequence[Ints]):
-    """Rows of different lengths in one flat array, which may lie on disk and be shared between processes.
+    """Rows of different lengths in one flat array, which may be memory-mapped.
 
     ``flat`` is (total,) int32, ``offsets`` (rows + 1,) int64; row i is ``flat[offsets[i]:offsets[i + 1]]``.
     """
@@ -28,33 +28,33 @@ class Rows(Sequence[Ints]):
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> "Rows":
-        """The rows of a list of lists of ids."""
+        """Makes rows from lists of ids."""
         lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
         offsets = _offsets(lengths)
         return cls(np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets)
 
     @classmethod
     def joined(cls, parts: Sequence["Rows"]) -> "Rows":
-        """The rows of all parts, one after the other."""
+        """Concatenates the rows of all parts."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.flat for part in parts]), _offsets(lengths))
 
     def take(self, indices: Ints) -> "Rows":
-        """The rows at ``indices``, copied together."""
+        """Copies the rows at ``indices``."""
         return self._gather(self.offsets[:-1][indices], self.lengths[indices])
 
-    def cut(self, longest: int) -> "Rows":
-        """The first ``longest`` ids of each row."""
-        return self._gather(self.offsets[:-1], np.minimum(self.lengths, longest))
+    def cut(self, max_length: int) -> "Rows":
+        """Copies the first ``max_length`` ids of each row."""
+        return self._gather(self.offsets[:-1], np.minimum(self.lengths, max_length))
 
     def _gather(self, starts: Ints, lengths: Ints) -> "Rows":
-        """The stretches of ``flat`` that begin at ``starts``, one after the other."""
+        """Copies stretches of ``flat`` that begin at ``starts``."""
         offsets = _offsets(lengths)
         shift = np.repeat(starts - offsets[:-1], lengths)
         return Rows(self.flat[np.arange(offsets[-1]) + shift], offsets)
 
     def padded(self, indices: Ints, before: int | None = None, after: int | None = None) -> Ints:
-        """The rows at ``indices`` as one (B, L) int64 matrix, 0 (PAD) on the right.
+        """Matrix (B, L), int64, of the rows at ``indices``, 0 (PAD) on the right.
 
         Where given, the id ``before`` goes in front of each row and the id ``after`` behind it.
         """
@@ -92,19 +92,18 @@ class Rows(Sequence[Ints]):
                 and np.array_equal(self.flat, other.flat))
 
 
-
 def _offsets(lengths: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
 class Split:
-    """Sentence pairs: ``source_ids`` and ``target_ids`` (no BOS, no EOS) and the text they came from.
+    """Split of sentence pairs: ``source_ids``, ``target_ids`` (no BOS, no EOS) and their text.
 
-    The text is read when first asked for: training needs none.
+    The text is read on first use: training needs none.
 
-    A split of text alone holds windows of one stream of tokens in ``target_ids``, end marks among them, and no
-    source; its ``source_ids`` are empty rows. ``overlap`` then says how many tokens each window but the first repeats
-    of the one before, to be read and not scored. Of sentence pairs it is None.
+    Of text alone, ``target_ids`` holds windows of one stream of tokens, EOS among them, and ``source_ids`` empty rows.
+    ``overlap`` is then the number of tokens that each window but the first repeats of the one before, to be read and
+    not scored; of sentence pairs it is None.
     """
 
     def __init__(self, source_ids: Rows, target_ids: Rows, texts: Callable[[], Texts],
@@ -117,7 +116,7 @@ class Split:
     @classmethod
     def of(cls, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]] | None = None,
            source_text: list[str] | None = None, target_text: list[str] | None = None) -> "Split":
-        """A split in memory. Without targets (text to translate) they are empty, and so is text not given."""
+        """Makes a split in memory; targets and text that are not given are empty."""
         target_ids = [[]] * len(source_ids) if target_ids is None else target_ids
         if len(source_ids) != len(target_ids):
             raise ValueError(f"{len(source_ids)} source and {len(target_ids)} target sentences")
@@ -127,22 +126,22 @@ class Split:
     @classmethod
     def of_rows(cls, source_ids: Rows, target_ids: Rows, source_text: list[str], target_text: list[str],
                 gold: Gold | None = None, overlap: int | None = None) -> "Split":
-        """A split of rows and text at hand."""
-        return cls(source_ids, target_ids, _TextAtHand(Texts(source_text, target_text, gold)), overlap)
+        """Makes a split of rows and text in memory."""
+        return cls(source_ids, target_ids, _TextInMemory(Texts(source_text, target_text, gold)), overlap)
 
     @cached_property
     def texts(self) -> Texts:
-        """What hypotheses are scored against."""
+        """Texts that hypotheses are scored against."""
         return self._texts()
 
     @property
     def source_text(self) -> list[str]:
-        """The source sentences, after lower-casing where the spec asks for it."""
+        """Source sentences, lower-cased where the spec asks for it."""
         return list(self.texts.source)
 
     @property
     def target_text(self) -> list[str]:
-        """The target sentences: the references."""
+        """Target sentences, the references."""
         return list(self.texts.target)
 
     def __len__(self) -> int:
@@ -153,8 +152,8 @@ class Split:
         return f"Split({len(self)} pairs, {tokens} tokens)"
 
 
-class _TextAtHand:
-    """Text at hand, in the shape of text to be read; a class, so that it pickles."""
+class _TextInMemory:
+    """Callable that returns text in memory; a class, so that it pickles."""
 
     def __init__(self, texts: Texts) -> None:
         self.texts = texts

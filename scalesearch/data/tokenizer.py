@@ -1,4 +1,4 @@
-"""One sentencepiece vocabulary over both languages.
+"""Sentencepiece tokenizer with one vocabulary for both languages.
 
 Three choices, so that scores mean what they say:
 
@@ -24,12 +24,12 @@ import sentencepiece
 from scalesearch.data.tokens import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 
-_MOST_LINES = 4_000_000
-_LONGEST_LINE = 1 << 16
+_MAX_LINES = 4_000_000
+_MAX_LINE_BYTES = 1 << 16
 
 
 class Tokenizer:
-    """Turns sentences into token ids and back; a sentencepiece model whose first ids are PAD, UNK, BOS, EOS.
+    """Sentencepiece model, whose first ids are PAD, UNK, BOS, EOS.
 
     Attributes:
         bytes: the sentencepiece model as a file holds it; travels with checkpoints.
@@ -45,12 +45,12 @@ class Tokenizer:
 
     @classmethod
     def from_bytes(cls, model: bytes) -> "Tokenizer":
-        """The tokenizer that ``bytes`` of another one describes."""
+        """Makes a tokenizer from the ``bytes`` of another one."""
         return cls(model)
 
     @classmethod
     def from_file(cls, path: Path) -> "Tokenizer":
-        """The tokenizer in a sentencepiece ``.model`` file.
+        """Reads a sentencepiece ``.model`` file.
 
         Raises:
             UserError: no such file, not a sentencepiece model, or one with other special ids.
@@ -62,21 +62,21 @@ class Tokenizer:
 
     @classmethod
     def fit(cls, lines: Sequence[str], vocab: int, model: str = "bpe", coverage: float = 1.0) -> "Tokenizer":
-        """A vocabulary of exactly ``vocab`` entries for these sentences (both languages together).
+        """Fits a vocabulary of exactly ``vocab`` entries to the sentences of both languages.
 
         Raises:
             UserError: the text supports no vocabulary of this size; the message says which it does.
         """
-        stride = -(-len(lines) // _MOST_LINES)
+        stride = -(-len(lines) // _MAX_LINES)
         written = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(lines[::stride or 1]), model_writer=written, vocab_size=vocab,
                 model_type=model, character_coverage=coverage, normalization_rule_name="identity",
                 pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, num_threads=1, hard_vocab_limit=True,
-                max_sentence_length=_LONGEST_LINE, minloglevel=2)
+                max_sentence_length=_MAX_LINE_BYTES, minloglevel=2)
         except RuntimeError as error:
-            raise UserError(_why_not(str(error), vocab)) from None
+            raise UserError(_fit_error(str(error), vocab)) from None
         return cls(written.getvalue())
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -84,17 +84,17 @@ class Tokenizer:
         return self._processor.encode(list(sentences), out_type=int) if len(sentences) else []
 
     def decode(self, rows: Iterable[Iterable[Any]]) -> list[str]:
-        """The sentence of each row of ids (lists or integer arrays); PAD, BOS and EOS leave no trace, UNK a ⁇."""
+        """Sentence of each row of ids (lists or integer arrays); PAD, BOS and EOS vanish, UNK is ⁇."""
         plain = [row.tolist() if hasattr(row, "tolist") else [int(token) for token in row] for row in rows]
         return list(self._processor.decode(plain)) if plain else []
 
     @property
     def digest(self) -> str:
-        """A hash of the model."""
+        """Hash of the model."""
         return hashlib.blake2b(self.bytes, digest_size=16).hexdigest()
 
     def pieces(self, sentence: str) -> list[str]:
-        """The sentence's tokens as text, for people to look at."""
+        """Tokens of a sentence as text, for people."""
         return list(self._processor.encode(sentence, out_type=str))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -119,19 +119,19 @@ def _load(model: bytes, path: Path | None) -> sentencepiece.SentencePieceProcess
         raise UserError(f"{name}: not a sentencepiece model") from None
     if not model or processor.vocab_size() == 0:
         raise UserError(f"{name}: not a sentencepiece model")
-    found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-    if found != (PAD, UNK, BOS, EOS):
-        raise UserError(f"{name}: its ids of pad, unk, bos, eos are {found} and must be {(PAD, UNK, BOS, EOS)}. "
+    ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if ids != (PAD, UNK, BOS, EOS):
+        raise UserError(f"{name}: its ids of pad, unk, bos, eos are {ids} and must be {(PAD, UNK, BOS, EOS)}. "
                         "Train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3")
     return processor
 
 
-def _why_not(message: str, vocab: int) -> str:
-    """The library's message in the user's words."""
-    if most := re.search(r"too high.*<= (\d+)", message):
+def _fit_error(message: str, vocab: int) -> str:
+    """Error message for the user, made from the library's."""
+    if highest := re.search(r"too high.*<= (\d+)", message):
         return (f"data: vocab: the training text has too few different words for a vocabulary of {vocab}; "
-                f"the largest it supports is {most[1]}")
-    if least := re.search(r"smaller than required_chars\. *\d+ vs (\d+)", message):
-        return (f"data: vocab: {vocab} is too small: the training text's characters alone need {least[1]} "
+                f"the largest it supports is {highest[1]}")
+    if lowest := re.search(r"smaller than required_chars\. *\d+ vs (\d+)", message):
+        return (f"data: vocab: {vocab} is too small: the training text's characters alone need {lowest[1]} "
                 "entries; give more, or leave rare characters out with a lower `coverage`")
     return f"data: no vocabulary of {vocab} could be made from the training text: {message}"

@@ -1,4 +1,4 @@
-"""A text as one stream of tokens, cut into windows for a language model."""
+"""Windows of one stream of tokens, for a language model."""
 
 import numpy as np
 
@@ -7,10 +7,11 @@ from scalesearch.data.tokens import EOS
 
 
 def window_split(lines: Rows, text: list[str], window: int, stride: int) -> Split:
-    """Windows of ``window`` tokens that begin ``stride`` apart, until one reaches the end of the stream.
+    """Cuts a text into windows of ``window`` tokens that begin ``stride`` apart.
 
-    The stream is the lines' tokens with an end mark behind each line. A window repeats the last ``window - stride``
-    tokens of the one before; what it adds is what it is scored on, so that each token is scored once.
+    The last one reaches the end of the stream, which is the lines' tokens with EOS behind each line. A window repeats
+    the last ``window - stride`` tokens of the one before; what it adds is what it is scored on, so that each token is
+    scored once.
     """
     stream = _stream(lines)
     count = 1 + max(0, -(-(len(stream) - window) // stride))

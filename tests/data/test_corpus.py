@@ -76,7 +76,7 @@ def test_lower_casing_reaches_the_references(spec: DataSpec, cache: Path) -> Non
 def test_text_is_encoded_piece_by_piece_to_the_same_ids(spec: DataSpec, cache: Path, tmp_path: Path,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     whole = load_corpus(spec, cache)
-    monkeypatch.setattr("scalesearch.data.prepare._AT_ONCE", 7)
+    monkeypatch.setattr("scalesearch.data.prepare._CHUNK", 7)
     assert load_corpus(spec, tmp_path / "other").hash == whole.hash
 
 
