@@ -26,7 +26,8 @@ def initialise(model: Module, scheme: str, seed: int) -> None:
     """
     if scheme not in SCHEMES:
         raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(SCHEMES)}")
-    generator = torch.Generator(device=next(model.parameters()).device).manual_seed(seed)
+    device = next((weight.device for weight in model.parameters()), "cpu")  # a block may have no weights
+    generator = torch.Generator(device=device).manual_seed(seed)
     with torch.no_grad():
         for path, node in model.named_modules():
             if isinstance(node, Module):

@@ -160,7 +160,7 @@ def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
     if _global_scores(a, "encoder", layer) is not None or a.get("encoder.solver", "euler") != "euler":
         raise Unbuildable(where, "does not go with encoder.residual_scores: global or with a solver")
     slots = [a.get(f"share.{slot}", "own") for slot in ("encoder.attention", "encoder.ffn")]
-    if not set(slots) <= {"own", "sandwich"}:
+    if any(slot not in ("own", "sandwich") for slot in slots):  # a list names layers
         reason = "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own"
         raise Unbuildable(where, reason)
     middle = _encoder_layer(a, a[where])

@@ -10,7 +10,8 @@ from scalesearch.cost.modules import rows
 from scalesearch.errors import UserError
 from scalesearch.space.architecture import assemble
 from scalesearch.space.names import COST_NAMES
-from tests.architectures import answers, random_architecture
+from scalesearch.testing import random_architecture
+from tests.architectures import answers
 
 
 def test_looking_a_token_up_is_free() -> None:

@@ -1,6 +1,5 @@
 """Populations cost what their members cost one by one, to the unit."""
 
-from dataclasses import fields, replace
 from random import Random
 
 import numpy as np
@@ -8,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.blocks.catalogue import CATALOGUE
-from scalesearch.blocks.core import Block, Site, Use
 from scalesearch.blocks.poly import Columns, Overflow
 from scalesearch.cost import PROTOCOLS, cost, find_protocol
 from scalesearch.cost.population import NEVER, price
 from scalesearch.space.architecture import Unbuildable, assemble
 from scalesearch.space.names import COST_NAMES
-from tests.architectures import answers, random_architecture
+from scalesearch.testing import random_architecture
+from tests.architectures import answers
 
 ROWS = 12
 # Sizes that any structure can have other values of, and how far from what was drawn.
@@ -57,28 +55,6 @@ def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str) -
             assert {selector: found[selector][i] for selector in COST_NAMES} == {n: bill[n] for n in COST_NAMES}
             compared += 1
     assert compared > 150
-
-
-def as_columns(value: object, columns: Columns) -> object:
-    """``value`` with every size that may vary within a structure made a column of that size, twice."""
-    if not isinstance(value, Block | Site | Use):
-        return tuple(as_columns(item, columns) for item in value) if isinstance(value, tuple) else value
-    changed = {}
-    for field in fields(value):
-        found = getattr(value, field.name)
-        varies = field.type in ("Size", "Size | None") and isinstance(found, int) and found != 0
-        changed[field.name] = columns.symbol(np.array([found, found])) if varies else as_columns(found, columns)
-    return replace(value, **changed)
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_every_block_of_the_catalogue_takes_columns(name: str) -> None:
-    protocol = find_protocol("forward", 5, 7, 17)
-    for seed in range(6):
-        block, columns = CATALOGUE[name](Random(seed)).block, Columns(2)
-        bill, many = cost(block, protocol), cost(as_columns(block, columns), protocol)  # type: ignore[arg-type]
-        found = columns.evaluate({n: many[n] for n in bill.values})
-        assert {n: list(values) for n, values in found.items()} == {n: [value] * 2 for n, value in bill.values.items()}
 
 
 def test_what_64_bits_do_not_hold_is_refused() -> None:

@@ -12,7 +12,8 @@ from scalesearch.errors import UserError
 from scalesearch.nn import build
 from scalesearch.nn.decode import beam_search, greedy
 from scalesearch.space.architecture import assemble
-from tests.architectures import answers, random_architecture
+from scalesearch.testing import random_architecture
+from tests.architectures import answers
 
 V = 19
 EDGE = {

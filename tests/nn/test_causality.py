@@ -9,7 +9,8 @@ from torch import nn
 from scalesearch.nn import build
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.space.architecture import assemble
-from tests.architectures import answers, random_architecture
+from scalesearch.testing import random_architecture
+from tests.architectures import answers
 
 V = 17
 

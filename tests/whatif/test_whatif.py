@@ -12,11 +12,11 @@ from scalesearch.errors import UserError
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.architecture import assemble
+from scalesearch.testing import random_architecture
 from scalesearch.whatif import cite, compare, crossings, sweep
 from scalesearch.whatif.crossing import positive, value
 from scalesearch.whatif.formula import Formula
 from scalesearch.whatif.lengths import extent_of
-from tests.architectures import random_architecture
 
 TRANSFORMER = read_space(find_file("transformer", "spaces"))
 EDGE = {

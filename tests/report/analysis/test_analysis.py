@@ -19,7 +19,8 @@ from scalesearch.report.analysis.heads import LEAST, Heads
 from scalesearch.report.analysis.loads import loads
 from scalesearch.report.analysis.taps import Real, layers_of, listening
 from scalesearch.report.analysis.tokens import Tokens
-from tests.architectures import answers, assemble, random_architecture
+from scalesearch.testing import random_architecture
+from tests.architectures import answers, assemble
 from tests.report.analysis.models import FAMILIES, RECIPE, engine_of, family, model_of, sentences, shuffled
 
 

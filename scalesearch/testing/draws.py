@@ -1,0 +1,138 @@
+"""Random networks of every family, small, and choices among them that cover all pairs of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import combinations
+from random import Random
+from typing import Any
+
+from scalesearch.blocks.core import walk
+from scalesearch.library import find_file
+from scalesearch.space import Space, Unbuildable, read_space
+from scalesearch.space.architecture import ENCODER_ONLY, Architecture, assemble
+
+MIDDLE = "encoder.middle_width"
+POOL = 8  # draws for each network that is chosen
+CALLS = 100  # leaves that take as long as what a check does besides
+SMALL = {
+    "width": "4..24 step 2",
+    # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude them.
+    "embedding.tie": "none if embedding == h-softpos else none | decoder | all",
+    "tensor_chain.layer": "off | 0.05 | 0.4 | 0.8",
+    "tensor_chain.attention": "off | = layer | 0.2",
+    "tensor_chain.ffn": "off | = layer | 0.2",
+    "tensor_chain.embedding": "off | 0.05 | 0.4 | 0.8 if embedding.tie == none else off",
+    "tensor_chain.output": "off | 0.05 | 0.4 | 0.8 if embedding.tie == none else off",
+    "embedding.factorised.rank": "1..6",
+    "embedding.adaptive.cutoffs": "[3, 7]",
+    "embedding.max_length": "64",
+    "encoder.depth": "1..4",
+    "decoder.depth": "1..3",
+    "share.encoder.ffn": "own | one | cycle(2..3) | sequence(2..3)",
+    "adapt.lora.rank": "1..4",
+    "adapt.lora.on": "[query, out, value]",
+    "adapt.prompt.length": "1..3",
+    "low_rank.attention": "off | 1..5 if tensor_chain.attention == off else off",
+    "low_rank.ffn": "off | 1..5 if tensor_chain.ffn == off else off",
+    **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6" for stack in ("encoder", "decoder")},
+    **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
+    **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
+    **{f"{stack}.ffn.{kind}.hidden": "1..12" for stack in ("encoder", "decoder") for kind in ("relu", "swiglu")},
+}
+
+
+@cache
+def small_space() -> Space:
+    """The library's widest space at sizes at which a thousand models can be run, with even odds of tied tables."""
+    return read_space(find_file("slim", "spaces")).set(SMALL)
+
+
+def random_architecture(rng: Random, **fixed: Any) -> Architecture:
+    """Draw any architecture of the widest space, with any sharing; what cannot be built is drawn again.
+
+    ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
+    """
+    while True:
+        drawn = dict(small_space().sample(rng))
+        if rng.random() < 0.7:
+            drawn["model"] = "encoder-decoder"  # which has more that can go wrong
+        drawn |= {path.replace("__", "."): value for path, value in fixed.items()}
+        if rng.random() < 0.5:
+            for slot in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn"):
+                drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
+        if rng.random() < 0.2:
+            _borrow(rng, drawn)
+        if rng.random() < 0.1 and drawn["encoder.depth"] > 2:
+            drawn |= {MIDDLE: rng.randint(2, 12), "encoder.solver": "euler", "encoder.residual_scores": "none"}
+            drawn |= {f"share.encoder.{part}": rng.choice(["own", "sandwich"]) for part in ("attention", "ffn")}
+        try:
+            if None not in drawn.values():  # a computed size that came out below 1
+                return assemble(drawn)
+        except Unbuildable:
+            continue
+
+
+def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
+    """Let the decoder's attention be the encoder's, as in EdgeFormer."""
+    lent = {path: value for path, value in drawn.items() if path.startswith("encoder.") and ".ffn" not in path}
+    drawn |= {path.replace("en", "de", 1): lent[path] for path in lent if path not in ("encoder.solver", MIDDLE)}
+    drawn |= {"decoder.cross_gate": drawn["encoder.gate"], "decoder.pg.on": "both", "decoder.depth": rng.randint(1, 2)}
+    drawn["encoder.depth"] = 2 * drawn["decoder.depth"]
+    for slot in ("encoder.ffn", "decoder.ffn"):
+        drawn[f"share.{slot}"] = "own"
+    drawn["share.encoder.attention"] = rng.choice(["own", "cycle(2)"])
+    drawn |= {"share.decoder.self": "encoder.attention[2*i]", "share.decoder.cross": "encoder.attention[2*i + 1]"}
+
+
+def random_schedule(rng: Random, depth: int) -> Any:
+    """Draw any schedule that fits ``depth`` layers, as an answer."""
+    first = rng.randint(1, depth)
+    groups = rng.randint(1, 3)
+    counted = f"{first}, {depth - first}" if first < depth else f"{depth}"
+    return rng.choice([
+        "own", "one", "sandwich", f"cycle({groups})", f"sequence({groups})", f"reverse_cycle({groups})",
+        f"runs({counted})", f"load({counted})", [rng.randint(0, 2) for _ in range(depth)],
+    ])
+
+
+def covering(rng: Random, count: int, **fixed: Any) -> list[Architecture]:
+    """Choose ``count`` of many more :func:`random_architecture` so that many pairs of answers meet in one of them.
+
+    Faults that need two answers to show are found by few networks then (Kuhn et al. 2004, combinatorial testing). A
+    network is worth the new pairs that it brings, over the leaves that it calls.
+    """
+    pool = [random_architecture(rng, **fixed) for _ in range(POOL * count)]
+    fresh = [pairs(architecture.answers) for architecture in pool]
+    calls = [CALLS + sum(line.calls for line in walk(architecture.block, vocab=8)) for architecture in pool]
+    chosen: list[Architecture] = []
+    for _ in range(count):
+        best = max(range(len(pool)), key=lambda at: len(fresh[at]) / calls[at])
+        met = fresh[best]
+        chosen.append(pool[best])
+        fresh = [each - met for each in fresh]
+    return chosen
+
+
+def pairs(answers: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Pairs of answers that decide a structure, but for those of an encoder's key and a decoder's."""
+    found = list(words(answers))
+    apart = {("encoder", "decoder"), ("decoder", "encoder")}
+    return {(one, other) for one, other in combinations(found, 2) if (_stack(one), _stack(other)) not in apart}
+
+
+def _stack(word: str) -> str:
+    return word.removeprefix("share.").split(".")[0]
+
+
+def words(answers: Mapping[str, Any]) -> Iterator[str]:
+    """Answers that are words, flags or schedules, as texts; of sizes that may be off whether they are on."""
+    only = answers["model"] == "decoder-only"
+    for path, value in answers.items():
+        if only and path.startswith(ENCODER_ONLY):
+            continue
+        if isinstance(value, str | bool | list):
+            yield f"{path}={value}".split("(")[0].split("[")[0]
+        elif path.startswith(("tensor_chain", "low_rank")) or path.endswith(("key_value_heads", "middle_width")):
+            yield f"{path}=on"
