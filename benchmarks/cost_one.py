@@ -18,7 +18,7 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.nn import build
 from scalesearch.nn.verify import flop_counter_macs, fvcore_macs
 from scalesearch.space import read_space
-from scalesearch.space.architecture import assemble
+from scalesearch.space.assembly.architecture import assemble
 
 S, T, V = 30, 30, 32000
 

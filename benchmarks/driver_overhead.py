@@ -23,14 +23,14 @@ from pathlib import Path
 import numpy as np
 
 from scalesearch.files import write_json
-from scalesearch.search.rungs import FULL, Rungs
-from scalesearch.study.driver import Driver
-from scalesearch.study.file import read_study
-from scalesearch.study.live import View
-from scalesearch.study.plan import Plan
-from scalesearch.study.prepare import make_bill, make_mirror, searcher
-from scalesearch.study.runners.base import Done, Event, Job, Runner
-from scalesearch.study.store import Store
+from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.study.config.reader import read_study
+from scalesearch.study.engine.driver import Driver
+from scalesearch.study.engine.setup import make_bill, make_mirror, searcher
+from scalesearch.study.executors.base import Done, Event, Job, Runner
+from scalesearch.study.monitor.console import View
+from scalesearch.study.trials.plan import Plan
+from scalesearch.study.trials.study_dir import Store
 
 STUDY = """
 study: overhead
@@ -109,8 +109,8 @@ class Simulated(Runner):
     def _takes(self, job: Job) -> float:
         said = json.loads((job.folder / "job.json").read_text())
         rung = said.get("rung", self._rungs.pauses)
-        dice = np.random.default_rng(job.trial)
-        return float(self._seconds * dice.uniform(0.7, 1.3) * self._rungs.step(rung))
+        rng = np.random.default_rng(job.trial)
+        return float(self._seconds * rng.uniform(0.7, 1.3) * self._rungs.step(rung))
 
 
 def leave(job: Job, rungs: Rungs) -> None:

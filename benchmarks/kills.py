@@ -14,8 +14,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from tests.study.engine.test_kills import fifty
 from tests.study.kills import check, summary
-from tests.study.test_kills import fifty
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from tabular import Row, Table
 
 from scalesearch.errors import UserError
-from scalesearch.search.history import Goal
+from scalesearch.samplers.history import Goal
 
 QUESTIONS = ("bpe", "layers", "width", "ffn", "heads", "learning_rate")
 COSTS = {"params": "params", "seconds": "dev_gpu_seconds"}
@@ -36,7 +36,7 @@ def read(file: Path, goals: tuple[Goal, ...], curves: bool = True) -> tuple[Tabl
     traced = _curves(file.with_suffix(".curves.jsonl")) if curves else None
     usual = float(np.median([row["updates"] for row in rows]))
     found = [_row(row, traced, usual) for row in rows]
-    kept = {tuple(row.asked.values()): row for row in reversed(found) if row is not None}
+    kept = {tuple(row.params.values()): row for row in reversed(found) if row is not None}
     if not kept:
         raise UserError(f"{file}: not one row has a curve in {file.with_suffix('.curves.jsonl').name}")
     return Table(list(kept.values())[::-1], goals), len(rows) - len(kept)

@@ -20,10 +20,10 @@ from tabular import Row, Table
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.library import find_file
-from scalesearch.search.history import Goal
-from scalesearch.study.file import read_study
-from scalesearch.study.ledger import COMPLETE, FAILED
-from scalesearch.study.results import Results, load
+from scalesearch.samplers.history import Goal
+from scalesearch.study.config.reader import read_study
+from scalesearch.study.results.results import Results, load
+from scalesearch.study.trials.trials import COMPLETE, FAILED
 
 FOLDER = Path(__file__).parent / "tables"
 MARK = "# scalesearch table"
@@ -111,7 +111,7 @@ def _answers(given: dict[str, str], space: Any) -> dict[str, Any]:
     def ask(path: str, question: Any) -> Any:
         return next(value for value in question.values() or () if _same(value, given[path]))
 
-    return dict(space.answer(ask).asked)
+    return dict(space.answer(ask).params)
 
 
 def _same(value: Any, text: str) -> bool:

@@ -28,10 +28,10 @@ from tabular import Replay, Table, Trace
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
-from scalesearch.search.history import Goal
-from scalesearch.search.proposers import PROPOSERS
-from scalesearch.search.proposers.base import Settings
-from scalesearch.search.rungs import Rungs
+from scalesearch.samplers import PROPOSERS
+from scalesearch.samplers.base import Settings
+from scalesearch.samplers.history import Goal
+from scalesearch.schedule.rungs import Rungs
 
 FULL = Rungs()
 LADDER = Rungs.geometric()

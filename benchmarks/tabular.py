@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.report.front import front
-from scalesearch.report.hypervolume import hypervolume
-from scalesearch.search.history import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Goal, Seen
-from scalesearch.search.proposers import make_proposer
-from scalesearch.search.proposers.base import Askable, Settings
-from scalesearch.search.proposers.grid import key_of
-from scalesearch.search.rungs import Rungs
-from scalesearch.search.strategy import Start, Strategy, TrainOn
-from scalesearch.space.questions import Choice, Question
+from scalesearch.pareto.front import front
+from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.samplers import make_proposer
+from scalesearch.samplers.base import Askable, Settings
+from scalesearch.samplers.grid import key_of
+from scalesearch.samplers.history import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Goal, Seen
+from scalesearch.schedule.rungs import Rungs
+from scalesearch.schedule.scheduler import Start, Strategy, TrainOn
+from scalesearch.space.syntax.parameters import Choice, Question
 
 LISTED = "is in the table"
 NEVER_ENDS = 100_000
@@ -77,7 +77,7 @@ class Listed:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._questions: list[tuple[str, Question]] = [
-            (name, Choice(tuple(sorted({row.asked[name] for row in rows}, key=_order)))) for name in rows[0].asked]
+            (name, Choice(tuple(sorted({row.params[name] for row in rows}, key=_order)))) for name in rows[0].params]
 
     def dimensions(self) -> list[tuple[str, Question]]:
         """The questions: one for each column."""
@@ -109,7 +109,7 @@ class Table:
         if all(row.failed for row in rows):
             raise UserError("a table to replay needs at least one training that succeeded")
         self.rows, self.goals = list(rows), tuple(goals)
-        self._at = {key_of(row.asked): number for number, row in enumerate(self.rows)}
+        self._at = {key_of(row.params): number for number, row in enumerate(self.rows)}
         if len(self._at) < len(self.rows):
             raise UserError("a table to replay has one row for each combination of answers, and some of these repeat")
         self.space = space or Listed(self.rows)

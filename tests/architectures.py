@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scalesearch.space.architecture import Architecture, assemble
+from scalesearch.space.assembly.architecture import Architecture, assemble
 
 
 def answers(**changes: Any) -> dict[str, Any]:

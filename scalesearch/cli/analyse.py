@@ -15,8 +15,8 @@ from scalesearch.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from scalesearch.analysis import Analysis
     from scalesearch.data import Corpus
-    from scalesearch.report.analysis import Analysis
     from scalesearch.train.checkpoint import Checkpoint
 
 SPLITS = ("train", "valid", "test")
@@ -47,7 +47,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
         need("matplotlib")
         need("pandas")
 
-    from scalesearch.report.analysis import analyse, sample
+    from scalesearch.analysis import analyse, sample
     from scalesearch.train import read_checkpoint
 
     found = read_checkpoint(checkpoint)
@@ -98,7 +98,7 @@ def _of_task(spec: Any, found: Checkpoint, name: str) -> Any:
 
 
 def _written(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path]:
-    from scalesearch.report.analysis.write import write
+    from scalesearch.analysis.write import write
 
     try:
         return write(result, about, folder)

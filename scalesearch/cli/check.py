@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from scalesearch.cli.unmet import Nearest
     from scalesearch.space import Answers, Constraint, Space
-    from scalesearch.space.problems import Problem
+    from scalesearch.space.syntax.diagnostics import Problem
 
 
 @dataclass
@@ -127,7 +127,7 @@ def examine(space: "Space", samples: int, seed: int) -> Report:
 
 def _size(space: "Space") -> int | str:
     """How many answer sheets there are, or why nobody says."""
-    from scalesearch.space.counting import TooTangled
+    from scalesearch.space.questionnaire.count import TooTangled
 
     try:
         size = space.size()

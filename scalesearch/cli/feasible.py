@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scalesearch.feasible.answer import Feasibility
     from scalesearch.feasible.near import Near
     from scalesearch.space import Constraint, Space
-    from scalesearch.space.architecture import Architecture
+    from scalesearch.space.assembly.architecture import Architecture
 
 SHOWN_VALUES, SHOWN_FRONT = 60, 12
 
@@ -81,8 +81,8 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], prot
 
 def _limits(space: Space, budgets: tuple[str, ...]) -> tuple[Constraint, ...]:
     """The budgets; all that the file names where none is given."""
-    from scalesearch.space.raw import from_text
-    from scalesearch.study.budget import budget_of
+    from scalesearch.space.syntax.nodes import from_text
+    from scalesearch.study.config.constraints import budget_of
     from scalesearch.whatif.limits import read_limits
 
     if budgets:
@@ -127,7 +127,7 @@ def _plot(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...]
     from scalesearch.feasible.answer import AXES
     from scalesearch.report.plot import save
     from scalesearch.report.population import plane, shares
-    from scalesearch.study.budget import bounds
+    from scalesearch.study.config.constraints import bounds
 
     front = [(float(p.costs[AXES[1]]), float(p.costs[AXES[0]])) for p in found.front]
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _plot(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...]
 
 
 def _parts(limits: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
-    from scalesearch.study.budget import parts
+    from scalesearch.study.config.constraints import parts
 
     return tuple(part for limit in limits for part in parts(limit))
 
@@ -145,7 +145,7 @@ def _json(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...]
     names = ("exact", "why", "sheets", "sound", "fitting", "distinct", "distinct_fitting", "share", "low", "high",
              "draws", "strata", "notes")
     counts = {name: getattr(found, name) for name in names}
-    asked = [{name: str(value) for name, value in p.answers.asked.items()} for p in found.front[:SHOWN_FRONT]]
+    asked = [{name: str(value) for name, value in p.answers.params.items()} for p in found.front[:SHOWN_FRONT]]
     return counts | {
         "protocol": protocol.to_json(),
         "budgets": [limit.text for limit in limits],
@@ -154,7 +154,7 @@ def _json(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...]
         "front": [p.costs for p in found.front],
         "front_whole": found.front_whole,
         "front_answers": asked,
-        "extremes": {word: {"costs": p.costs, "asked": {k: str(v) for k, v in p.answers.asked.items()}}
+        "extremes": {word: {"costs": p.costs, "asked": {k: str(v) for k, v in p.answers.params.items()}}
                      for word, p in found.extremes.items()},
         "least": found.least,
         "near": [{"changes": {k: [str(a), str(b)] for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}

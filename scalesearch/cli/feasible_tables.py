@@ -79,7 +79,7 @@ def extremes(found: Feasibility) -> Iterator[str]:
     points = list(found.extremes.values())
     same = _common(points)
     for word, point in found.extremes.items():
-        asked = ", ".join(f"{key}={value}" for key, value in point.answers.asked.items() if key not in same)
+        asked = ", ".join(f"{key}={value}" for key, value in point.answers.params.items() if key not in same)
         yield f"{word}: " + ", ".join(f"{name} {value:,}" for name, value in point.costs.items()) + f"  ({asked})"
 
 
@@ -89,13 +89,13 @@ def front(found: Feasibility, most: int) -> Table:
     step = (len(found.front) - 1) / max(1, most - 1)
     chosen = [found.front[round(at * step)] for at in range(min(most, len(found.front)))]
     same = _common(chosen)
-    keys = [key for key in chosen[0].answers.asked if key not in same and key.count(".") < 2][:6]
+    keys = [key for key in chosen[0].answers.params if key not in same and key.count(".") < 2][:6]
     table = Table(title=f"Most {names[0]} for the {names[1]}: {len(chosen)} of {len(found.front):,} points (exact)",
                   title_justify="left")
     for heading in (*names, *keys):
         table.add_column(heading, justify="right", no_wrap=True)
     for point in chosen:
-        asked = point.answers.asked
+        asked = point.answers.params
         table.add_row(*(f"{point.costs[name]:,}" for name in names), *(str(asked.get(key, "")) for key in keys))
     if not found.front_whole:
         table.caption = "there are more, which only the budget puts there"
@@ -104,7 +104,7 @@ def front(found: Feasibility, most: int) -> Table:
 
 def _common(points: list[Point]) -> set[str]:
     """Questions that all points answer alike."""
-    sheets = [dict(point.answers.asked) for point in points]
+    sheets = [dict(point.answers.params) for point in points]
     return {key for key in (sheets[0] if sheets else ()) if all(sheet.get(key) == sheets[0][key] for sheet in sheets)}
 
 

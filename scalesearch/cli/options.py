@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from scalesearch.space import Space
-    from scalesearch.space.architecture import Architecture
+    from scalesearch.space.assembly.architecture import Architecture
 
 WIDEST = 160  # columns of a table that does not fold
 

@@ -51,8 +51,8 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
     """
     import yaml
 
-    from scalesearch.space.problems import Source
-    from scalesearch.space.yaml_nodes import compose
+    from scalesearch.space.syntax.diagnostics import Source
+    from scalesearch.space.syntax.yaml_reader import compose
 
     try:
         text = file.read_text(encoding="utf-8-sig")

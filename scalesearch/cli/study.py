@@ -38,8 +38,8 @@ command.add_command(study_watch.watch)
 @json_option
 def status(study: str, out: Path | None, as_json: bool) -> None:
     """How far a study is: done, running, failed, refused; the best so far."""
-    from scalesearch.study.at_work import in_training, teacher_at_work
-    from scalesearch.study.heartbeat import owner_of
+    from scalesearch.study.monitor.heartbeat import owner_of
+    from scalesearch.study.monitor.running import in_training, teacher_at_work
 
     results = load_study(study, out)
     owner, teacher = owner_of(results.store.folder), teacher_at_work(results.store)
@@ -49,8 +49,8 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from scalesearch.study.launch import screen_of
-    from scalesearch.study.watch_screen import describe_owner, describe_teacher
+    from scalesearch.study.engine.run import screen_of
+    from scalesearch.study.monitor.render import describe_owner, describe_teacher
 
     console = Console()
     for line in (describe_owner(owner), *([describe_teacher(teacher)] if teacher else [])):
@@ -88,7 +88,7 @@ def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json:
 @json_option
 def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     """Figures of quality against cost, as PNG and SVG."""
-    from scalesearch.study.results import plots
+    from scalesearch.study.results.results import plots
 
     results = load_study(study, out)
     files = plots(results, to or results.store.folder)
@@ -110,7 +110,7 @@ def report(study: str, out: Path | None, to: Path | None, alone: bool, as_json: 
     """One HTML page of everything found so far; it needs no network."""
     for package in ("optuna", "pandas", "matplotlib"):
         need(package)
-    from scalesearch.study.page import write_page
+    from scalesearch.study.results.html_report import write_page
 
     results = load_study(study, out)
     file = write_page(results, to or results.store.folder / "report.html", alone)
@@ -127,7 +127,7 @@ def export(study: str, out: Path | None, best: str | None, trial: int | None, to
     """Copy a candidate out of a study: its architecture file, its record and its checkpoint."""
     import shutil
 
-    from scalesearch.study.results import choose
+    from scalesearch.study.results.results import choose
 
     results = load_study(study, out)
     number, why = choose(results, best, trial)

@@ -12,7 +12,7 @@ from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
     from scalesearch.report.compare import Compared, Side
-    from scalesearch.study.results import Results
+    from scalesearch.study.results.results import Results
 
 
 @click.command()
@@ -57,7 +57,7 @@ def names_of(first: Results, second: Results) -> tuple[str, str]:
 
 def _side(results: Results, name: str) -> Side:
     from scalesearch.report.compare import Side
-    from scalesearch.study.teacher import describe_taught
+    from scalesearch.study.config.teacher import describe_taught
 
     meta = results.store.meta
     return Side(name, results.table, results.objectives, meta["protocol"], str(meta["data"]["hash"]), results.signature,
@@ -68,7 +68,7 @@ def _figures(results: Results, sides: tuple[Side, Side], found: Compared, to: Pa
     """Quality against each cost that is an objective, or against the parameters where none is."""
     from scalesearch.report.compare_plot import both
     from scalesearch.report.plot import save
-    from scalesearch.study.results import main_metric
+    from scalesearch.study.results.results import main_metric
 
     y, subject = main_metric(results), results.subject
     costs = [name for name in found.objectives if name != y and found.objectives[name] == "min"] or ["params.total"]

@@ -18,8 +18,8 @@ from scalesearch.signals import Interrupted, interruptible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scalesearch.study.results import Results
-    from scalesearch.study.spec import StudySpec
+    from scalesearch.study.config.spec import StudySpec
+    from scalesearch.study.results.results import Results
 
 
 @click.command()
@@ -44,9 +44,9 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     from rich.console import Console
 
     from scalesearch.library import find_file
-    from scalesearch.study.blame import at_its_place
-    from scalesearch.study.changed import Changed
-    from scalesearch.study.file import read_study
+    from scalesearch.study.config.locate import at_its_place
+    from scalesearch.study.config.reader import read_study
+    from scalesearch.study.trials.compatibility import Changed
 
     console = Console(stderr=as_json)
     names = {"address": "ray.address"}
@@ -59,7 +59,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         need(package)
     try:
         if dry_run:
-            from scalesearch.study.preview import preview
+            from scalesearch.study.engine.dry_run import preview
 
             found = preview(spec)
             print_json(found.to_json()) if as_json else found.show(console)
@@ -70,7 +70,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         raise UserError(f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.fork else str(error)) from None
     except UserError as error:
         raise at_its_place(error, spec) from None
-    from scalesearch.study.stopped import resumable
+    from scalesearch.study.trials.interruptions import resumable
 
     with resumable(fork or spec.out):
         _report(fork or spec.out, console, as_json)
@@ -78,7 +78,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
 
 def _show_fork(spec: StudySpec, fork: Path | None, console: Console) -> None:
     """What a fork would take over, for a dry run."""
-    from scalesearch.study.fork import look
+    from scalesearch.study.transfer.fork import look
 
     for line in look(spec, fork) if fork else ():
         console.print(line, highlight=False, soft_wrap=True)
@@ -116,7 +116,7 @@ def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySp
 
 
 def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> None:
-    from scalesearch.study.launch import launch
+    from scalesearch.study.engine.run import launch
 
     try:
         with interruptible():
@@ -130,7 +130,7 @@ def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> 
 
 
 def _report(folder: Path, console: Console, as_json: bool) -> None:
-    from scalesearch.study.results import load, publish
+    from scalesearch.study.results.results import load, publish
 
     results = load(folder)
     files, found = publish(results), as_json_of(results)
@@ -148,17 +148,17 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
 
 def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
     """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
-    from scalesearch.study.results import main_metric
+    from scalesearch.study.results.results import main_metric
 
     if results.store.meta["kind"] == "scaling":
         from scalesearch.report.scaling_json import to_json
-        from scalesearch.study.scaling_report import scaling_of, write_scaling
+        from scalesearch.study.results.scaling import scaling_of, write_scaling
 
         study = scaling_of(results)
         if console is not None:
             study_scaling.show_scaling(study, console)
         return write_scaling(study, results.store.folder), {"scaling": to_json(study)}
-    from scalesearch.study.tables import table_of, write_table
+    from scalesearch.study.results.tables import table_of, write_table
 
     table = table_of(results, main_metric(results))
     if console is not None:

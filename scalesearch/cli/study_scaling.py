@@ -35,7 +35,7 @@ def scaling(study: str, metric: str | None, places: tuple[str, ...], confidence:
 
     from scalesearch.cli.study_show import load_study
     from scalesearch.report.scaling_json import to_json
-    from scalesearch.study.scaling_report import scaling_of, write_scaling
+    from scalesearch.study.results.scaling import scaling_of, write_scaling
 
     at = [size_at(place) for place in places]
     results = load_study(study, None)
@@ -69,9 +69,9 @@ def size_at(text: str) -> tuple[str, float]:
     Raises:
         UserError: it is none.
     """
-    from scalesearch.space.specs import Literal
-    from scalesearch.space.tokens import SyntaxProblem
-    from scalesearch.space.values import parse_value
+    from scalesearch.space.syntax.domains import Literal
+    from scalesearch.space.syntax.lexer import SyntaxProblem
+    from scalesearch.space.syntax.value_parser import parse_value
 
     cost, _, number = (part.strip() for part in text.partition("="))
     try:

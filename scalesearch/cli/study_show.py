@@ -12,7 +12,7 @@ from scalesearch.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scalesearch.study.results import Results
+    from scalesearch.study.results.results import Results
 
 
 def show_front(results: Results, console: Console) -> None:
@@ -20,7 +20,7 @@ def show_front(results: Results, console: Console) -> None:
 
     finished = int((results.table["state"] == "complete").sum())
     title = f"Front of {results.store.meta['name']}: {len(results.front)} of {finished} trained candidates"
-    console.print(to_rich(results.front, results.objectives, title, results.asked, console.width))
+    console.print(to_rich(results.front, results.objectives, title, results.params, console.width))
     for line in [*results.notes(), *results.verdict.sentences()]:
         console.print(line, highlight=False, soft_wrap=True)
     found = results.hypervolume()
@@ -58,7 +58,7 @@ def as_json_of(results: Results) -> dict[str, Any]:
 
 def load_study(study: str, out: Path | None) -> Results:
     """The results of a study's folder, or of a study file's."""
-    from scalesearch.study.results import load
+    from scalesearch.study.results.results import load
 
     return load(folder_of(study, out))
 
@@ -72,7 +72,7 @@ def folder_of(study: str, out: Path | None) -> Path:
     folder = Path(study)
     if folder.is_file() or not folder.exists():
         from scalesearch.library import find_file
-        from scalesearch.study.file import read_study
+        from scalesearch.study.config.reader import read_study
 
         try:
             file = find_file(study, "studies")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from scalesearch.report.ablation import Ablation
-    from scalesearch.study.results import Results
+    from scalesearch.study.results.results import Results
 
 @click.command()
 @click.argument("study", metavar="STUDY_OR_FOLDER")
@@ -30,8 +30,8 @@ def table(study: str, base: str | None, metric: str | None, confidence: float, t
     from rich.console import Console
 
     from scalesearch.cli.study_show import load_study
-    from scalesearch.study.results import main_metric
-    from scalesearch.study.tables import table_of, write_table
+    from scalesearch.study.results.results import main_metric
+    from scalesearch.study.results.tables import table_of, write_table
 
     results = load_study(study, None)
     found = table_of(results, metric or main_metric(results), base, confidence)

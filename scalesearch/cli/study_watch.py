@@ -14,7 +14,7 @@ from scalesearch.cli.options import json_option, print_json, wide_console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scalesearch.study.watch import Watch
+    from scalesearch.study.monitor.snapshot import Watch
 
 
 @click.command()
@@ -33,7 +33,7 @@ def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool)
     from rich.console import Console
 
     from scalesearch.cli.study_show import folder_of
-    from scalesearch.study.watch import Watch
+    from scalesearch.study.monitor.snapshot import Watch
 
     watched = Watch(folder_of(study, out))
     if as_json:
@@ -50,7 +50,7 @@ def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool)
 
 
 def _print_once(watched: Watch, console: Console) -> None:
-    from scalesearch.study.watch_screen import draw
+    from scalesearch.study.monitor.render import draw
 
     console.print(draw(watched.look(), console.width))
 
@@ -59,7 +59,7 @@ def _redraw(watched: Watch, console: Console, every: float) -> None:
     """Until the study is over; the last screen stays on the terminal."""
     from rich.live import Live
 
-    from scalesearch.study.watch_screen import draw
+    from scalesearch.study.monitor.render import draw
 
     shown = watched.look()
     with Live(console=console, auto_refresh=False) as live:
@@ -73,7 +73,7 @@ def _redraw(watched: Watch, console: Console, every: float) -> None:
 
 def _print_changes(watched: Watch, every: float) -> None:
     """Until the study is over: where it stands, then a line a change, at last the front."""
-    from scalesearch.study.watch_screen import Plain
+    from scalesearch.study.monitor.render import Plain
 
     plain = Plain()
     while True:

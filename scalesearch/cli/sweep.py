@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cli.options import load_space, need, pairs, print_json, wide_console, write_csv
 from scalesearch.errors import UserError
-from scalesearch.space.questions import say
+from scalesearch.space.syntax.parameters import say
 
 if TYPE_CHECKING:
     from rich.table import Table

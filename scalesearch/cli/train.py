@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from scalesearch.data import Corpus
-    from scalesearch.space.architecture import Architecture
+    from scalesearch.space.assembly.architecture import Architecture
     from scalesearch.train import Recipe, Result
 
 HELD = ("result.json", "checkpoint.pt")  # that a training has been in a folder

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from scalesearch.space.constraints import Constraint
-from scalesearch.space.evaluate import evaluate
-from scalesearch.space.expressions import Compare, Expr, keys_of, write
-from scalesearch.space.problems import Problem
+from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.questionnaire.evaluator import evaluate
+from scalesearch.space.syntax.diagnostics import Problem
+from scalesearch.space.syntax.expressions import Compare, Expr, keys_of, write
 
 if TYPE_CHECKING:
-    from scalesearch.space.evaluate import Lookup
+    from scalesearch.space.questionnaire.evaluator import Lookup
 
 
 class Nearest:

@@ -21,8 +21,8 @@ from scalesearch.blocks.poly import Columns
 from scalesearch.blocks.sizes import Split
 from scalesearch.cost.ledger import cost
 from scalesearch.cost.protocol import Protocol
-from scalesearch.space.architecture import network
-from scalesearch.space.problems import Unbuildable
+from scalesearch.space.assembly.architecture import network
+from scalesearch.space.syntax.diagnostics import Unbuildable
 
 USUAL = ("params.total", "params.non_embedding", "macs.total")
 ROWS = 1 << 18  # candidates in memory at once, beyond their answers and costs

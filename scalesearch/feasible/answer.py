@@ -17,9 +17,9 @@ from scalesearch.feasible.grid import Endless, TooMany
 from scalesearch.feasible.linear import Bound, bounds_of
 from scalesearch.feasible.sections import Taken
 from scalesearch.space import Space
-from scalesearch.space.constraints import Constraint
-from scalesearch.space.counting import TooTangled, count
-from scalesearch.space.questions import say
+from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.questionnaire.count import TooTangled, count
+from scalesearch.space.syntax.parameters import say
 
 AXES = ("params.non_embedding", "macs.total")
 MOST_TANGLED = 20_000  # combinations of answers listed only to say how many sheets there are: some two seconds

@@ -22,7 +22,7 @@ from scalesearch.feasible.linear import Bound
 from scalesearch.feasible.sections import MOST_ROWS, REST, SPINE, Part, Taken
 from scalesearch.feasible.weights import Weighed
 from scalesearch.space import Space
-from scalesearch.space.questions import IntRange, Question
+from scalesearch.space.syntax.parameters import IntRange, Question
 
 Chances = NDArray[np.float64]
 
@@ -48,17 +48,17 @@ class Draws:
         self.sums = np.cumsum(self._weights())
         self.share = float(self.sums[-1]) if len(self.sums) else 0.0
 
-    def draw(self, dice: random.Random) -> dict[str, Any] | None:
+    def draw(self, rng: random.Random) -> dict[str, Any] | None:
         """A sheet's answers by question; None where nothing meets the bounds."""
         if not self.share > 0:
             return None
-        cell = self.counter.cells[_pick(self.sums, dice)]
+        cell = self.counter.cells[_pick(self.sums, rng)]
         left, right = self.counter.lefts[cell.left], self.counter.rights[cell.right]
         room = self._room(cell.left)
-        mine = _pick(np.cumsum(self._lefts[cell.left] * self._weighed(cell.right).within(room)), dice)
+        mine = _pick(np.cumsum(self._lefts[cell.left] * self._weighed(cell.right).within(room)), rng)
         fits = (self.counter.bounded("right", cell.right, self.bounds) <= room[mine]).all(1)
-        theirs = _pick(np.cumsum(self._rights[cell.right] * fits), dice)
-        rest = int(cell.rest[_pick(np.cumsum(self.chances[REST][cell.rest]), dice)])
+        theirs = _pick(np.cumsum(self._rights[cell.right] * fits), rng)
+        rest = int(cell.rest[_pick(np.cumsum(self.chances[REST][cell.rest]), rng)])
         rows = {SPINE: cell.spine, REST: rest, LEFT: int(left.rows[0][left.good][mine])}
         rows |= {name: int(r[right.good][theirs]) for name, r in zip(RIGHT, right.rows)}
         return self._sheet(rows)
@@ -70,7 +70,7 @@ class Draws:
             codes |= {q: int(code) for q, code in zip(part.questions, part.codes[row]) if code != UNASKED}
         values = {name: self.questions[name].values() for name in codes}
         found = self.counter.taken.space.answer(lambda name, question: values[name][codes[name]])  # type: ignore[index]
-        return dict(found.asked)
+        return dict(found.params)
 
     @cached_property
     def _most(self) -> NDArray[np.int64]:
@@ -144,7 +144,7 @@ def _one_each(space: Space) -> dict[str, Question]:
     return found
 
 
-def _pick(sums: NDArray[np.float64], dice: random.Random) -> int:
+def _pick(sums: NDArray[np.float64], rng: random.Random) -> int:
     """A place with a chance by how much the running sum rises there."""
-    at = int(np.searchsorted(sums, dice.random() * sums[-1], side="right"))
+    at = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
     return min(at, int(np.searchsorted(sums, sums[-1])))

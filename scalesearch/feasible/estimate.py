@@ -12,8 +12,8 @@ from typing import Any
 from scalesearch.cost import cost
 from scalesearch.cost.protocol import Protocol
 from scalesearch.space import Space, Unbuildable
-from scalesearch.space.constraints import Constraint
-from scalesearch.space.questions import Question, say
+from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.syntax.parameters import Question, say
 
 STRATA, Z95 = 8, 1.959963984540054
 
@@ -22,7 +22,7 @@ STRATA, Z95 = 8, 1.959963984540054
 class Draw:
     """One draw: what was asked and answered, its costs (None where it cannot be built), and what it violates."""
 
-    asked: Mapping[str, Any]
+    params: Mapping[str, Any]
     costs: Mapping[str, int] | None
     broken: tuple[str, ...]
 
@@ -82,14 +82,14 @@ def _draw(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], nam
     try:
         architecture = space.architecture(answers)
     except Unbuildable:
-        return Draw(answers.asked, None, ())
+        return Draw(answers.params, None, ())
     bill = cost(architecture.block, protocol)
 
     def lookup(name: str) -> Any:
         return answers[name] if name in answers else bill[name]
 
     broken = [constraint.text for constraint in (*space.where, *budgets) if not constraint.holds(lookup)]
-    return Draw(answers.asked, {name: int(bill[name]) for name in names}, tuple(broken))
+    return Draw(answers.params, {name: int(bill[name]) for name in names}, tuple(broken))
 
 
 def _interval(shares: list[tuple[int, int]], weights: list[float]) -> tuple[float, float, float]:
@@ -105,7 +105,7 @@ def by_value(draws: list[Draw]) -> dict[str, dict[str, tuple[int, int]]]:
     """For each question and answer: the draws that have it, and how many of them fit."""
     found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     for draw in draws:
-        for name, value in draw.asked.items():
+        for name, value in draw.params.items():
             both = found[name][say(value)]
             both[0] += 1
             both[1] += draw.fits

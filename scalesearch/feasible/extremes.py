@@ -14,7 +14,7 @@ from scalesearch.feasible.dominance import largest_partner
 from scalesearch.feasible.linear import Bound
 from scalesearch.feasible.sections import REST, SPINE
 from scalesearch.space import Space
-from scalesearch.space.answers import Answers
+from scalesearch.space.questionnaire.answers import Answers
 
 MOST_STEPS = 40  # points of the front that only a bound puts there, found one after the other
 FREE = 1 << 61

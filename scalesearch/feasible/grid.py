@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.sizes import Split, fixed
 from scalesearch.errors import UserError
-from scalesearch.space.answers import Questionnaire, Sheet
-from scalesearch.space.evaluate import ABSENT
-from scalesearch.space.questions import Choice, Question
+from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
+from scalesearch.space.questionnaire.evaluator import ABSENT
+from scalesearch.space.syntax.parameters import Choice, Question
 
 Codes = dict[str, NDArray[np.int32]]  # question to the index of each candidate's answer
 UNASKED = -1
@@ -47,7 +47,7 @@ class ColumnSheet(Sheet):
     def ask(self, name: str, question: Question) -> Any:
         if name not in self.codes:
             raise _Asked(name, question)
-        self.asked[name] = self.codes[name]
+        self.params[name] = self.codes[name]
         values = question.values()
         if values is None:
             raise Endless(f"{name}: a continuous range has no end of values; give it a step")

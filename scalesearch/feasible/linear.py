@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scalesearch.space.constraints import Constraint
-from scalesearch.space.expressions import Compare, Expr, Logic, Minus, Ref, Value
-from scalesearch.space.names import COST_NAMES
+from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.syntax.expressions import Compare, Expr, Logic, Minus, Ref, Value
 
 ADDITIVE = tuple(name for name in COST_NAMES if not name.startswith("load."))
 

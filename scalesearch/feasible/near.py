@@ -10,8 +10,8 @@ from scalesearch.cost import cost
 from scalesearch.cost.protocol import Protocol
 from scalesearch.errors import UserError
 from scalesearch.space import Answers, Space, Unbuildable
-from scalesearch.space.constraints import Constraint
-from scalesearch.space.questions import Question
+from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.syntax.parameters import Question
 
 BEAM, MOST_CHANGES, VALUES = 24, 4, 12  # candidates kept at each distance; answers changed; nearest values tried
 
@@ -74,13 +74,13 @@ class _Walk:
         state = self._state((), 0)
         if state is None:
             raise UserError("the candidate to start from is no network of this space")
-        self.asked = dict(state.answers.asked)
+        self.params = dict(state.answers.params)
         return state
 
     def around(self, state: _State) -> Iterator[_State]:
         """Every candidate with one answer more changed."""
         changed = dict(state.changed)
-        for name, value in state.answers.asked.items():
+        for name, value in state.answers.params.items():
             values = self.dimensions[name].values()
             if name in changed or values is None or value not in values:
                 continue
@@ -112,5 +112,5 @@ class _Walk:
         return _State(changed, slack, steps, answers, {name: int(bill[name]) for name in self.names})
 
     def near(self, state: _State) -> Near:
-        changes = {name: (self.asked.get(name), value) for name, value in state.changed}
+        changes = {name: (self.params.get(name), value) for name, value in state.changed}
         return Near(changes, state.answers, state.costs)

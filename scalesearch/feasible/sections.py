@@ -21,12 +21,12 @@ from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
 from scalesearch.feasible.halves import Half, joined, without_ffn
 from scalesearch.feasible.identity import Networks, signature
 from scalesearch.space import Space
-from scalesearch.space.answers import Questionnaire
-from scalesearch.space.architecture import SECTIONS, section
-from scalesearch.space.constraints import Constraint
-from scalesearch.space.expressions import keys_of
-from scalesearch.space.specs import expressions
-from scalesearch.space.tree import Leaf
+from scalesearch.space.assembly.architecture import SECTIONS, section
+from scalesearch.space.questionnaire.answers import Questionnaire
+from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.schema.bound_tree import Leaf
+from scalesearch.space.syntax.domains import expressions
+from scalesearch.space.syntax.expressions import keys_of
 
 MOST_ROWS = 6_000_000
 HALVED = ("encoder", "decoder")

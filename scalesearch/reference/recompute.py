@@ -12,7 +12,7 @@ from scalesearch.library import library_folder
 from scalesearch.reference.rows import Row
 from scalesearch.reference.verdict import Verdict, judge
 from scalesearch.space import Space, read_space
-from scalesearch.space.architecture import Architecture
+from scalesearch.space.assembly.architecture import Architecture
 
 COMMON = find_protocol("forward", 30, 30, 32768)  # one ruler for all three papers
 SHARED = ("params.non_embedding", "params.total", "macs.total", "flops.total")

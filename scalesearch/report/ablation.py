@@ -1,7 +1,7 @@
 """The table of an ablation: named architectures with their exact cost, score over seeds, and difference to one of them.
 
 The interval of a difference is Student's, by the variance between seeds pooled over all rows (see
-:mod:`scalesearch.report.noise`): it also holds for a row of one seed, and is unknown where no row has two.
+:mod:`scalesearch.pareto.noise`): it also holds for a row of one seed, and is unknown where no row has two.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from scalesearch.errors import UserError
-from scalesearch.report.noise import CONFIDENCE, Noise, percent, pooled, spread
+from scalesearch.pareto.noise import CONFIDENCE, Noise, percent, pooled, spread
 
 HEADINGS = ("name", "params", "MACs", "score", "seeds", "difference")
 UNKNOWN = "–"

@@ -19,9 +19,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.report.front import dominates, front, losses
-from scalesearch.report.hypervolume import hypervolume, worst_corner
-from scalesearch.report.noise import CONFIDENCE, percent
+from scalesearch.pareto.front import dominates, front, losses
+from scalesearch.pareto.hypervolume import hypervolume, worst_corner
+from scalesearch.pareto.noise import CONFIDENCE, percent
 
 Points = NDArray[np.float64]
 DRAWS = 2000

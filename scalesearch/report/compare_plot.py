@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from scalesearch.pareto.front import staircase
 from scalesearch.report.compare import Compared, Side
-from scalesearch.report.front import staircase
 from scalesearch.report.plot import INK, STYLE, describe, direction
 
 COLORS, MARKERS = ("#0072B2", "#D55E00"), ("o", "s")  # Okabe and Ito's; told apart by shape too

@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from scalesearch.files import write_atomic
-from scalesearch.report.front import staircase
+from scalesearch.pareto.front import staircase
+from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.labels import place
-from scalesearch.report.noise import CONFIDENCE, percent
 from scalesearch.report.seeds import HALF
 from scalesearch.tasks import MEASURED, METRICS
 

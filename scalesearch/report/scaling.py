@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.report.noise import CONFIDENCE, Noise
+from scalesearch.pareto.noise import CONFIDENCE, Noise
 
 Floats = NDArray[np.float64]
 EXPONENTS: Floats = np.geomspace(0.01, 5, 600)  # neighbours differ by 1 %; near either end data cannot tell the law

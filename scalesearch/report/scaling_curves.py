@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from scalesearch.report.noise import percent
+from scalesearch.pareto.noise import percent
 from scalesearch.report.plot import INK, STYLE, describe
 from scalesearch.report.scaling_plot import COLORS, MARKERS, legend, scaling, size_axis
 from scalesearch.report.scaling_study import Curve, ScalingStudy

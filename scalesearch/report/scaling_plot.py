@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-from scalesearch.report.noise import percent
+from scalesearch.pareto.noise import percent
 from scalesearch.report.plot import FRONT, INK, REFERENCE, STYLE
 from scalesearch.report.scaling import Fit, Forecast, HeldOut
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from scalesearch.errors import UserError
+from scalesearch.pareto.noise import Noise, pooled, spread
 from scalesearch.report.ablation import scores_of
-from scalesearch.report.noise import Noise, pooled, spread
 
 USUAL = ("params.total", "macs.total")
 SIZES = ("params", "macs", "flops", "memory")  # groups of costs that a score can be drawn against

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.report.noise import CONFIDENCE, Noise
+from scalesearch.pareto.noise import CONFIDENCE, Noise
 from scalesearch.report.scaling import (
     PARAMETERS,
     Choice,

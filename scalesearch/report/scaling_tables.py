@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from scalesearch.report.noise import percent
+from scalesearch.pareto.noise import percent
 from scalesearch.report.scaling import DRAWS, Fit
 from scalesearch.report.scaling_rows import Row
 from scalesearch.report.scaling_study import Curve, Ranking, ScalingStudy

@@ -2,7 +2,7 @@
 
 import math
 
-from scalesearch.report.noise import percent
+from scalesearch.pareto.noise import percent
 from scalesearch.report.scaling import Forecast, Slope
 from scalesearch.report.scaling_study import ASKED, BUDGET, REACHED, Ranking, ScalingStudy
 from scalesearch.report.seeds import decimals

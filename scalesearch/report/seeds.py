@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalesearch.report.noise import pooled, spread
+from scalesearch.pareto.noise import pooled, spread
 
 SD, HALF = ".sd", ".half"  # what is added to a score's name for the columns of its spread
 

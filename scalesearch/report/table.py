@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from scalesearch.report.front import front
-from scalesearch.report.noise import CONFIDENCE
+from scalesearch.pareto.front import front
+from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.proxies import of_record
 from scalesearch.report.seeds import HALF, is_seed, shown, with_seeds
 from scalesearch.tasks import MEASURED

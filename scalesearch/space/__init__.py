@@ -4,12 +4,12 @@ A space is a questionnaire; whatever can answer a question can propose a model. 
 ``Space.parse`` a text, ``Space.of`` Python forms; all three have one meaning.
 """
 
-from scalesearch.space.answers import Answers
-from scalesearch.space.constraints import Constraint
-from scalesearch.space.problems import Problem, SpaceErrors, Unbuildable
-from scalesearch.space.questions import Choice, FloatRange, IntRange, Question
-from scalesearch.space.schedules import Call, Reference, parse_schedule
+from scalesearch.space.questionnaire.answers import Answers
+from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.questionnaire.schedules import Call, Reference, parse_schedule
 from scalesearch.space.space import Space, read_space
+from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, Unbuildable
+from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Question
 
 __all__ = [
     "Answers",

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.space.answers import Answers, Questionnaire
-from scalesearch.space.bind import Bound, bind
-from scalesearch.space.constraints import Constraint
-from scalesearch.space.counting import count
-from scalesearch.space.exploring import AskFunction, Endless, explore
-from scalesearch.space.problems import Problem, Source, Unbuildable
-from scalesearch.space.questions import Question
-from scalesearch.space.raw import Table
-from scalesearch.space.schema_types import Group
-from scalesearch.space.writer import scalar, tree_lines
-from scalesearch.space.yaml_nodes import compose, read_text
+from scalesearch.space.binding.bind import Bound, bind
+from scalesearch.space.questionnaire.answers import Answers, Questionnaire
+from scalesearch.space.questionnaire.constraints import Constraint
+from scalesearch.space.questionnaire.count import count
+from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
+from scalesearch.space.schema.types import Group
+from scalesearch.space.schema.yaml_writer import scalar, tree_lines
+from scalesearch.space.syntax.diagnostics import Problem, Source, Unbuildable
+from scalesearch.space.syntax.nodes import Table
+from scalesearch.space.syntax.parameters import Question
+from scalesearch.space.syntax.yaml_reader import compose, read_text
 
 if TYPE_CHECKING:
-    from scalesearch.space.architecture import Architecture
+    from scalesearch.space.assembly.architecture import Architecture
 
 
 class Space:
@@ -57,13 +57,13 @@ class Space:
         Raises:
             SpaceErrors: as for a file, with lines of the YAML that the forms stand for.
         """
-        from scalesearch.space.forms import to_yaml
+        from scalesearch.space.python_api import to_yaml
 
         return cls.parse(to_yaml(forms), "<python>", schema)
 
     def set(self, overrides: Mapping[str, str]) -> "Space":
         """This space with some keys given anew, as by ``--set``. Raises SpaceErrors."""
-        from scalesearch.space.overrides import override
+        from scalesearch.space.binding.overrides import override
 
         problems: list[Problem] = []
         document = override(self.document, self.schema, overrides, problems)
@@ -113,7 +113,7 @@ class Space:
             if leaf.key in answers:
                 known.update(self.form.plans[leaf.path].retrace(answers[leaf.key]) or {})
         if isinstance(answers, Answers):
-            known.update(answers.asked)
+            known.update(answers.params)
 
         def ask(name: str, question: Question) -> Any:
             if name not in known:
@@ -141,7 +141,7 @@ class Space:
 
     def architecture(self, answers: Answers) -> "Architecture":
         """The network that ``answers`` describe. Raises Unbuildable where there is none."""
-        from scalesearch.space import architecture
+        from scalesearch.space.assembly import architecture
 
         for path, reason in answers.problems:
             raise Unbuildable(path, reason)
@@ -178,7 +178,7 @@ class Space:
 
 def default_schema() -> Group:
     """The built-in keys."""
-    from scalesearch.space.schema import SCHEMA
+    from scalesearch.space.schema.builtin import SCHEMA
 
     return SCHEMA
 

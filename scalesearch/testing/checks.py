@@ -24,7 +24,7 @@ from scalesearch.cost.protocol import PRODUCTS
 from scalesearch.nn.build import build, module
 from scalesearch.nn.causality import causality
 from scalesearch.nn.model import Model
-from scalesearch.space.architecture import Architecture
+from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.testing.specimen import LENGTH, Specimen
 
 S, T, V = 5, 7, 17

@@ -11,7 +11,7 @@ from typing import Any
 from scalesearch.blocks.core import walk
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
-from scalesearch.space.architecture import ENCODER_ONLY, Architecture, assemble
+from scalesearch.space.assembly.architecture import ENCODER_ONLY, Architecture, assemble
 
 MIDDLE = "encoder.middle_width"
 POOL = 8  # draws for each network that is chosen

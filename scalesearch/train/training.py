@@ -47,7 +47,7 @@ def train(
     random number generators of PyTorch are seeded.
 
     Args:
-        architecture: a :class:`scalesearch.space.architecture.Architecture`.
+        architecture: a :class:`scalesearch.space.assembly.architecture.Architecture`.
         seed: of the first weights, the order of batches and dropout.
         report: called with a mapping now and then; ``kind`` is update, validation, decode or done.
         until: share of the budget after which to pause: the state is saved, and the same call with more goes on.

@@ -13,11 +13,11 @@ from scalesearch.cost import Protocol, cost
 from scalesearch.cost.population import price
 from scalesearch.errors import UserError
 from scalesearch.space import Question, Space, Unbuildable
-from scalesearch.space.answers import Sheet
-from scalesearch.space.architecture import network
-from scalesearch.space.plans import to_json
-from scalesearch.space.proofs import needs_of
-from scalesearch.space.tree import Leaf
+from scalesearch.space.assembly.architecture import network
+from scalesearch.space.binding.static_checks import needs_of
+from scalesearch.space.questionnaire.answers import Sheet
+from scalesearch.space.questionnaire.plans import to_json
+from scalesearch.space.schema.bound_tree import Leaf
 
 Costs = dict[str, Any]
 EMPTY: Mapping[str, Any] = {}
@@ -142,7 +142,7 @@ def _refuse(name: str, question: Question) -> Any:
 
 def unknown(space: Space, key: str) -> str:
     """The complaint about a key that there is not."""
-    from scalesearch.space.problems import closest
+    from scalesearch.space.syntax.diagnostics import closest
 
     meant = closest(key, space.form.by_key)
     return f"{key} is not a key of this space" + (f"; did you mean `{meant}`?" if meant else "")

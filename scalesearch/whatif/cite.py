@@ -15,10 +15,10 @@ from scalesearch.cost.ledger import SECTIONS, split
 from scalesearch.cost.modules import COLLAPSED
 from scalesearch.cost.protocol import Protocol
 from scalesearch.space import Space
-from scalesearch.space.architecture import network
-from scalesearch.space.evaluate import evaluate
-from scalesearch.space.expressions import Ref
-from scalesearch.space.specs import Computed, Conditional, Spec
+from scalesearch.space.assembly.architecture import network
+from scalesearch.space.questionnaire.evaluator import evaluate
+from scalesearch.space.syntax.domains import Computed, Conditional, Spec
+from scalesearch.space.syntax.expressions import Ref
 from scalesearch.whatif.formula import Formula
 from scalesearch.whatif.lengths import S, T, V, extent_of
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.space import Constraint, Space
-from scalesearch.space.evaluate import EvaluationError, Lookup, evaluate
-from scalesearch.space.expressions import Compare, Expr, Ref, Value, keys_of, write
-from scalesearch.space.names import COST_NAMES
-from scalesearch.space.raw import from_text
-from scalesearch.study.budget import budget_of, parts
-from scalesearch.study.budget import limits as split
+from scalesearch.space.questionnaire.evaluator import EvaluationError, Lookup, evaluate
+from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.syntax.expressions import Compare, Expr, Ref, Value, keys_of, write
+from scalesearch.space.syntax.nodes import from_text
+from scalesearch.study.config.constraints import budget_of, parts
+from scalesearch.study.config.constraints import limits as split
 
 UP, DOWN = ("<=", "<"), (">=", ">")
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol, find_protocol, protocol_of
 from scalesearch.errors import UserError
 from scalesearch.space import Answers, Space
-from scalesearch.space.architecture import network
-from scalesearch.space.specs import Alternatives, Between, Literal, Spec
-from scalesearch.space.tokens import SyntaxProblem
-from scalesearch.space.values import parse_value
+from scalesearch.space.assembly.architecture import network
+from scalesearch.space.syntax.domains import Alternatives, Between, Literal, Spec
+from scalesearch.space.syntax.lexer import SyntaxProblem
+from scalesearch.space.syntax.value_parser import parse_value
 from scalesearch.whatif.candidates import EMPTY, Candidate, first_fault, priced
 from scalesearch.whatif.crossing import LENGTHS, Crossings, crossings, sizes_of, work_of
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol, protocol_of
 from scalesearch.errors import UserError
 from scalesearch.space import Constraint, Space
-from scalesearch.space.names import COST_NAMES
-from scalesearch.space.problems import suggest
+from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.whatif.candidates import EMPTY, Candidate, Varied, first, offered, priced, unknown
 from scalesearch.whatif.limits import costs_of, read_limits
 from scalesearch.whatif.solve import FARTHEST, SHOWN

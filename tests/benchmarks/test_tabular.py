@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.tabular import Replay, Row, Table
 from scalesearch.errors import UserError
-from scalesearch.search.history import COMPLETE, FAILED, Goal
-from scalesearch.search.proposers.base import Settings
-from scalesearch.search.rungs import Rungs
+from scalesearch.samplers.base import Settings
+from scalesearch.samplers.history import COMPLETE, FAILED, Goal
+from scalesearch.schedule.rungs import Rungs
 
 GOALS = (Goal("bleu", "max", True), Goal("params", "min", False))
 LADDERS = [Rungs(), Rungs.geometric(), Rungs((0.05, 1.0), 4)]
@@ -20,12 +20,12 @@ LADDERS = [Rungs(), Rungs.geometric(), Rungs((0.05, 1.0), 4)]
 
 def rows(missing=7):
     """A full table of three questions, less some rows, of unequal length and cost; the dear learn slower."""
-    dice = random.Random(5)
+    rng = random.Random(5)
     found = []
     for width, depth, rate in product((64, 128, 256, 512), (1, 2, 4), (0.1, 0.3)):
         size = float(width * width * depth)
-        bleu = 4 * math.log(size) - 20 * (rate - 0.1) + dice.gauss(0, 1)
-        length = dice.randint(4, 30)
+        bleu = 4 * math.log(size) - 20 * (rate - 0.1) + rng.gauss(0, 1)
+        length = rng.randint(4, 30)
         curve = tuple(math.exp(5 - bleu / 20 + 2 / (1 + step)) for step in range(length))
         found.append(Row({"width": width, "depth": depth, "rate": rate}, {"bleu": bleu, "params": size}, curve,
                          size * length, length / 15))
@@ -95,7 +95,7 @@ def test_a_table_is_a_space_of_the_options_that_occur():
     table = Table(rows(), GOALS)
     assert {name: question.options for name, question in table.space.dimensions()} == {
         "width": (64, 128, 256, 512), "depth": (1, 2, 4), "rate": (0.1, 0.3)}
-    there = [table.find(answers.asked) for answers in table.space.enumerate()]
+    there = [table.find(answers.params) for answers in table.space.enumerate()]
     assert len(there) == 24 and sorted(row for row in there if row is not None) == list(range(len(table.rows)))
 
 

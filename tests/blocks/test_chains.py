@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
 from scalesearch.blocks.cores import Cores, factorise, split
 from scalesearch.nn.build import build, module
-from scalesearch.space.architecture import Unbuildable, assemble
+from scalesearch.space.assembly.architecture import Unbuildable, assemble
 from tests.architectures import answers
 
 

@@ -8,7 +8,7 @@ import torch
 from scalesearch.blocks.gates import GATES, Gating
 from scalesearch.nn import build
 from scalesearch.nn.causality import CausalityError, causality
-from scalesearch.space.architecture import Unbuildable, assemble
+from scalesearch.space.assembly.architecture import Unbuildable, assemble
 from tests.architectures import answers
 
 V = 17

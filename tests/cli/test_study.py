@@ -65,7 +65,7 @@ def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
 
 
 def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypatch):
-    monkeypatch.setattr("scalesearch.study.prepare.load_corpus", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr("scalesearch.study.engine.setup.load_corpus", lambda *_: pytest.fail("loaded"))
     with pytest.raises(UserError, match=r"a study is here already\. Go on with --resume"):
         call("run", "quick", "--out", folder, "--backend", "inprocess")
 

@@ -10,11 +10,11 @@ from scalesearch.cli.study import command
 from scalesearch.cli.study_scaling import size_at
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
-from scalesearch.study.own_figures import own_figures
-from scalesearch.study.plan import Reference
-from scalesearch.study.results import load
-from scalesearch.study.scaling_report import publish_scaling
-from scalesearch.study.seeds import Seeds
+from scalesearch.study.config.replication import Seeds
+from scalesearch.study.results.figures import own_figures
+from scalesearch.study.results.results import load
+from scalesearch.study.results.scaling import publish_scaling
+from scalesearch.study.trials.plan import Reference
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 

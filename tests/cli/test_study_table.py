@@ -6,7 +6,7 @@ import pandas as pd
 from click.testing import CliRunner
 
 from scalesearch.cli.study import command
-from scalesearch.study.plan import Reference
+from scalesearch.study.trials.plan import Reference
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli.study import command
 from scalesearch.errors import UserError
-from scalesearch.study.heartbeat import FINISHED, STOPPED
+from scalesearch.study.monitor.heartbeat import FINISHED, STOPPED
 from tests.study.fakes import make_driver, make_plan
 from tests.study.made import Made
 

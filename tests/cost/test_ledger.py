@@ -8,8 +8,8 @@ from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
 from scalesearch.cost.ledger import SECTIONS
 from scalesearch.cost.modules import rows
 from scalesearch.errors import UserError
-from scalesearch.space.architecture import assemble
-from scalesearch.space.names import COST_NAMES
+from scalesearch.space.assembly.architecture import assemble
+from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
 

@@ -13,7 +13,7 @@ def pre_norm(width: int, encoder: int, decoder: int, **changes):
 
 
 def no_ffn(width: int, encoder: int, decoder: int):
-    from scalesearch.space.architecture import assemble
+    from scalesearch.space.assembly.architecture import assemble
 
     answers = dict(pre_norm(width, encoder, decoder).answers)
     for stack in ("encoder", "decoder"):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scalesearch.blocks.poly import Columns, Overflow
 from scalesearch.cost import PROTOCOLS, cost, find_protocol
 from scalesearch.cost.population import NEVER, price
-from scalesearch.space.architecture import Unbuildable, assemble
-from scalesearch.space.names import COST_NAMES
+from scalesearch.space.assembly.architecture import Unbuildable, assemble
+from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
 
@@ -78,7 +78,7 @@ def test_polynomials_do_what_ints_do(rows: list[tuple[int, int, int]], data: st.
 def test_a_cost_has_a_closed_form() -> None:
     columns = Columns(2)
     width, hidden = (columns.symbol(np.array([8, 16]), name) for name in ("width", "hidden"))
-    from scalesearch.space.architecture import network
+    from scalesearch.space.assembly.architecture import network
 
     _, block = network(answers() | {"width": width, "encoder.ffn.hidden": hidden, "decoder.ffn.hidden": hidden})
     bill = cost(block, find_protocol("forward", 3, 3, 10))

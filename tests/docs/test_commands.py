@@ -10,10 +10,10 @@ import pytest
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
-from scalesearch.space.expressions import FUNCTIONS
-from scalesearch.space.names import PROTOCOL_NAMES
-from scalesearch.space.schema import SCHEMA
-from scalesearch.space.schema_types import Field, Group
+from scalesearch.space.schema.builtin import SCHEMA
+from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
+from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.syntax.expressions import FUNCTIONS
 from tests.docs.blocks import DOCUMENTS, REST, ROOT, blocks, commands
 
 KINDS = {"study": "studies"}  # a parameter's name to the kind of file that it takes; the others take spaces

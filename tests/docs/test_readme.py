@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from scalesearch.data import DataSpec
-from scalesearch.study.file import read_study
+from scalesearch.study.config.reader import read_study
 from tests.docs.blocks import DOCUMENTS, ROOT, Block, blocks, missing, same
 
 SHORT = {

@@ -118,7 +118,7 @@ def listed(name: str) -> list[tuple[dict, object]]:
         except Unbuildable:
             architecture = None
         bill = architecture and (architecture.id, cost(architecture.block, PROTOCOL))
-        found.append((dict(answers.asked), bill))
+        found.append((dict(answers.params), bill))
     return found
 
 

@@ -9,7 +9,7 @@ from scalesearch.feasible.halves import Half, without_ffn
 from scalesearch.feasible.identity import signature
 from scalesearch.library import find_file
 from scalesearch.space import Unbuildable, read_space
-from scalesearch.space.architecture import section
+from scalesearch.space.assembly.architecture import section
 
 PROTOCOL = find_protocol("edgeformer", 12, 9, 1000)
 NAMES = ("params.total", "params.encoder", "params.decoder", "params.non_embedding", "macs.total", "flops.total")
@@ -18,9 +18,9 @@ SMALL = {"width": "24 | 32 | 48", "encoder.depth": "2..12", "decoder.depth": "1.
 
 
 def drawn(count: int) -> list:
-    space, found, dice = read_space(find_file("slim", "spaces")).set(SMALL), [], random.Random(5)
+    space, found, rng = read_space(find_file("slim", "spaces")).set(SMALL), [], random.Random(5)
     while len(found) < count:
-        answers = space.sample(dice)
+        answers = space.sample(rng)
         try:
             space.architecture(answers)
         except Unbuildable:

@@ -11,7 +11,7 @@ from scalesearch.blocks.core import PAD
 from scalesearch.errors import UserError
 from scalesearch.nn import build
 from scalesearch.nn.decode import beam_search, greedy
-from scalesearch.space.architecture import assemble
+from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
 

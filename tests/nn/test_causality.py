@@ -8,7 +8,7 @@ from torch import nn
 
 from scalesearch.nn import build
 from scalesearch.nn.causality import CausalityError, causality
-from scalesearch.space.architecture import assemble
+from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
 

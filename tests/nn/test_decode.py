@@ -8,7 +8,7 @@ import torch
 
 from scalesearch.nn import build
 from scalesearch.nn.decode import BOS, EOS, Hypotheses, _best, _log_partition, beam_search, greedy, longest
-from scalesearch.space.architecture import assemble
+from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
 
 V = 6  # PAD, UNK, BOS, EOS and two words

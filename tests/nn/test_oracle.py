@@ -11,7 +11,7 @@ from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.solvers import SOLVERS
 from scalesearch.cost import ledger
 from scalesearch.nn.verify import verify
-from scalesearch.space.architecture import Architecture
+from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.testing import CATALOGUE, check_bill, check_columns, check_model, covering, random_architecture
 from scalesearch.testing.draws import words
 

@@ -13,8 +13,8 @@ from scalesearch.reference.recompute import architecture_of, space_of
 from scalesearch.reference.rows import _sheet
 from scalesearch.reference.verdict import judge, rounded
 from scalesearch.space import Space, read_space
-from scalesearch.space.answers import Answers
-from scalesearch.space.architecture import Architecture
+from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.questionnaire.answers import Answers
 
 ROWS = [row for paper in PAPERS for row in load_rows(paper)]
 NAMES = [f"{row.paper}-{row.table}-{row.label}-{row.quantity}" for row in ROWS]

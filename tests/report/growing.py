@@ -13,9 +13,9 @@ def law(size, c, limit=40.0, gap=15.0):
     return limit - gap * (size / BASE) ** -c
 
 
-def study(rules=RULES, seeds=3, sd=0.15, dice=1, steps=STEPS, metric="bleu", sign=1, held_out="largest", bounds=None):
+def study(rules=RULES, seeds=3, sd=0.15, rng=1, steps=STEPS, metric="bleu", sign=1, held_out="largest", bounds=None):
     """Records and study.json; ``sign`` -1 gives scores of which less is better."""
-    rng = np.random.default_rng(dice)
+    rng = np.random.default_rng(rng)
     made, labels = [], {rule: [f"{rule}: {number}" for number in range(1, len(steps) + 1)] for rule in rules}
 
     def train(label, size, mean):

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
+from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.compare import Side, compare
 from scalesearch.report.compare_plot import both
-from scalesearch.report.hypervolume import hypervolume
 from scalesearch.report.plot import save
 from scalesearch.report.table import frame
 from tests.report.made_up import OBJECTIVES, PROTOCOL, record, records
@@ -25,8 +25,8 @@ def side(name, rows, objectives=None, **more):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 999), st.integers(1, 12), st.integers(0, 99))
-def test_a_study_differs_from_itself_by_nothing(dice, count, seed):
-    one = side("one", records(count, dice, widest=6.2))
+def test_a_study_differs_from_itself_by_nothing(rng, count, seed):
+    one = side("one", records(count, rng, widest=6.2))
     found = compare(one, replace(one, name="other"), draws=200, seed=seed)
     assert found.difference == 0 and found.low <= 0 <= found.high
     assert "neither is shown to be better" in found.lines()[3]
@@ -34,8 +34,8 @@ def test_a_study_differs_from_itself_by_nothing(dice, count, seed):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 999), st.integers(2, 10), st.floats(0.5, 20))
-def test_a_study_that_dominates_is_ahead(dice, count, gain):
-    rows = records(count, dice, widest=6.2)
+def test_a_study_that_dominates_is_ahead(rng, count, gain):
+    rows = records(count, rng, widest=6.2)
     better = [{**row, "metrics": {**row["metrics"], "bleu": row["metrics"]["bleu"] + gain}} for row in rows]
     found = compare(side("better", better), side("worse", rows), draws=200)
     back = compare(side("worse", rows), side("better", better), draws=200)

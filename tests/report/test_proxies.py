@@ -13,9 +13,9 @@ stats = pytest.importorskip("scipy.stats")
 
 
 def columns(count, noise, seed=0, ties=False):
-    dice = np.random.default_rng(seed)
-    score = dice.normal(size=count)
-    sign = score + noise * dice.normal(size=count)
+    rng = np.random.default_rng(seed)
+    score = rng.normal(size=count)
+    sign = score + noise * rng.normal(size=count)
     return (np.round(sign), np.round(score, 1)) if ties else (sign, score)
 
 
@@ -39,8 +39,8 @@ def test_the_interval_holds_what_it_says():
 
 
 def test_pure_chance_says_little_and_a_clear_order_does_not():
-    dice = random.Random(1)
-    chance = [correlation("x", np.array(dice.sample(range(12), 12)), np.arange(12)) for _ in range(400)]
+    rng = random.Random(1)
+    chance = [correlation("x", np.array(rng.sample(range(12), 12)), np.arange(12)) for _ in range(400)]
     assert np.mean([one.telling for one in chance]) < 0.08
     assert not correlation("x", *columns(10, 50.0)).telling
     assert "says little" in correlation("x", *columns(10, 50.0)).describe()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.report.noise import pooled
+from scalesearch.pareto.noise import pooled
 from scalesearch.report.plot import save
 from scalesearch.report.scaling import fit, held_out, per_million, rank
 from scalesearch.report.scaling_plot import scaling

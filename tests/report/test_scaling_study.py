@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.report.noise import pooled
+from scalesearch.pareto.noise import pooled
 from scalesearch.report.plot import save
 from scalesearch.report.scaling import Slope
 from scalesearch.report.scaling_curves import curves, laws
@@ -32,14 +32,14 @@ def said(result):
 def test_studies_find_the_laws_that_they_were_made_of():
     """Of 10 studies 9 on average, at 90 %; fewer than 6 would happen once in 600 times."""
     held = dict.fromkeys(((cost, rule) for cost in ("params.total", "macs.total") for rule in RULES), np.zeros(4))
-    for dice in range(10):
-        result = found(*study(dice=dice))
+    for rng in range(10):
+        result = found(*study(rng=rng))
         for curve in result.curves:
             truth, unit = RULES[curve.rule], 1 if curve.cost == "params.total" else 20
             (low, high), ahead = curve.fit.exponent(), curve.ahead
             assert ahead.size == pytest.approx(unit * BASE * 1.6 * STEPS[-1], rel=1e-5)
             right = law(ahead.size / unit, truth)
-            new = right + np.random.default_rng(100 + dice).normal(0, 0.15)
+            new = right + np.random.default_rng(100 + rng).normal(0, 0.15)
             checks = (low <= truth <= high, curve.held.inside, ahead.low <= right <= ahead.high,
                       ahead.training_low <= new <= ahead.training_high)
             held[curve.cost, curve.rule] = held[curve.cost, curve.rule] + checks
@@ -56,16 +56,16 @@ def test_the_steeper_rule_is_the_one_to_follow_and_the_reason_is_given():
     assert "> 99 % of draws" in said(result)
 
 
-@pytest.mark.parametrize("dice", range(4))
-def test_of_equal_rules_none_is_called_best(dice):
-    result = found(*study({"wider": 0.4, "deeper": 0.4, "heads": 0.4}, dice=dice))
+@pytest.mark.parametrize("rng", range(4))
+def test_of_equal_rules_none_is_called_best(rng):
+    result = found(*study({"wider": 0.4, "deeper": 0.4, "heads": 0.4}, rng=rng))
     assert not any(ranking.decided for ranking in result.rankings) and len(result.rankings) == 2
     assert "no rule can be called best, which takes 95 % of draws" in said(result) and "follow" not in said(result)
 
 
 def test_equal_rules_are_told_apart_no_more_often_than_the_confidence_allows():
     """Of 30 studies of two equal rules, 3 on average at 90 %; more than 8 would happen once in 500 times."""
-    equal = (study({"wider": 0.4, "deeper": 0.4}, dice=dice, held_out="none") for dice in range(30))
+    equal = (study({"wider": 0.4, "deeper": 0.4}, rng=rng, held_out="none") for rng in range(30))
     assert sum(found(*one, at=[("params.total", 4e6)]).rankings[0].decided for one in equal) <= 8
 
 
@@ -102,7 +102,7 @@ def test_a_loss_is_the_same_study_turned_round():
 
 
 def test_a_law_that_does_not_hold_is_told_by_its_largest_size():
-    records, meta = study(dice=2)
+    records, meta = study(rng=2)
     for one in records:
         if one["label"] == "wider: 4":
             one["metrics"] = {"bleu": one["metrics"]["bleu"] - 8}

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from scalesearch.space import Space
-from scalesearch.space.schema_types import CallSpec, Field, Group
+from scalesearch.space.schema.types import CallSpec, Field, Group
 
 
 def cycles(arguments, depth):

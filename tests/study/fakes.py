@@ -13,22 +13,22 @@ from types import SimpleNamespace
 from scalesearch.blocks.leaves import Linear
 from scalesearch.cost import find_protocol
 from scalesearch.errors import UserError
-from scalesearch.search.proposers import make_proposer
-from scalesearch.search.proposers.base import Settings
-from scalesearch.space.architecture import Architecture
-from scalesearch.space.problems import Unbuildable
-from scalesearch.space.questions import Choice, FloatRange, IntRange
-from scalesearch.study.bill import Bill
-from scalesearch.study.driver import Driver
-from scalesearch.study.live import View
-from scalesearch.study.mirror import Mirror
-from scalesearch.study.objectives import Objective
-from scalesearch.study.plan import Plan
-from scalesearch.study.runners.inprocess import InProcessRunner
-from scalesearch.study.seen import goals_of
-from scalesearch.study.storage import open_mirror
-from scalesearch.study.store import Store
-from scalesearch.study.work import finish
+from scalesearch.samplers import make_proposer
+from scalesearch.samplers.base import Settings
+from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
+from scalesearch.study.config.objectives import Objective
+from scalesearch.study.engine.driver import Driver
+from scalesearch.study.executors.local import InProcessRunner
+from scalesearch.study.executors.worker import finish
+from scalesearch.study.monitor.console import View
+from scalesearch.study.optuna_sync.mirror import Mirror
+from scalesearch.study.optuna_sync.storage import open_mirror
+from scalesearch.study.trials.evaluator import Bill
+from scalesearch.study.trials.history import goals_of
+from scalesearch.study.trials.plan import Plan
+from scalesearch.study.trials.study_dir import Store
 
 OBJECTIVES = (Objective("bleu", "max"), Objective("params.total", "min"))
 WIDTH, DEPTH = IntRange(8, 64, 8), Choice((4, 1, 2, 8))

@@ -18,11 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scalesearch.search.rungs import FULL, Rungs
-from scalesearch.study import lease
-from scalesearch.study.ledger import COMPLETE, ENDED, PENDING, RUNG
-from scalesearch.study.runners.base import Crashed, Done, Runner
-from scalesearch.study.store import Store
+from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.study.executors import lease
+from scalesearch.study.executors.base import Crashed, Done, Runner
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE, ENDED, PENDING, RUNG
 from tests.study import slow_work
 from tests.study.slow_work import alive
 
@@ -66,10 +66,10 @@ class ProcessRunner(Runner):
 def make_runner(backend):
     """Whoever trains slowly."""
     if backend == RAY:
-        from scalesearch.study.runners.ray import RayRunner
+        from scalesearch.study.executors.ray import RayRunner
 
         return RayRunner(slow_work.work, workers=2, cpus=0.5)
-    from scalesearch.study.runners.inprocess import InProcessRunner
+    from scalesearch.study.executors.local import InProcessRunner
 
     return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.work)
 
@@ -122,7 +122,7 @@ class Killed:
 
     def __init__(self, folder, sessions, trials, seconds, kind="local", seed=1):
         self.folder, self.sessions, self.given = Path(folder), sessions, (trials, seconds, kind)
-        self.dice, self.kills, self.seen = random.Random(seed), [], {}
+        self.rng, self.kills, self.seen = random.Random(seed), [], {}
         self.log, self.process, self._pids = b"", None, {}
 
     def run(self):
@@ -177,12 +177,12 @@ class Killed:
 
     def _wait(self, kind, backend):
         """Until there is something to kill, and then for a random while; sometimes a driver that only starts is hit."""
-        until, early = time.monotonic() + PATIENCE, kind in (DRIVER, ALL) and self.dice.random() < 0.3
-        starting = self.dice.random() < 0.1  # of Ray's processes, most are hit when at work
+        until, early = time.monotonic() + PATIENCE, kind in (DRIVER, ALL) and self.rng.random() < 0.3
+        starting = self.rng.random() < 0.1  # of Ray's processes, most are hit when at work
         while not early and (self._events() == self._began or not self._victims(kind) or not (
                 starting or kind in (DRIVER, ALL) or set(self._victims(WORKER)) & set(self._family()))):
             self._still(until, kind)
-        pause = time.monotonic() + self.dice.uniform(0.1, 1.5)
+        pause = time.monotonic() + self.rng.uniform(0.1, 1.5)
         while time.monotonic() < pause or not (early or self._victims(kind)):
             self._still(until, kind)
 
@@ -215,7 +215,7 @@ class Killed:
             found = {(lease.read(path.parent) or {}).get("process") for path in self.folder.glob("trials/*/lease.json")}
             ours = {pid for pid, birth in self._pids.items() if birth == _birth(pid)}  # orphans too
             busy = sorted(pid for pid in found & ours if pid != self.process.pid and alive(pid))
-            return [self.dice.choice(busy)] if busy else []
+            return [self.rng.choice(busy)] if busy else []
         return [pid for pid, name in family.items() if name.startswith(kind)]
 
     def _family(self):
@@ -331,13 +331,13 @@ def _lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def plan_of(kinds, backend, dice):
+def plan_of(kinds, backend, rng):
     """Sessions in which each kind is as often as ``kinds`` says; a kill of the driver ends a session."""
     ends = [kind for kind in (DRIVER, ALL) for _ in range(kinds.get(kind, 0))]
     others = [kind for kind, count in kinds.items() if kind not in (DRIVER, ALL) for _ in range(count)]
-    dice.shuffle(ends)
-    dice.shuffle(others)
-    cuts = sorted(dice.randint(0, len(others)) for _ in ends[1:])
+    rng.shuffle(ends)
+    rng.shuffle(others)
+    cuts = sorted(rng.randint(0, len(others)) for _ in ends[1:])
     parts = [others[a:b] for a, b in zip([0, *cuts], [*cuts, len(others)])]
     return [(backend, [*part, end]) for part, end in zip(parts, ends)]
 
@@ -368,14 +368,14 @@ def check(killed):
     assert not [kill for kill in killed.kills if kill.losses or kill.duplicates], summary(killed.kills)
     assert not ledger.having(PENDING, "failed") and not killed.remained, (killed.remained, killed._words())
     for trial in ledger.having(COMPLETE):
-        assert trial.values["bleu"] == slow_work.score(trial.asked)
+        assert trial.values["bleu"] == slow_work.score(trial.params)
         record = json.loads((Store(killed.folder).trial_folder(trial) / "record.json").read_text())
         assert record["values"] == trial.values and record["trial"] == trial.number
     trained = [trial.id for trial in ledger.trials.values() if trial.attempts]
     assert len(trained) == len(set(trained))
     shares = {0: RUNGS.shares[0]}
     for trial in ledger.trials.values():
-        assert trial.rungs == [slow_work.loss(trial.asked, shares[rung]) for rung in range(len(trial.rungs))]
+        assert trial.rungs == [slow_work.loss(trial.params, shares[rung]) for rung in range(len(trial.rungs))]
     return ledger
 
 

@@ -6,16 +6,16 @@ import time
 
 from rich.console import Console
 
-from scalesearch.search.rungs import FULL
-from scalesearch.study import heartbeat
-from scalesearch.study.at_work import in_training
-from scalesearch.study.eta import Situation
-from scalesearch.study.heartbeat import RUNNING
-from scalesearch.study.seeds import ONE
-from scalesearch.study.seen import goals_of
-from scalesearch.study.store import Store
-from scalesearch.study.tail import Tail
-from scalesearch.study.watch_screen import draw
+from scalesearch.schedule.rungs import FULL
+from scalesearch.study.config.replication import ONE
+from scalesearch.study.monitor import heartbeat
+from scalesearch.study.monitor.eta import Situation
+from scalesearch.study.monitor.heartbeat import RUNNING
+from scalesearch.study.monitor.log_follower import Tail
+from scalesearch.study.monitor.render import draw
+from scalesearch.study.monitor.running import in_training
+from scalesearch.study.trials.history import goals_of
+from scalesearch.study.trials.study_dir import Store
 from tests.study.fakes import META, OBJECTIVES
 
 COST = {"params": {"total": 1000}, "macs": {"total": 9000}}

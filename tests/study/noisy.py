@@ -6,10 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-from scalesearch.search.history import Goal
-from scalesearch.study.confirm import Candidate, next_training
-from scalesearch.study.seeds import Seeds
-from scalesearch.study.work import finish
+from scalesearch.samplers.history import Goal
+from scalesearch.study.config.replication import Seeds
+from scalesearch.study.executors.worker import finish
+from scalesearch.study.replicates.allocation import Candidate, next_training
 from tests.study.fakes import make_driver, make_plan, score
 
 GOALS = (Goal("bleu", "max", True), Goal("params.total", "min", False))
@@ -42,21 +42,21 @@ def seeded_plan(trials=6, seeds=SEEDS, **changes):
     return make_plan(trials, seeds=seeds, **changes)
 
 
-def drawn(truth, sd, dice, count=1):
+def drawn(truth, sd, rng, count=1):
     """One candidate after the other, each dearer than the last, with ``count`` scores around its true one."""
-    return [Candidate(number, {"params.total": float(number)}, tuple({"bleu": dice.gauss(mean, sd)}
+    return [Candidate(number, {"params.total": float(number)}, tuple({"bleu": rng.gauss(mean, sd)}
             for _ in range(count))) for number, mean in enumerate(truth)]
 
 
-def confirmed(candidates, truth, sd, dice, seeds, goals=GOALS):
+def confirmed(candidates, truth, sd, rng, seeds, goals=GOALS):
     """What becomes of ``candidates`` when all that is asked for is trained; and what was asked for."""
-    candidates, asked = list(candidates), []
+    candidates, params = list(candidates), []
     while (chosen := next_training(candidates, goals, seeds)) is not None:
-        asked.append(chosen)
+        params.append(chosen)
         old = candidates[chosen.number]
-        new = {"bleu": dice.gauss(truth[chosen.number], sd)}
+        new = {"bleu": rng.gauss(truth[chosen.number], sd)}
         candidates[chosen.number] = Candidate(old.number, old.known, (*old.scores, new))
-    return candidates, asked
+    return candidates, params
 
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed

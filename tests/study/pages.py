@@ -5,11 +5,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from scalesearch.study.page import write_page
-from scalesearch.study.plan import Reference
-from scalesearch.study.results import load
-from scalesearch.study.store import Store
-from scalesearch.study.work import finish
+from scalesearch.study.executors.worker import finish
+from scalesearch.study.results.html_report import write_page
+from scalesearch.study.results.results import load
+from scalesearch.study.trials.plan import Reference
+from scalesearch.study.trials.study_dir import Store
 from tests.study.fakes import architecture_of, fake_result, make_driver, make_plan
 
 HOSTILE = """<script>alert("it's")</script>&<img src=x onerror=alert(1)>"""
@@ -95,11 +95,11 @@ def study(folder, trials=10, **changes):
     return Path(folder)
 
 
-def references_only(folder, architectures=None, asked=None, **changes):
-    """A finished study of named architectures, which searches nothing; ``asked`` None: from outside its space."""
+def references_only(folder, architectures=None, params=None, **changes):
+    """A finished study of named architectures, which searches nothing; ``params`` None: from outside its space."""
     sheets = architectures or {"small": {"width": 16, "depth": 2, "kind": "plain"},
                                HOSTILE: {"width": 64, "depth": 4, "kind": "plain"}}
-    named = tuple(Reference(name, architecture_of(sheet), asked) for name, sheet in sheets.items())
+    named = tuple(Reference(name, architecture_of(sheet), params) for name, sheet in sheets.items())
     make_driver(folder, make_plan(0, references=named, **changes), curved_work).run()
     say(folder, "trials", len(named))
     return Path(folder)

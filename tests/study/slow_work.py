@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from scalesearch.study.work import finish
+from scalesearch.study.executors.worker import finish
 
 STEP = 0.05  # seconds
 

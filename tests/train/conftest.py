@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from scalesearch.data import Corpus, DataSpec, load_corpus
-from scalesearch.space.architecture import Architecture, assemble
+from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.train import Recipe
 from tests.architectures import answers
 

@@ -11,7 +11,7 @@ from scalesearch.cost import PROTOCOLS, Cost, cost, find_protocol, protocol_of
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
-from scalesearch.space.architecture import assemble
+from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from scalesearch.whatif import cite, compare, crossings, sweep
 from scalesearch.whatif.crossing import positive, value

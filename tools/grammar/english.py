@@ -23,7 +23,7 @@ def english(sentence: Sentence) -> str:
     if before:
         words += [*_subordinate(sentence), ","]
     if sentence.mood == "question":
-        words += [sentence.asked[0]] if sentence.asked else []
+        words += [sentence.params[0]] if sentence.params else []
         words += _clause(sentence.main, question=True)
     else:
         words += _clause(sentence.main)

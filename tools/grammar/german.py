@@ -23,7 +23,7 @@ def german(sentence: Sentence) -> str:
     if before:
         words += [*_subordinate(sentence), ",", *_main(sentence.main, [])]
     elif sentence.mood == "question":
-        words += _main(sentence.main, [sentence.asked[1]] if sentence.asked else [])
+        words += _main(sentence.main, [sentence.params[1]] if sentence.params else [])
     else:
         words += _main(sentence.main, None)
     if sentence.conjunction and sentence.second:

@@ -60,14 +60,14 @@ def noun_of_gender(gender: str) -> Noun:
 class Phrases:
     """Draws phrases; ``planted`` nouns are put in where their kind fits, before any others."""
 
-    def __init__(self, dice: random.Random, words: Vocabulary) -> None:
-        self.dice, self.words = dice, words
+    def __init__(self, rng: random.Random, words: Vocabulary) -> None:
+        self.rng, self.words = rng, words
         self.planted: list[Noun] = []
         self.used: list[str] = []
         self.polite = self.negated = False
 
     def chance(self, probability: float) -> bool:
-        return self.dice.random() < probability
+        return self.rng.random() < probability
 
     def noun(self, kinds: tuple[str, ...]) -> Noun:
         """A planted noun if one fits, else any of these kinds; remembered in ``used``."""
@@ -76,20 +76,20 @@ class Phrases:
                 self.planted.remove(noun)
                 break
         else:
-            noun = self.words.nouns(kinds).pick(self.dice)
+            noun = self.words.nouns(kinds).pick(self.rng)
         self.used.append(noun.english)
         return noun
 
     def nominal(self, kinds: tuple[str, ...], depth: int) -> Nominal:
         """A pronoun or a name where people may stand, a pair, or a phrase."""
-        draw = self.dice.random()
+        draw = self.rng.random()
         if "person" in kinds and draw < 0.30:
             return self.pronoun() if draw < 0.17 else self.name()
         if draw > 0.96:
             return Pair(
                 self.phrase(kinds, 0, plain=True),
                 self.phrase(kinds, 0, plain=True),
-                self.dice.choice(_JOINTS),
+                self.rng.choice(_JOINTS),
             )
         phrase = self.phrase(kinds, depth)
         if phrase.determiner == "a" and not self.negated and self.chance(0.12):
@@ -103,7 +103,7 @@ class Phrases:
         """One that needs no antecedent: first and second person, he, she, they."""
         if self.polite and self.chance(0.7):
             return Pronoun(2, polite=True)
-        draw = self.dice.randrange(10)
+        draw = self.rng.randrange(10)
         if draw < 6:
             person, plural = ((1, False), (1, False), (2, False), (1, True), (2, True), (3, True))[draw]
             return Pronoun(person, plural, polite=self.polite and person == 2)
@@ -128,7 +128,7 @@ class Phrases:
 
     def extended(self, phrase: Phrase, depth: int) -> Phrase:
         """At most one of: an owner, a place, a relative clause."""
-        draw = self.dice.random()
+        draw = self.rng.random()
         if draw < 0.06 and not phrase.number:
             return phrase._replace(owner=self.owner())
         if draw < 0.11 and phrase.noun.kind not in ("idea", "event", "time"):
@@ -150,7 +150,7 @@ class Phrases:
             or not self.chance(0.09)
         ):
             return noun
-        first = self.words.nouns(_MADE).pick(self.dice)
+        first = self.words.nouns(_MADE).pick(self.rng)
         if not first.link or first.english == noun.english:
             return noun
         self.used.append(first.english)
@@ -159,20 +159,20 @@ class Phrases:
     def determiner(self, noun: Noun, plural: bool, number: int) -> str:
         if number:
             return "the" if self.chance(0.25) else ""
-        word = self.dice.choice(_PLURAL if plural else _MASS if noun.plural is None else _SINGULAR)
+        word = self.rng.choice(_PLURAL if plural else _MASS if noun.plural is None else _SINGULAR)
         return "your-polite" if word == "your" and self.polite else word
 
     def adjectives(self, noun: Noun) -> tuple[Adjective, ...]:
-        draw = self.dice.random()
+        draw = self.rng.random()
         pool = self.words.adjectives(noun.kind)
         if draw > 0.30 or not pool:
             return ()
-        first, second = pool.pick(self.dice), pool.pick(self.dice)
+        first, second = pool.pick(self.rng), pool.pick(self.rng)
         return (first, second) if draw < 0.04 and first != second else (first,)
 
     def number(self) -> int:
         """Mostly small, sometimes up to 99, rarely up to 9,999."""
-        draw = self.dice.random()
+        draw = self.rng.random()
         low, high = (
             (2, 12)
             if draw < 0.5
@@ -182,19 +182,19 @@ class Phrases:
             if draw < 0.96
             else (1000, 9999)
         )
-        return self.dice.randint(low, high)
+        return self.rng.randint(low, high)
 
     def owner(self) -> Phrase:
         if self.chance(0.5):
             return self.name()
-        determiner = self.dice.choice(("the", "the", "my", "our", "his"))
+        determiner = self.rng.choice(("the", "the", "my", "our", "his"))
         return Phrase(self.noun(("person",)), self.chance(0.2), determiner)
 
     def place(self, motion: bool, depth: int) -> Adjunct:
         """Where (dative) or, with ``motion``, where to (accusative, or nach / zu)."""
         if motion and self.chance(0.35):
             return self.destination(depth)
-        rest, towards, german, kinds = self.dice.choice(_TWO_WAY)
+        rest, towards, german, kinds = self.rng.choice(_TWO_WAY)
         if not motion and self.chance(0.12):
             return Adjunct("place", "in", "in", DATIVE, Phrase(self.noun(("city",)), determiner=""))
         phrase = self.phrase(kinds, depth)
@@ -208,7 +208,7 @@ class Phrases:
 
     def circumstance(self, depth: int) -> Adjunct:
         """With whom, for whom, when, why: a preposition with one case."""
-        english, german, case, kinds = self.dice.choice(_ONE_WAY)
+        english, german, case, kinds = self.rng.choice(_ONE_WAY)
         kind = "time" if kinds[0] == "event" else "manner"
         return Adjunct(
             kind,
@@ -221,5 +221,5 @@ class Phrases:
     def fixed(self, kind: str, tense: str) -> Adjunct:
         """A fixed adverb; times agree with the tense."""
         if kind == "time":
-            return self.dice.choice(_TIMES["past" if tense in ("past", "perfect") else "present"])
-        return self.dice.choice(_FIXED[kind])
+            return self.rng.choice(_TIMES["past" if tense in ("past", "perfect") else "present"])
+        return self.rng.choice(_FIXED[kind])

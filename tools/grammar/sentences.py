@@ -26,8 +26,8 @@ _SUBJECTS = ("person", "person", "animal", "thing", "building", "food", "idea", 
 class Sentences(Phrases):
     """Draws sentences; one object for one corpus."""
 
-    def __init__(self, dice: random.Random, words: Vocabulary) -> None:
-        super().__init__(dice, words)
+    def __init__(self, rng: random.Random, words: Vocabulary) -> None:
+        super().__init__(rng, words)
         self._shapes: tuple[Callable[[], Sentence], ...] = (
             *(self.simple,) * 18,
             *(self.with_subordinate,) * 6,
@@ -43,7 +43,7 @@ class Sentences(Phrases):
         while True:
             self.planted, self.used, self.polite = [], [], False
             cues = self.plant() if self.chance(0.12) else ()
-            sentence = self.dice.choice(self._shapes)()
+            sentence = self.rng.choice(self._shapes)()
             if len(self.planted) == 1:
                 sentence = self.beside(sentence, self.planted.pop())
             if not self.planted and not any(word in cues for word in self.used):
@@ -58,10 +58,10 @@ class Sentences(Phrases):
 
     def plant(self) -> tuple[str, ...]:
         """Plant an ambiguous noun and a cue of its sense; returns the cues that must not occur."""
-        noun, cues = self.dice.choice(self.words.senses)
-        cue = self.dice.choice(cues)
+        noun, cues = self.rng.choice(self.words.senses)
+        cue = self.rng.choice(cues)
         self.planted = [noun, self.words.real[cue]]
-        self.dice.shuffle(self.planted)
+        self.rng.shuffle(self.planted)
         return tuple(
             word
             for other, theirs in self.words.senses
@@ -76,7 +76,7 @@ class Sentences(Phrases):
     def with_subordinate(self) -> Sentence:
         """Because, when, if, ...: before or after; often about someone or something of the main clause."""
         main = self.clause(1)
-        subordinator = self.dice.choice(_SUBORDINATORS)
+        subordinator = self.rng.choice(_SUBORDINATORS)
         clause = self.about(main) if self.chance(0.5) else self.clause(1, tense=main.tense, fronting=False)
         if subordinator == _WHEN and clause.tense in ("past", "perfect"):
             subordinator = _WHEN_PAST
@@ -95,14 +95,14 @@ class Sentences(Phrases):
         if self.chance(0.5):
             objects = self.words.verbs_with("object", noun.kind, "td")
             if objects:
-                return self.filled(objects.pick(self.dice), 0, main.tense, {"object": pronoun})
+                return self.filled(objects.pick(self.rng), 0, main.tense, {"object": pronoun})
         return self.copula(pronoun, main.tense)
 
     def with_complement(self) -> Sentence:
         """Says that, asks whether, tries to."""
-        verb = self.words.verbs("cwz").pick(self.dice)
+        verb = self.words.verbs("cwz").pick(self.rng)
         self.negated = self.chance(0.1)
-        tense = self.dice.choice(_TENSES[:13])
+        tense = self.rng.choice(_TENSES[:13])
         subject = self.nominal(("person",), 0)
         link = {"c": "that", "w": "whether", "z": "to"}[verb.frame]
         negated = self.negated
@@ -129,13 +129,13 @@ class Sentences(Phrases):
         )
 
     def question(self) -> Sentence:
-        asked = self.dice.choice(_ASKED) if self.chance(0.45) else None
+        asked = self.rng.choice(_ASKED) if self.chance(0.45) else None
         main = self.clause(1, fronting=False)
         kept = tuple(item for item in main.adjuncts if item.kind != "sentence")
         return Sentence(main._replace(adjuncts=kept), mood="question", asked=asked)
 
     def coordination(self) -> Sentence:
-        conjunction = self.dice.choice(_CONJUNCTIONS)
+        conjunction = self.rng.choice(_CONJUNCTIONS)
         return Sentence(self.clause(0), conjunction=conjunction, second=self.clause(0, fronting=False))
 
     def addressed(self) -> Sentence:
@@ -143,16 +143,16 @@ class Sentences(Phrases):
         self.polite = True
         main = self.clause(1, fronting=False)
         return Sentence(
-            main, address=self.dice.choice(_ADDRESSES), mood="question" if self.chance(0.3) else "statement"
+            main, address=self.rng.choice(_ADDRESSES), mood="question" if self.chance(0.3) else "statement"
         )
 
     def clause(self, depth: int, tense: str = "", fronting: bool = True, infinitive: bool = False) -> Clause:
         """Any clause: a copula now and then, otherwise a verb of some frame."""
-        tense = tense or self.dice.choice(_TENSES)
+        tense = tense or self.rng.choice(_TENSES)
         if not infinitive and self.chance(0.12):
-            kind = self.dice.choice(_SUBJECTS)
+            kind = self.rng.choice(_SUBJECTS)
             return self.copula(self.nominal((kind,), depth), tense)
-        verb = self.words.verbs(self.dice.choice(_FRAMES)).pick(self.dice)
+        verb = self.words.verbs(self.rng.choice(_FRAMES)).pick(self.rng)
         clause = self.filled(verb, depth, tense, {"subject": None} if infinitive else {}, fronting)
         if not infinitive:
             return clause
@@ -165,7 +165,7 @@ class Sentences(Phrases):
         """A clause of this verb; ``given`` says what its subject or object is, the rest is drawn."""
         self.negated = self.chance(0.12)
         negated, frame = self.negated, verb.frame[0]
-        modal = self.dice.choice(_MODALS) if tense in ("present", "past") and self.chance(0.2) else ""
+        modal = self.rng.choice(_MODALS) if tense in ("present", "past") and self.chance(0.2) else ""
         if modal in ("should", "may"):
             tense = "present"
         subject = given["subject"] if "subject" in given else self.nominal(verb.subjects, depth)
@@ -242,7 +242,7 @@ class Sentences(Phrases):
         if isinstance(subject, Pronoun) and subject.person == 3 and subject.noun is not None:
             kind = subject.noun.kind
         kind = "person" if kind == "name" else kind
-        adjective = self.words.adjectives(kind).pick(self.dice) if self.words.adjectives(kind) else None
+        adjective = self.words.adjectives(kind).pick(self.rng) if self.words.adjectives(kind) else None
         if adjective is None or (
             kind == "person" and isinstance(subject, Phrase) and not subject.plural and self.chance(0.2)
         ):
@@ -261,7 +261,7 @@ class Sentences(Phrases):
         )
         if not pool:
             return None
-        verb = pool.pick(self.dice)
+        verb = pool.pick(self.rng)
         given: dict[str, Nominal | None] = {"subject" if subject else "object": gap}
         role = (
             "subject"
@@ -270,6 +270,6 @@ class Sentences(Phrases):
         )
         if verb.frame == "g" and kind == "person":
             given, role = {"recipient": gap}, "indirect"
-        clause = self.filled(verb, depth, self.dice.choice(_TENSES), given)
+        clause = self.filled(verb, depth, self.rng.choice(_TENSES), given)
         self.negated = negated
         return Relative(clause, role)

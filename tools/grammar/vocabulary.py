@@ -27,10 +27,10 @@ class Pool(Generic[Word]):
     def __bool__(self) -> bool:
         return bool(self.words)
 
-    def pick(self, dice: random.Random) -> Word:
+    def pick(self, rng: random.Random) -> Word:
         """A word, with a chance in proportion to its frequency."""
         return self.words[
-            bisect(self.cumulative, dice.random() * self.cumulative[-1], 0, len(self.words) - 1)
+            bisect(self.cumulative, rng.random() * self.cumulative[-1], 0, len(self.words) - 1)
         ]
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalesearch.report.front import front
-from scalesearch.report.hypervolume import hypervolume
+from scalesearch.pareto.front import front
+from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.page.facts import Facts
 from scalesearch.report.page.html import Section, join, tag
 from scalesearch.report.page.svg import canvas, framed, inline

@@ -1,0 +1,8 @@
+"""What goes on inside a trained model: heads, tokens, activations, load of shared weights, gradients.
+
+One file a measure, each with its formula and its source. Tables and figures of them are in ``write`` and ``plot``.
+"""
+
+from scalesearch.analysis.run import Analysis, analyse, sample
+
+__all__ = ["Analysis", "analyse", "sample"]

@@ -1,0 +1,107 @@
+"""Figures of an analysis: heads, tokens, activations over the layers; load and gradients by group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from scalesearch.analysis.activations import FFNRow
+from scalesearch.analysis.heads import LEAST, HeadRow
+from scalesearch.analysis.run import Analysis
+from scalesearch.analysis.tokens import TokenRow
+from scalesearch.report.plot import FRONT, INK, REFERENCE, REST, STYLE
+
+COLORS = (FRONT, REFERENCE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP"
+
+
+def figures(found: Analysis) -> dict[str, Figure]:
+    """By the name of the file; of a measure that found nothing there is none."""
+    drawn: dict[str, Figure] = {}
+    with matplotlib.rc_context(STYLE):
+        if any(row.diversity is not None for row in found.heads):
+            drawn["heads"] = _heads(found.heads)
+        if any(row.uniformity is not None for row in found.tokens):
+            drawn["tokens"] = _tokens(found.tokens)
+        if any(row.n_act is not None for row in found.ffn):
+            drawn["ffn"] = _ffn(found.ffn)
+        if found.loads:
+            drawn["load"] = _bars([row.group for row in found.loads], [row.load for row in found.loads],
+                                  "Uses a pass", f"balance {found.load['load.balance']:.3f}")
+        rows = found.gradients.rows
+        drawn["gradients"] = _bars([row.group for row in rows], [row.norm for row in rows], "Gradient norm",
+                                   f"whole gradient {found.gradients.norm:.3g}")
+    return drawn
+
+
+def _heads(rows: Sequence[HeadRow]) -> Figure:
+    figure, (axes,) = _panels(1)
+    _lines(axes, [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows])
+    axes.axhline(LEAST, color=REST, linewidth=0.8, linestyle=(0, (4, 2)))
+    for most in sorted({row.most for row in rows}):
+        axes.axhline(most, color=REST, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.set_ylabel("Head diversity D (dashed: heads alike,\ndotted: orthogonal)")
+    return figure
+
+
+def _tokens(rows: Sequence[TokenRow]) -> Figure:
+    figure, (axes,) = _panels(1)
+    _lines(axes, [(row.stack, row.layer, row.uniformity) for row in rows])
+    axes.set_ylabel("Token uniformity (mean correlation)")
+    return figure
+
+
+def _ffn(rows: Sequence[FFNRow]) -> Figure:
+    figure, (count, ratio) = _panels(2)
+    names = [f"{row.stack} {row.part} ({row.hidden} units)" for row in rows]
+    _lines(count, [(name, row.layer, row.n_act) for name, row in zip(names, rows)])
+    _lines(ratio, [(name, row.layer, row.r_act) for name, row in zip(names, rows)], legend=False)
+    count.set_ylabel("Active units a token")
+    ratio.set_ylabel("Share of hidden units")
+    return figure
+
+
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(1.2 + 4 * count, 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = [figure.add_subplot(1, count, 1 + i) for i in range(count)]
+    for axes in panels:
+        axes.set_xlabel("Layer")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(True, color="#e6e6e6", linewidth=0.6)
+        axes.set_axisbelow(True)
+    return figure, panels
+
+
+def _lines(axes: Axes, points: Sequence[tuple[str, int, float | None]], legend: bool = True) -> None:
+    """One line a name, over layers."""
+    for index, name in enumerate(dict.fromkeys(name for name, _, value in points if value is not None)):
+        mine = [(layer, value) for other, layer, value in points if other == name and value is not None]
+        axes.plot(*zip(*mine), marker=MARKERS[index % len(MARKERS)], color=COLORS[index % len(COLORS)],
+                  markersize=4, linewidth=1.2, label=name)
+    if legend:
+        axes.legend(frameon=False, loc="best")
+
+
+def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure:
+    """Horizontal bars, the first on top."""
+    figure = Figure(figsize=(5.6, 0.9 + 0.17 * len(names)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    places = range(len(names))
+    axes.barh(places, values, color=FRONT, height=0.7)
+    axes.set_yticks(places, names)
+    axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
+    axes.set_xlabel(label)
+    axes.set_title(title, fontsize=9, color=INK, loc="left")
+    axes.grid(True, axis="x", color="#e6e6e6", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure

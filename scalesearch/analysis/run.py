@@ -1,0 +1,81 @@
+"""All measures of one trained model on one sample of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from scalesearch.analysis.activations import Activations, FFNRow
+from scalesearch.analysis.gradients import Gradients, gradients
+from scalesearch.analysis.heads import HeadRow, Heads
+from scalesearch.analysis.loads import LoadRow, loads
+from scalesearch.analysis.taps import Real, listening
+from scalesearch.analysis.tokens import TokenRow, Tokens
+from scalesearch.blocks.core import Block
+from scalesearch.data import Split, eval_batches
+from scalesearch.nn import Model
+from scalesearch.train import Recipe
+from scalesearch.train.engine import Engine
+from scalesearch.train.evaluate import with_memory
+from scalesearch.train.hardware import Hardware
+
+TOKENS = 4096  # places of the wider side in a batch
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What was found; ``load`` is the whole model's, ``loads`` the groups'."""
+
+    heads: list[HeadRow]
+    tokens: list[TokenRow]
+    ffn: list[FFNRow]
+    loads: list[LoadRow]
+    load: Mapping[str, float]
+    gradients: Gradients
+
+    def tables(self) -> dict[str, list[Any]]:
+        """The rows by the name that files have."""
+        return {"heads": self.heads, "tokens": self.tokens, "ffn": self.ffn, "load": self.loads,
+                "gradients": self.gradients.rows}
+
+    def to_json(self) -> dict[str, Any]:
+        """Rows by table, and the totals."""
+        rows = {name: [asdict(row) for row in found] for name, found in self.tables().items()}
+        load = {name.removeprefix("load."): value for name, value in self.load.items()}
+        return {**rows, "load": {**load, "groups": rows["load"]},
+                "gradients": {"loss": self.gradients.loss, "norm": self.gradients.norm, "groups": rows["gradients"]}}
+
+
+def analyse(model: Model, block: Block, split: Split, recipe: Recipe) -> Analysis:
+    """The measures of ``model``, made from ``block``, on the pairs of ``split``, in fp32 and without dropout.
+
+    ``recipe``: the loss's label smoothing is that of the training, and the device is the one it asks for.
+    """
+    plain = replace(recipe, precision="fp32", compile="no")
+    hardware = Hardware.of(plain)
+    model.eval().to(hardware.device).set_attention(hardware.attention)
+    heads, tokens, ffn = with_memory(lambda most: _listen(model, split, hardware, most), TOKENS)
+    pull = with_memory(
+        lambda most: gradients(Engine(model, plain, hardware), split, recipe.label_smoothing, most), TOKENS
+    )
+    groups, load = loads(block)
+    return Analysis(heads.rows(), tokens.rows(), ffn.rows(), groups, load, pull)
+
+
+def sample(split: Split, sentences: int) -> Split:
+    """The first ``sentences`` pairs, or windows of a text."""
+    first = np.arange(min(sentences, len(split)))
+    return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts, split.overlap)
+
+
+def _listen(model: Model, split: Split, hardware: Hardware, most: int) -> tuple[Heads, Tokens, Activations]:
+    measures = Heads(model), Tokens(model), Activations(model)
+    real = Real()
+    with listening(measures, real), torch.no_grad():
+        for batch in eval_batches(split, most):
+            real.run(model, hardware.tensor(batch.source), hardware.tensor(batch.target_in))
+    return measures

@@ -1,0 +1,89 @@
+"""How alike the tokens of a sentence become, layer by layer: token uniformity (PartialFormer, appendix H).
+
+The paper names Pearson's correlation and no more. Here: of a layer's output X (positions, d) each token is centred over
+its d features, c_t = x_t - mean(x_t), and
+
+    ρ_ts = c_t · c_s / (‖c_t‖ ‖c_s‖)
+
+is averaged over all pairs t ≠ s of tokens that are no padding, then over sentences of two tokens or more. 1 is all
+tokens alike (up to scale and shift); lower is better. Two readings: ``uniformity`` takes ρ with its sign, which is our
+choice, ``uniformity_absolute`` without. A token all of whose features are equal has no direction: its ρ count as 0.
+
+Layer 0 is what the first layer is given. A layer that is evaluated several times a pass (ODE solvers) has the mean over
+its evaluations. With pre-norm, outputs are those of the residual stream, before any norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from scalesearch.analysis.taps import Mean, Tap, layers_of
+from scalesearch.nn import Model, Module
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """One layer's output; layer 0 is the first layer's input."""
+
+    stack: str
+    layer: int
+    uniformity: float | None
+    uniformity_absolute: float | None
+
+
+@dataclass
+class _Heard:
+    stack: str
+    layer: int
+    module: Module
+    side: str
+    signed: Mean = field(default_factory=Mean)
+    absolute: Mean = field(default_factory=Mean)
+
+
+class Tokens:
+    """Listens to what each layer gives, and to what the first of a stack is given."""
+
+    def __init__(self, model: Model) -> None:
+        self.heard: list[_Heard] = []
+        for layer in layers_of(model):
+            if layer.number == 1:
+                self.heard.append(_Heard(layer.stack, 0, layer.module, "input"))
+            self.heard.append(_Heard(layer.stack, layer.number, layer.module, "output"))
+
+    def taps(self) -> Iterator[Tap]:
+        """The layers."""
+        for heard in self.heard:
+            yield Tap(heard.module, heard.side, heard.stack, partial(_take, heard))
+
+    def rows(self) -> list[TokenRow]:
+        """One a layer, and one before the first of each stack."""
+        return [TokenRow(h.stack, h.layer, h.signed.value, h.absolute.value) for h in self.heard]
+
+
+def uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Signed and absolute mean correlation, (sentences,) each, of sentences with two tokens or more.
+
+    Args:
+        states: (B, positions, d). real: (B, positions), where there is no padding.
+    """
+    x = states.double()
+    unit = normalize(x - x.mean(-1, keepdim=True), dim=-1, eps=1e-9) * real[..., None]
+    correlation = unit @ unit.transpose(1, 2)
+    others = ~torch.eye(correlation.shape[1], dtype=torch.bool, device=x.device)
+    count = real.sum(1)
+    kept, pairs = count > 1, (count * (count - 1)).clamp(min=1)
+    means = [(kind * others).sum((1, 2)) / pairs for kind in (correlation, correlation.abs())]
+    return means[0][kept], means[1][kept]
+
+
+def _take(heard: _Heard, states: Tensor, real: Tensor) -> None:
+    signed, absolute = uniformity(states, real)
+    heard.signed.add(signed)
+    heard.absolute.add(absolute)

@@ -1,0 +1,1 @@
+"""Non-dominated fronts, hypervolume and noise. Imports nothing of the package but errors."""

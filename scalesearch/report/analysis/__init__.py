@@ -1,8 +1,0 @@
-"""What goes on inside a trained model: heads, tokens, activations, load of shared weights, gradients.
-
-One file a measure, each with its formula and its source. Tables and figures of them are in ``write`` and ``plot``.
-"""
-
-from scalesearch.report.analysis.run import Analysis, analyse, sample
-
-__all__ = ["Analysis", "analyse", "sample"]

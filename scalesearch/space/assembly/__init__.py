@@ -1,0 +1,1 @@
+"""Answers to the blocks that they describe. Imports questionnaire and scalesearch.blocks."""

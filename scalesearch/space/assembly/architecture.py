@@ -1,0 +1,171 @@
+"""From answers to a network: the blocks that an answer sheet describes, and their identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, Use, canonical
+from scalesearch.blocks.ffn.none import NoFFN
+from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.scores import GlobalScores
+from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
+from scalesearch.blocks.share import One
+from scalesearch.blocks.sizes import truth
+from scalesearch.blocks.stacks import Stack, WaistedStack
+from scalesearch.space.assembly.components import Answered, attention, embedding, ffn, off, output
+from scalesearch.space.assembly.weight_sharing import adapted, ties
+from scalesearch.space.syntax.diagnostics import Unbuildable
+
+ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross_gate")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One network: its answers, its blocks, and an ``id`` that only the blocks decide."""
+
+    answers: Mapping[str, Any]
+    block: Block
+    id: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Id and answers."""
+        return {"id": self.id, "answers": dict(self.answers)}
+
+    def to_yaml(self, name: str | None = None) -> str:
+        """An architecture file: a space with nothing left to choose."""
+        from scalesearch.space.schema.yaml_writer import answers_to_yaml
+
+        text: str = answers_to_yaml(self.answers, name or self.id)
+        return text
+
+
+def assemble(answers: Answered) -> Architecture:
+    """The network that ``answers`` (dotted path to JSON value) describe; of keys that are missing, the plain choice.
+
+    Raises:
+        Unbuildable: a schedule that does not fit its depth, heads that do not divide, parts that cannot be shared,
+            a gate or a chain where sizes do not allow it.
+    """
+    kept, block = network(answers)
+    digest = hashlib.sha256(json.dumps(canonical(block), sort_keys=True).encode()).hexdigest()
+    return Architecture(kept, block, digest[:12])
+
+
+def network(answers: Answered) -> tuple[Answered, Block]:
+    """The answers that count, and the blocks; sizes may be arrays (see :mod:`scalesearch.blocks.sizes`).
+
+    Raises:
+        Unbuildable: see :func:`assemble`. Split: candidates of a population differ in what decides about blocks.
+    """
+    if answers["model"] == "decoder-only":
+        kept = {path: value for path, value in answers.items() if not path.startswith(ENCODER_ONLY)}
+        return kept, _decoder_only(kept)
+    return dict(answers), _encoder_decoder(answers)
+
+
+SECTIONS = ("embedding", "encoder", "decoder", "output")
+
+
+def section(a: Answered, name: str) -> Section:
+    """One of ``SECTIONS`` alone: its costs, with those of the others, add up to the network's."""
+    only = a["model"] == "decoder-only"
+    made: Block | Use | None
+    if name == "embedding":
+        made = embedding(a, SEQ) if only else Embeddings(embedding(a, SRC), embedding(a, TGT, _shared_table(a)))
+    elif name == "output":
+        made = output(a, "embedding.table" if only else _shared_table(a) or "embedding.target.table")
+    elif name == "encoder":
+        made = None if only else _encoder(a)
+    else:
+        made = _decoder(a, None) if only else _decoder(a, _lender(a))
+    return Section(name, made)
+
+
+def _lender(a: Answered) -> Repeat | None:
+    """The encoder's layers as far as the decoder may borrow from them: without what no loan is taken from."""
+    loans = " ".join(str(a.get(f"share.decoder.{slot}", "own")) for slot in ("self", "cross", "ffn"))
+    if "encoder." not in loans:
+        return None
+    if off(a, "encoder.middle_width") is not None:
+        return None
+    if "encoder.ffn" in loans:
+        return _stack(a, "encoder", _encoder_layer(a, a["width"]), None).layers
+    layer = EncoderLayer(attention(a, "encoder", (SRC, SRC, SRC), cached=False), NoFFN(a["width"], (SRC,)), a["norm"])
+    plain = Repeat(layer, a["encoder.depth"])
+    return Repeat(layer, plain.depth, ties(a, "encoder", plain, None))
+
+
+def _shared_table(a: Answered) -> str | None:
+    return "embedding.source.table" if a["embedding.tie"] == "all" else None
+
+
+def _encoder_decoder(a: Answered) -> EncoderDecoder:
+    encoder, shared = _encoder(a), _shared_table(a)
+    decoder = _decoder(a, encoder.layers if isinstance(encoder, Stack) else None)
+    tables = Embeddings(embedding(a, SRC), embedding(a, TGT, shared))
+    return EncoderDecoder(tables, encoder, decoder, output(a, shared or "embedding.target.table"))
+
+
+def _decoder_only(a: Answered) -> DecoderOnly:
+    return DecoderOnly(embedding(a, SEQ), _decoder(a, None), output(a, "embedding.table"))
+
+
+def _decoder(a: Answered, lender: Repeat | None) -> Stack:
+    only, norm, interleaved = a["model"] == "decoder-only", a["norm"], bool(a["decoder.interleaved"])
+    own = attention(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
+    cross = None if only else attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True)
+    layer = DecoderLayer(own, cross, ffn(a, "decoder", SEQ if only else TGT), norm, interleaved)
+    return _stack(a, "decoder", layer, lender)
+
+
+def _encoder(a: Answered) -> Stack | WaistedStack:
+    layer = _encoder_layer(a, a["width"])
+    if off(a, "encoder.middle_width") is None:
+        return _stack(a, "encoder", layer, None)
+    return _waisted(a, layer)
+
+
+def _encoder_layer(a: Answered, width: int) -> EncoderLayer:
+    mine = {**a, "width": width}
+    return EncoderLayer(attention(mine, "encoder", (SRC, SRC, SRC), cached=False), ffn(mine, "encoder", SRC), a["norm"])
+
+
+def _stack(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer, lender: Repeat | None) -> Stack:
+    """The layers of a stack, with what they share among each other or borrow from the encoder."""
+    plain = Repeat(layer, a[f"{stack}.depth"])
+    layers = Repeat(layer, plain.depth, ties(a, stack, plain, lender))
+    solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
+    steps = bool(a.get(f"{stack}.step_embedding", False))
+    return Stack(layers, _global_scores(a, stack, layer), steps, solver, bool(a.get("last_norm", True)))
+
+
+def _global_scores(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer) -> GlobalScores | None:
+    """PartialFormer's A^G, as wide as the scores that it is added to."""
+    kind, main = a.get(f"{stack}.residual_scores", "none"), layer.main
+    if kind not in ("global", "relative"):
+        return None
+    clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
+    return GlobalScores(main.d, main.bias_heads, main.head_dim, main.queries, main.keys, clip, main.cached)
+
+
+def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
+    """Subformer's encoder: the layers between the first and the last are one, and of another width."""
+    depth, where = a["encoder.depth"], "encoder.middle_width"
+    if truth(depth < 3):
+        raise Unbuildable(where, f"a middle needs at least 3 layers, and encoder.depth is {depth}")
+    if _global_scores(a, "encoder", layer) is not None or a.get("encoder.solver", "euler") != "euler":
+        raise Unbuildable(where, "does not go with encoder.residual_scores: global or with a solver")
+    slots = [a.get(f"share.{slot}", "own") for slot in ("encoder.attention", "encoder.ffn")]
+    if any(slot not in ("own", "sandwich") for slot in slots):  # a list names layers
+        reason = "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own"
+        raise Unbuildable(where, reason)
+    middle = _encoder_layer(a, a[where])
+    inner = [name for name in middle.parts() if not name.endswith("_norm")]
+    said = dict(zip(("attention", "ffn"), slots))
+    shared = tuple(Tie(part, One(), adapted(a)) for part in inner if said[part] == "sandwich")
+    steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
+    return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)

@@ -1,0 +1,192 @@
+"""The parts of a network that answers describe: attention, feed-forward, embedding, output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalesearch.blocks.attention import Attention
+from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
+from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Size, Use
+from scalesearch.blocks.embed import (
+    AdaptiveOutput,
+    AdaptiveTable,
+    FactorisedOutput,
+    FactorisedTable,
+    SoftPOS,
+    TokenEmbedding,
+)
+from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.leaves import Embedding, Linear
+from scalesearch.blocks.partial import PartialFFN
+from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
+from scalesearch.blocks.sizes import fixed, least, truth
+from scalesearch.space.syntax.diagnostics import Unbuildable
+
+Answered = Mapping[str, Any]
+
+
+def off(a: Answered, path: str) -> Any:
+    """The answer at ``path``; None where it is off or not there."""
+    value = a.get(path, "off")
+    return None if isinstance(value, str) else value
+
+
+def chain(a: Answered, ratio: float) -> Chain:
+    """A chain with this ratio, and everything else as the answers have it."""
+    return Chain(ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.apply"], a["tensor_chain.bond"])
+
+
+def site(a: Answered, where: str) -> Site:
+    """What stands for the matrices of ``attention`` or ``ffn``."""
+    ratio, rank = off(a, f"tensor_chain.{where}"), off(a, f"low_rank.{where}")
+    if ratio is not None and rank is not None:
+        raise Unbuildable(f"low_rank.{where}", f"tensor_chain.{where} is on, too: a matrix is one or the other")
+    if ratio is not None:
+        if not truth((ratio > 0) & (ratio < 1)):
+            raise Unbuildable(f"tensor_chain.{where}", f"the ratio {ratio} is not between 0 and 1")
+        return chain(a, ratio)
+    return DENSE if rank is None else LowRank(rank)
+
+
+# -- attention
+
+
+def attention(
+    a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: bool = False, cached: bool = True
+) -> Attention:
+    """Self- or cross-attention of a stack; ``axes`` are those of queries, of what is projected, and of keys."""
+    heads, score_heads, head_dim = (a[f"{stack}.{name}"] for name in ("heads", "score_heads", "head_dim"))
+    expand = a.get(f"{stack}.head_scaling", "none") == "mlp"
+    if not expand and truth(heads % score_heads != 0):
+        raise Unbuildable(f"{stack}.score_heads", f"{score_heads} score heads do not divide {heads} value heads; with "
+                          f"{stack}.head_scaling: mlp they need not")
+    relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
+    kind = a.get(f"{stack}.projections", "matrices")
+    found = Attention(
+        a["width"], heads, head_dim, score_heads, *axes, cached, cross, expand,
+        kv_heads=_kv_heads(a, stack, expand),
+        clip=a[f"{stack}.relative_clip"] if relative else 0,
+        residual=a.get(f"{stack}.residual_scores", "none") == "previous",
+        gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
+        partial=_partial(a, stack, axes[0], cross),
+        site=IDENTITY if kind == "identity" else site(a, "attention"),
+        **(_adaptation(a) if stack == "encoder" else {}),
+    )
+    _check_widths(found, stack, kind == "identity")
+    return found
+
+
+def _kv_heads(a: Answered, stack: str, expand: bool) -> Size:
+    where = f"{stack}.key_value_heads"
+    heads, score_heads = a[f"{stack}.heads"], a[f"{stack}.score_heads"]
+    shared: Size | None = off(a, where)
+    if shared is None:
+        return 0
+    if truth(heads % shared != 0) or truth(score_heads % shared != 0):
+        raise Unbuildable(where, f"{shared} do not divide {heads} heads and {score_heads} score heads")
+    if not expand and truth(heads != score_heads):
+        raise Unbuildable(where, f"goes with as many score_heads as heads, not with {score_heads} and {heads}")
+    return shared
+
+
+def _adaptation(a: Answered) -> dict[str, Any]:
+    """What a layer's attention has of its own beside shared weights."""
+    kind = a.get("adapt", "nothing")
+    if kind == "lora":
+        return {"adapters": tuple(dict.fromkeys(a["adapt.on"])), "rank": a["adapt.rank"]}
+    return {"prompt": a["adapt.length"]} if kind == "prompt" else {}
+
+
+def _partial(a: Answered, stack: str, over: Axis, cross: bool) -> PartialFFN | None:
+    kind, where = a.get(f"{stack}.pg", "none"), a.get(f"{stack}.pg.on", "both")
+    if kind == "none" or where not in ("both", "cross" if cross else "self"):
+        return None
+    heads, head_dim = a[f"{stack}.heads"], a[f"{stack}.head_dim"]
+    matrix = PER_HEAD if a[f"{stack}.pg.per_head"] else DENSE
+    inner = FFNS[kind](head_dim, (over, heads), matrix, hidden=a[f"{stack}.pg.ratio"] * head_dim)  # type: ignore[call-arg]
+    return PartialFFN(a["width"], heads, head_dim, over, inner, a[f"{stack}.pg.gate"], bool(a[f"{stack}.pg.residual"]))
+
+
+def _check_widths(block: Attention, stack: str, identity: bool) -> None:
+    """Where there is no matrix, features must be as many as the model's width."""
+    gating, width = block.gating, block.widths
+    raw = set("QKV") if identity else set() if gating.gate == "none" else {gating.gating}
+    wrong = [role for role in sorted(raw) if truth(width[role] != block.d)]
+    if wrong:
+        names = {"Q": "queries", "K": "keys", "V": "values"}
+        key = "projections" if identity else "cross_gate" if block.cross else "gate"
+        raise Unbuildable(
+            f"{stack}.{key}", f"{names[wrong[0]]} stay as they are, so heads x head_dim of them must be width "
+            f"{block.d}, not {width[wrong[0]]}"
+        )
+
+
+# -- feed-forward
+
+
+def ffn(a: Answered, stack: str, axis: Axis) -> Block:
+    """The feed-forward network of a stack's layers."""
+    prefix = f"{stack}.ffn."
+    given = {path.removeprefix(prefix): value for path, value in a.items() if path.startswith(prefix)}
+    return FFNS[a[f"{stack}.ffn"]](a["width"], (axis,), site(a, "ffn"), **given)  # type: ignore[call-arg]
+
+
+# -- embedding and output
+
+
+def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
+    """From tokens to vectors; ``tied``: the path of the table that this one is."""
+    width, kind, over = a["width"], a.get("embedding", "plain"), (axis,)
+    positions = a["embedding.positions"], a["embedding.max_length"] if a["embedding.positions"] == "learned" else 0
+    if kind == "h-softpos":
+        _only_untied(a, "embedding", "h-softpos has a narrower table")
+        return _soft_positions(a, axis, positions)
+    table: Block = AdaptiveTable(width, tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"]), over=over) if (
+        kind == "adaptive") else _table(a, a["embedding.rank"] if kind == "factorised" else width, over)
+    if kind == "factorised":
+        table = FactorisedTable(width, a["embedding.rank"], over, table)
+    return TokenEmbedding(width, over, table, *positions, tied)
+
+
+def _soft_positions(a: Answered, axis: Axis, positions: tuple[str, int]) -> SoftPOS:
+    levels = fixed(a["embedding.levels"])
+    level_width, roles = a["embedding.level_width"], a["embedding.roles"]
+    left = SoftPOS.table_width(a["width"], levels, level_width)
+    if truth(left < 1):
+        raise Unbuildable("embedding.level_width", f"{2 * levels - 1} x {level_width} features leave none of "
+                          f"{a['width']} for the table")
+    if truth(roles > least(left, level_width if levels > 1 else left)):
+        raise Unbuildable("embedding.roles", f"{roles} roles are read from {least(left, level_width)} features")
+    return SoftPOS(a["width"], (axis,), _table(a, left, (axis,)), levels, level_width, roles, *positions)
+
+
+def _table(a: Answered, d: int, over: tuple[Axis, ...]) -> Block:
+    ratio = off(a, "tensor_chain.embedding")
+    if ratio is None:
+        return Embedding(d, over)
+    _only_untied(a, "tensor_chain.embedding", "a chain is looked up, but not multiplied by")
+    return ChainEmbedding(d, over, ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.bond"])
+
+
+def output(a: Answered, path: str) -> Use:
+    """From vectors to scores of tokens: tied to the table at ``path``, or a matrix of its own."""
+    width, kind, tied = a["width"], a.get("embedding", "plain"), a["embedding.tie"] != "none"
+    ratio = off(a, "tensor_chain.output")
+    if ratio is not None:
+        _only_untied(a, "tensor_chain.output", "a tied output is the table")
+        made = chain(a, ratio)
+        bias = bool(a.get("embedding.output_bias", True))
+        return Use(ChainLinear(width, VOCAB, (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
+    if kind == "adaptive":
+        cutoffs, factor = tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"])
+        return Use(AdaptiveOutput(width, cutoffs, factor, path=path if tied else None))
+    if kind == "factorised" and tied:
+        return Use(FactorisedOutput(width, a["embedding.rank"], path))
+    bias = not tied and bool(a.get("embedding.output_bias", True))
+    return Use(Linear(width, VOCAB, (TGT,), bias), tied=path if tied else None)
+
+
+def _only_untied(a: Answered, where: str, why: str) -> None:
+    if a["embedding.tie"] != "none":
+        raise Unbuildable(where, f"{why}: it needs embedding.tie: none, not {a['embedding.tie']}")

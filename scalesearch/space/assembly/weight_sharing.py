@@ -1,0 +1,108 @@
+"""What layers share: schedules and loans as ties, and what stays each layer's own."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from scalesearch.blocks.core import Block, Repeat, Tie, Use, walk
+from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
+from scalesearch.blocks.sizes import by_value, fixed, truth
+from scalesearch.space.assembly.components import Answered
+from scalesearch.space.questionnaire.schedules import Call, Reference, parse_schedule
+from scalesearch.space.syntax.diagnostics import Unbuildable
+
+# Where the language's slots are: stack and part of a layer.
+SLOTS = {
+    "encoder.attention": ("encoder", "attention"),
+    "encoder.ffn": ("encoder", "ffn"),
+    "decoder.self": ("decoder", "self_attention"),
+    "decoder.cross": ("decoder", "cross_attention"),
+    "decoder.ffn": ("decoder", "ffn"),
+}
+
+
+def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
+    """The sharing of one stack's parts; norms follow if they are to, biases and adapters stay own if they are to."""
+    found: list[Tie] = []
+    present = own.layer.parts()
+    for slot, (where, part) in SLOTS.items():
+        text = a.get(f"share.{slot}", "own")
+        if where != stack or part not in present:
+            continue
+        plan = _plan(f"share.{slot}", text, own, part, encoder)
+        if isinstance(plan, Own):
+            continue
+        # What an encoder layer has of its own, a loan has too: there is no one bias left that it could borrow.
+        mine = adapted(a) if stack == "encoder" or isinstance(plan, Borrow) else ()
+        found.append(Tie(part, plan, tuple(dict.fromkeys((*(("bias",) if a["share.biases"] == "own" else ()), *mine)))))
+        if a["share.norms"] == "follow":
+            norm = plan if isinstance(plan, Schedule) else Borrow(plan.path, f"{plan.part}_norm", plan.layers)
+            found.append(Tie(f"{part}_norm", norm))
+    return tuple(found)
+
+
+def adapted(a: Answered) -> tuple[str, ...]:
+    """Names of what layer adaptation leaves each encoder layer."""
+    kind = a.get("adapt", "nothing")
+    if kind == "lora":
+        return tuple(f"{name}_adapter" for name in dict.fromkeys(a["adapt.on"]))
+    return {"bias": ("bias",), "prompt": ("prompt",)}.get(kind, ())
+
+
+_said = lru_cache(maxsize=4096)(parse_schedule)  # a search reads the same few texts again and again
+
+
+def _plan(path: str, text: Any, own: Repeat, part: str, encoder: Repeat | None) -> Schedule | Borrow:
+    """The schedule or the loan that ``text`` says, checked against the depth and the shapes."""
+    said = _said(text) if isinstance(text, str) else tuple(text)
+    if isinstance(said, Reference):
+        return _borrow(path, said, own, part, encoder)
+    if isinstance(said, Call) and said.name not in SCHEDULES:
+        raise Unbuildable(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
+    plan = schedule(said.name, said.arguments) if isinstance(said, Call) else Explicit(said)
+    if isinstance(plan, Own):
+        return plan
+    if truth(by_value(own.depth, lambda depth: plan.misfit(depth) is not None)):
+        raise Unbuildable(path, f"{text} {plan.misfit(fixed(own.depth))}")
+    return plan
+
+
+def _borrow(path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat | None) -> Borrow:
+    """``encoder.attention[2*i + 1]``: layer i here uses that layer's weights there."""
+    where, lender = SLOTS.get(loan.path, ("", ""))
+    if encoder is None or where != "encoder":
+        raise Unbuildable(path, f"{loan}: only the decoder can borrow, and only encoder.attention or encoder.ffn")
+    depth = fixed(encoder.depth)
+    layers = [loan.at(i) for i in range(fixed(own.depth))]
+    wrong = [layer for layer in layers if layer is None or not 0 <= layer < depth]
+    if wrong:
+        raise Unbuildable(path, f"{loan} asks for encoder layer {wrong[0]}; there are 0 to {depth - 1}")
+    if _differ(_shapes(own.layer, part), _shapes(encoder.layer, lender)):
+        raise Unbuildable(path, f"{loan}: the two differ in shape (heads, head_dim or hidden), so they cannot be one")
+    ties = {tie.part: tie.schedule for tie in encoder.ties}
+    owners = ties[lender].owners(depth) if lender in ties else list(range(depth))
+    return Borrow("encoder.layers", lender, tuple(owners[layer] for layer in layers if layer is not None))
+
+
+def _differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two sets of weight shapes do."""
+    if one.keys() != other.keys() or any(one[path].keys() != other[path].keys() for path in one):
+        return True
+    pairs = [pair for path in one for name in one[path] for pair in zip(one[path][name], other[path][name])]
+    return any(truth(a != b) for a, b in pairs)
+
+
+def _shapes(layer: Block, part: str) -> dict[str, Any]:
+    """Weight shapes beneath one part of a layer, by path; what adapts a layer is not lent."""
+    use = layer.parts().get(part)
+    block = use.block if isinstance(use, Use) else use
+    if block is None:
+        return {}
+    lines = [line for line in walk(block) if line.leaf.weights()]
+    return {line.path: dict(line.leaf.weights()) for line in lines if not _adapts(line.path)}
+
+
+def _adapts(path: str) -> bool:
+    first = path.split(".")[0]
+    return first == "prompt" or first.endswith("_adapter")

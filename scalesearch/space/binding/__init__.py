@@ -1,0 +1,1 @@
+"""Binds a file's nodes to the schema and checks them. Imports syntax, schema, questionnaire."""

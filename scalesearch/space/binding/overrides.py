@@ -1,0 +1,195 @@
+"""``--set key=value``: the same language, put in the place of what the file says, with the same errors."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from scalesearch.space.binding.binder import ONE_OF, Binder, offered
+from scalesearch.space.schema.bound_tree import Index, chooser_field, index_of, join
+from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.syntax.diagnostics import Problem, Source, SpaceErrors, closest, either
+from scalesearch.space.syntax.domains import expressions
+from scalesearch.space.syntax.dotted_keys import unfold
+from scalesearch.space.syntax.nodes import Node, Table, Text, from_text
+from scalesearch.space.syntax.yaml_reader import compose
+
+TOP = ("space", "notes")
+
+
+def override(document: Table, schema: Group, overrides: Mapping[str, str], problems: list[Problem]) -> Table:
+    """``document`` with every override in place; notes what is wrong with them in ``problems``."""
+    index = index_of(schema)
+    for path, value in sorted(overrides.items(), key=lambda item: item[0].count(".")):  # a kind before its sizes
+        node = _value(f"--set {path}=", value, problems)
+        if path in TOP:
+            document = _put(document, path, node)
+        elif not path or (path not in index.paths and path not in index.groups):
+            problems.append(_unknown(index, path, value))
+        elif (problem := _not_offered(document, schema, path, value)) is not None:
+            problems.append(problem)
+        else:
+            document = _apply(document, schema, "", path.split("."), node)
+    return document
+
+
+def _value(prefix: str, value: str, problems: list[Problem]) -> Node:
+    """What is given: a mapping in braces is YAML, everything else a text of the language."""
+    text = from_text("--set", prefix, value)
+    if not value.lstrip().startswith("{"):
+        return text
+    try:
+        table, found = compose(Source("--set", value, numbered=False))
+    except SpaceErrors as errors:
+        problems.extend(errors.problems)
+        return Node(text.place)
+    problems.extend(found)
+    return table
+
+
+def _not_offered(document: Table, schema: Group, path: str, value: str) -> Problem | None:
+    """The complaint about a key of variants of which the space offers none."""
+    table, group, names = document, schema, path.split(".")
+    for at, name in enumerate(names):
+        child = group.fields.get(name)
+        if isinstance(child, Group):
+            table, group = _as_table(_unfolded(table).get(name), child, table), child
+        elif child is None:
+            owners = [own for own, inside in group.variants.items() if name == own or name in inside.fields]
+            if set(owners) & set(_present(table, group)):
+                return None  # a variant's own groups are not looked into: the binder does that
+            place = from_text("--set", "--set ", f"{path}={value}").at((0, len(path)))
+            parent = ".".join(names[:at])
+            help = f"choose {either(owners)} first, for example with `--set {parent}={owners[0]}`"
+            return Problem(place, f"no variant of `{parent}` that the space offers has `{name}`", help)
+    return None
+
+
+def _unknown(index: Index, path: str, value: str) -> Problem:
+    """The complaint about a path that no schema knows."""
+    place = from_text("--set", "--set ", f"{path}={value}").at((0, len(path)))
+    known = [*index.paths, *(name for name in index.groups if name)]
+    last = {name.rpartition(".")[2]: name for name in reversed(known)}
+    meant = closest(path, known) or last.get(closest(path.rpartition(".")[2], last) or "")
+    return Problem(place, f"unknown key `{path}`", f"did you mean `{meant}`?" if meant else None)
+
+
+def _apply(table: Table, group: Group, path: str, rest: list[str], value: Node) -> Table:
+    """``table``, the mapping of ``group``, with the key ``rest`` below it given anew."""
+    name = rest[0]
+    table = _unfolded(table)
+    child = group.fields.get(name)
+    if isinstance(child, Field):
+        return _put(table, name, value)
+    if isinstance(child, Group):
+        inner = join(path, name)
+        old = table.get(name)
+        if isinstance(old, Text) and old.text and child.variants and not _names(child, old):
+            return table  # not legal as it is: the binder will say so
+        if len(rest) == 1:
+            return _put(table, name, _variant(old, child, value))
+        return _put(table, name, _apply(_as_table(old, child, value), child, inner, rest[1:], value))
+    if name in group.variants:
+        return _into(table, group, path, [name], rest[1:], value)
+    owners = [variant for variant, inside in group.variants.items() if name in inside.fields]
+    return _into(table, group, path, owners, rest, value)
+
+
+def _into(table: Table, group: Group, path: str, owners: list[str], rest: list[str], value: Node) -> Table:
+    """Sets ``rest`` in every variant that is offered and among ``owners``; a variant itself where nothing is left."""
+    offers = _present(table, group)
+    for name in [name for name in offers if name in owners]:
+        if rest:
+            inside = _as_table(offers[name], Group(), value)
+            offers[name] = _apply(inside, group.variants[name], join(path, name), rest, value)
+        else:
+            offers[name] = value
+    return _offer(table, group, offers, value)
+
+
+def _variant(old: Node | None, group: Group, value: Node) -> Node:
+    """``ffn=geglu``: another variant; keys beside the variants stay, and so do same-named keys inside."""
+    if not isinstance(value, Text) or not group.variants:
+        return value
+    names = _names(group, value)
+    table = _as_table(old, group, value)
+    present = _present(table, group)
+    kept = _merged(present)
+    offers: dict[str, Node | None] = {}
+    for name in (name for name in group.variants if name in names):
+        inner = group.variants[name]
+        same = tuple(entry for entry in kept if entry[0].text in inner.fields)
+        offers[name] = present[name] if name in present else Table(value.place, same)
+    if not offers or _conditional(value.text):
+        beside = tuple(_beside(table, group))
+        return replace(table, entries=((_key(ONE_OF, value), value), *beside)) if beside else value
+    return _offer(table, group, offers, value)
+
+
+def _conditional(text: str) -> bool:
+    return " if " in text or text.lstrip().startswith("=")
+
+
+def _names(group: Group, value: Text) -> set[str]:
+    """The variants that the text ``value`` chooses among; all of them where it computes one."""
+    spec = Binder(Index({}, {})).leaf(chooser_field(group), value, "", "", (), value.place).spec
+    computed = any(True for _ in expressions(spec))
+    return set(group.variants) if computed else offered(spec) & set(group.variants)
+
+
+def _merged(present: Mapping[str, Node | None]) -> list[tuple[Text, Node]]:
+    """The keys of the variants that were present, each once."""
+    found: dict[str, tuple[Text, Node]] = {}
+    for node in present.values():
+        for key, value in unfold(node, []) if isinstance(node, Table) else []:
+            found.setdefault(key.text, (key, value))
+    return list(found.values())
+
+
+def _beside(table: Table, group: Group) -> list[tuple[Text, Node]]:
+    return [entry for entry in table if entry[0].text not in group.variants and entry[0].text != ONE_OF]
+
+
+def _present(table: Table, group: Group) -> dict[str, Node | None]:
+    """The variants that ``table`` offers, with what is inside; the default where it says nothing."""
+    inner = table.get(ONE_OF)
+    entries = unfold(inner if isinstance(inner, Table) else table, [])
+    found: dict[str, Node | None] = {key.text: node for key, node in entries if key.text in group.variants}
+    default = group.default_variant
+    return found or ({default: None} if default else {})
+
+
+def _offer(table: Table, group: Group, offers: Mapping[str, Node | None], value: Node) -> Table:
+    """``table`` with ``offers`` as its variants."""
+    empty = Table(value.place, ())
+    entries = tuple((_key(name, value), node if node is not None else empty) for name, node in offers.items())
+    kept = tuple(_beside(table, group))
+    return replace(table, entries=((_key(ONE_OF, value), Table(value.place, entries)), *kept))
+
+
+def _as_table(node: Node | None, group: Group, value: Node) -> Table:
+    """The mapping that ``node`` is or stands for."""
+    if isinstance(node, Table):
+        return node
+    if isinstance(node, Text) and node.text and group.variants:
+        names = _names(group, node)
+        empty = Table(node.place, ())
+        inside = tuple((_key(name, node), empty) for name in group.variants if name in names)
+        return Table(node.place, ((_key(ONE_OF, node), Table(node.place, inside)),) if inside else ())
+    return Table(value.place, ())
+
+
+def _unfolded(table: Table) -> Table:
+    """``table`` with dotted keys nested; duplicates stay, to be complained about when the file is bound."""
+    problems: list[Problem] = []
+    entries = tuple(unfold(table, problems))
+    return table if problems else replace(table, entries=entries)
+
+
+def _key(name: str, value: Node) -> Text:
+    return Text(value.place, name)
+
+
+def _put(table: Table, name: str, value: Node) -> Table:
+    """``table`` with ``name`` given anew, in its old place."""
+    if table.get(name) is None:
+        return replace(table, entries=(*table.entries, (_key(name, value), value)))
+    return replace(table, entries=tuple((key, value if key.text == name else old) for key, old in table))

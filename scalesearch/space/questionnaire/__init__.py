@@ -1,0 +1,1 @@
+"""Parameters asked one after another: answers, counts, constraints. Imports syntax and schema."""

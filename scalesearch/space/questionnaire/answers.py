@@ -1,0 +1,155 @@
+"""Fills in a questionnaire: asks only what is needed, in an order in which every value is known when it is used."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.space.questionnaire.compile import plan_for
+from scalesearch.space.questionnaire.context import Fault
+from scalesearch.space.questionnaire.enumerate import AskFunction
+from scalesearch.space.questionnaire.evaluator import ABSENT
+from scalesearch.space.questionnaire.plans import Plan, to_json
+from scalesearch.space.questionnaire.schedules import Reference, misfit
+from scalesearch.space.schema.bound_tree import Branch, Leaf
+from scalesearch.space.syntax.parameters import Question
+
+
+class Answers(Mapping[str, Any]):
+    """A complete answer sheet: key to JSON value, constants included, in the order of the schema.
+
+    Attributes:
+        params: what was asked and answered, by the name of the question.
+        problems: (key, reason) of values that no network can have; empty for a candidate that can be built.
+    """
+
+    def __init__(self, parsed: dict[str, Any], params: dict[str, Any], problems: tuple[tuple[str, str], ...]) -> None:
+        self._parsed = parsed
+        self._values = {key: to_json(value) for key, value in parsed.items()}
+        self.params: Mapping[str, Any] = dict(params)
+        self.problems = problems
+
+    def value(self, key: str) -> Any:
+        """The answer as an object: a schedule is a Call, a Reference or a tuple of groups."""
+        return self._parsed[key]
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple((key, str(value)) for key, value in self._values.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._values == dict(other)
+
+    def __repr__(self) -> str:
+        return f"Answers({self._values})"
+
+
+class Questionnaire:
+    """A bound tree, ready to be asked."""
+
+    def __init__(self, root: Branch) -> None:
+        self.root = root
+        self.leaves = list(root.leaves())
+        self.plans: dict[str, Plan] = {leaf.path: plan_for(leaf.spec, leaf.path, leaf.field) for leaf in self.leaves}
+        self.by_key: dict[str, list[Leaf]] = {}
+        for leaf in self.leaves:
+            self.by_key.setdefault(leaf.key, []).append(leaf)
+
+    def dimensions(self) -> list[tuple[str, Question]]:
+        """Everything that could be asked, in the order of the schema."""
+        return [dimension for plan in self.plans.values() for dimension in plan.dimensions()]
+
+    def answer(self, ask: AskFunction) -> Answers:
+        """A complete sheet, with ``ask(name, question)`` giving the answers."""
+        sheet = Sheet(self, ask)
+        for leaf in self.present(self.root, sheet):
+            sheet.decide(leaf)
+        return Answers(sheet.parsed, sheet.params, tuple(self.problems(sheet)))
+
+    def present(self, branch: Branch, sheet: "Sheet") -> Iterator[Leaf]:
+        """The leaves that exist under the variants chosen."""
+        if branch.chooser:
+            yield branch.chooser
+        chosen = sheet.decide(branch.chooser) if branch.chooser else None
+        inside = [variant for name, variant in branch.variants if name == chosen]
+        for child in (*(child for _, child in branch.fields), *inside):
+            if isinstance(child, Leaf):
+                yield child
+            else:
+                yield from self.present(child, sheet)
+
+    def problems(self, sheet: "Sheet") -> Iterator[tuple[str, str]]:
+        """Values that cannot be, and schedules that do not fit their depth."""
+        yield from sheet.faults.items()
+        for leaf in self.leaves:
+            if leaf.field.fits is None or leaf.key not in sheet.parsed or leaf.key in sheet.faults:
+                continue
+            reason = self.misfit(leaf, sheet)
+            if reason:
+                yield leaf.key, f"{to_json(sheet.parsed[leaf.key])} does not fit: {reason}"
+
+    def misfit(self, leaf: Leaf, sheet: "Sheet") -> str | None:
+        """Why the schedule of ``leaf`` does not fit its depth, if it does not."""
+        depth = sheet.lookup(leaf.field.fits or "")
+        value = sheet.parsed[leaf.key]
+        if not isinstance(depth, int) or isinstance(value, list | str):
+            return None
+        other = None
+        if isinstance(value, Reference):
+            target = self.target(leaf, value.path)
+            other = sheet.lookup(target.field.fits) if target and target.field.fits else None
+        return misfit(value, leaf.field, depth, other if isinstance(other, int) else None)
+
+    def target(self, leaf: Leaf, path: str) -> Leaf | None:
+        """The schedule that a reference inside ``leaf`` points to."""
+        scope = leaf.path.rpartition(".")[0]
+        while True:
+            found = self.by_key.get(f"{scope}.{path}" if scope else path)
+            if found or not scope:
+                return found[0] if found else None
+            scope = scope.rpartition(".")[0]
+
+
+class Sheet:
+    """One sheet being filled in."""
+
+    def __init__(self, form: Questionnaire, ask: AskFunction) -> None:
+        self.form = form
+        self.answer = ask
+        self.params: dict[str, Any] = {}
+        self.parsed: dict[str, Any] = {}
+        self.faults: dict[str, str] = {}
+
+    def ask(self, name: str, question: Question) -> Any:
+        """Asks, and makes sure the answer is legal. Raises UserError where it is not."""
+        given = self.answer(name, question)
+        try:
+            self.params[name] = question.settle(given)
+        except (UserError, ValueError, TypeError):
+            raise UserError(f"{name}: {given!r} is not a legal answer; legal is {question}") from None
+        return self.params[name]
+
+    def decide(self, leaf: Leaf) -> Any:
+        """The value of a leaf that exists; asked at most once."""
+        if leaf.key not in self.parsed:
+            try:
+                self.parsed[leaf.key] = self.form.plans[leaf.path].decide(self)
+            except Fault as fault:
+                self.parsed[leaf.key] = None
+                self.faults[leaf.key] = str(fault)
+        return self.parsed[leaf.key]
+
+    def lookup(self, key: str) -> Any:
+        """The answer ``key`` as JSON; ABSENT where it does not exist under the variants chosen, or is at fault."""
+        for leaf in self.form.by_key.get(key, ()):
+            if all(self.lookup(group) == variant for group, variant in leaf.guards):
+                value = to_json(self.decide(leaf))
+                return ABSENT if value is None else value
+        return ABSENT

@@ -1,0 +1,140 @@
+"""Counts the answer sheets of a space exactly, without listing them.
+
+Where no condition is involved, the count is a sum over variants and a product over the rest. A condition ties what it
+decides to what it depends on: only those are listed, one group of tied keys at a time.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from scalesearch.errors import UserError
+from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
+from scalesearch.space.questionnaire.enumerate import AskFunction, explore
+from scalesearch.space.questionnaire.plans import Fixed, Pick
+from scalesearch.space.schema.bound_tree import Branch, Leaf
+from scalesearch.space.syntax.domains import Conditional, expressions
+from scalesearch.space.syntax.expressions import keys_of
+from scalesearch.space.syntax.parameters import FloatRange
+
+MOST_LISTED = 60_000  # combinations of answers that conditions depend on, listed in some ten seconds
+
+
+class TooTangled(UserError):
+    """A space that could be counted only by listing more than is sensible."""
+
+
+Unit = Branch | Leaf  # what is counted at once: a leaf, or a group with variants and all that is under it
+
+
+def count(form: Questionnaire, most: int | None = None) -> int | None:
+    """The number of answer sheets; ``None`` where a continuous range makes it endless.
+
+    Raises:
+        TooTangled: conditions depend on more than ``most`` (MOST_LISTED unless given) combinations of answers.
+    """
+    if any(isinstance(question, FloatRange) and question.step is None for _, question in form.dimensions()):
+        return None
+    product = 1
+    for units, drivers in _components(form):
+        product *= _total(explore(partial(_count_units, form, units, drivers)), most or MOST_LISTED)
+    return product
+
+
+def _total(counts: Iterator[int], most: int) -> int:
+    total = 0
+    for at, found in enumerate(counts):
+        if at >= most:
+            raise TooTangled(f"conditions tie together more than {most:,} combinations of answers")
+        total += found
+    return total
+
+
+def _count_units(form: Questionnaire, units: list[Unit], drivers: list[str], ask: AskFunction) -> int:
+    """The sheets of ``units`` for one combination of answers to ``drivers``."""
+    sheet = Sheet(form, ask)
+    for key in drivers:
+        sheet.lookup(key)
+    product = 1
+    for unit in units:
+        product *= _count(form, unit, sheet)
+    return product
+
+
+def _count(form: Questionnaire, unit: Unit, sheet: Sheet) -> int:
+    if isinstance(unit, Leaf):
+        return 1 if unit.key in sheet.parsed else form.plans[unit.path].count(sheet)
+    names = _variants(form, unit, sheet)
+    product = 1
+    for _, child in unit.fields:
+        product *= _count(form, child, sheet)
+    if names is None:
+        return product
+    inside = dict(unit.variants)
+    return product * sum(_count(form, inside[name], sheet) for name in names if name in inside)
+
+
+def _variants(form: Questionnaire, branch: Branch, sheet: Sheet) -> list[str] | None:
+    """The variants that are still possible; ``None`` for a group without variants."""
+    if branch.chooser is None:
+        return None
+    if branch.chooser.key in sheet.parsed:
+        return [sheet.parsed[branch.chooser.key]]
+    plan = form.plans[branch.chooser.path]
+    return [str(value) for value in plan.values] if isinstance(plan, Pick) else [sheet.decide(branch.chooser)]
+
+
+def _components(form: Questionnaire) -> Iterator[tuple[list[Unit], list[str]]]:
+    """Units that conditions tie together, with the keys that the conditions depend on."""
+    units = list(_units(form.root))
+    home = {leaf.key: at for at, unit in enumerate(units) for leaf in _leaves(unit)}
+    group = list(range(len(units)))
+    drivers = {at: _drivers(form, unit) for at, unit in enumerate(units)}
+    for at, keys in drivers.items():
+        for key in keys:
+            if key in home:
+                old, new = group[home[key]], group[at]
+                group = [new if member == old else member for member in group]
+    for name in dict.fromkeys(group):
+        members = [at for at, member in enumerate(group) if member == name]
+        wanted = dict.fromkeys(key for at in members for key in drivers[at])
+        yield [units[at] for at in members], list(wanted)
+
+
+def _units(branch: Branch) -> Iterator[Unit]:
+    for _, child in branch.fields:
+        if isinstance(child, Branch) and child.chooser is None:
+            yield from _units(child)
+        else:
+            yield child
+
+
+def _leaves(unit: Unit) -> list[Leaf]:
+    return [unit] if isinstance(unit, Leaf) else list(unit.leaves())
+
+
+def _drivers(form: Questionnaire, unit: Unit) -> list[str]:
+    """The keys whose values decide conditions inside ``unit``, and everything those need in turn."""
+    found: dict[str, None] = {}
+    for leaf in _leaves(unit):
+        if isinstance(leaf.spec, Conditional):
+            for expr in expressions(leaf.spec):
+                found |= dict.fromkeys(sorted(keys_of(expr)))
+        chooses = any(branch.chooser is leaf for branch in _branches(unit))
+        if chooses and not isinstance(form.plans[leaf.path], Fixed | Pick):
+            found[leaf.key] = None
+    queue = list(found)
+    while queue:
+        for leaf in form.by_key.get(queue.pop(), ()):
+            needed = [key for expr in expressions(leaf.spec) for key in sorted(keys_of(expr))]
+            fresh = [key for key in (*needed, *(group for group, _ in leaf.guards)) if key not in found]
+            found |= dict.fromkeys(fresh)
+            queue += fresh
+    return list(found)
+
+
+def _branches(unit: Unit) -> Iterator[Branch]:
+    if isinstance(unit, Branch):
+        yield unit
+        for _, child in (*unit.fields, *unit.variants):
+            if isinstance(child, Branch):
+                yield from _branches(child)

@@ -1,0 +1,39 @@
+"""Runs a function that asks questions once for every combination of answers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from scalesearch.space.syntax.parameters import Question
+
+T = TypeVar("T")
+AskFunction = Callable[[str, Question], Any]
+
+
+class Endless(Exception):
+    """A question with no end of answers was asked."""
+
+
+def explore(run: Callable[[AskFunction], T]) -> Iterator[T]:
+    """``run(ask)`` for every combination of answers to what it asks, in the order of the answers.
+
+    Which questions are asked may depend on the answers. Raises Endless at a continuous range.
+    """
+    script: list[int] = []  # which answer to give to the first, second, ... question
+    while True:
+        sizes: list[int] = []
+
+        def ask(name: str, question: Question, script: list[int] = script, sizes: list[int] = sizes) -> Any:
+            values = question.values()
+            if values is None:
+                raise Endless(name)
+            if len(sizes) == len(script):
+                script.append(0)
+            sizes.append(question.count() or 0)
+            return values[script[len(sizes) - 1]]
+
+        yield run(ask)
+        while script and script[-1] + 1 == sizes[len(script) - 1]:
+            script.pop()
+        if not script:
+            return
+        script[-1] += 1

@@ -1,0 +1,1 @@
+"""Keys that the language knows, their types, and the bound tree. Imports syntax."""

@@ -1,0 +1,125 @@
+"""A space, bound to its schema: branches of keys, leaves with what they may be."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Union
+
+from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.syntax.diagnostics import Place
+from scalesearch.space.syntax.domains import Spec
+from scalesearch.space.syntax.lexer import Span
+from scalesearch.space.syntax.nodes import Node, Text
+
+Guards = tuple[tuple[str, str], ...]  # (key of a variant group, variant that must be chosen there)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One key with what it may be.
+
+    Args:
+        key: the name of its answer, ``encoder.ffn.hidden``.
+        path: the same with variants, ``encoder.ffn.relu.hidden``; no two leaves share one.
+        guards: where this leaf exists.
+        origin: the text it was read from, or the group in which it was left out.
+        given: not a default.
+    """
+
+    key: str
+    path: str
+    field: Field
+    spec: Spec
+    guards: Guards
+    origin: Node | Place = dataclasses.field(compare=False, repr=False)
+    given: bool = dataclasses.field(default=True, compare=False)
+
+    def place(self, span: Span) -> Place:
+        """Where the characters ``span`` of this leaf's text stand."""
+        if isinstance(self.origin, Text):
+            return self.origin.at(span)
+        return self.origin if isinstance(self.origin, Place) else self.origin.place
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A group of keys; ``chooser`` answers which of ``variants`` is meant."""
+
+    key: str
+    path: str
+    chooser: Leaf | None = None
+    fields: tuple[tuple[str, Union["Branch", Leaf]], ...] = ()
+    variants: tuple[tuple[str, "Branch"], ...] = ()
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Every leaf, in the order of the schema."""
+        if self.chooser:
+            yield self.chooser
+        for _, child in (*self.fields, *self.variants):
+            if isinstance(child, Leaf):
+                yield child
+            else:
+                yield from child.leaves()
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the schema says about one dotted path."""
+
+    key: str
+    guards: Guards
+    field: Field
+
+
+@dataclass(frozen=True)
+class Index:
+    """Every path of a schema, with and without the names of variants."""
+
+    paths: dict[str, Known]
+    groups: dict[str, Group]
+
+    def find(self, name: str, scope: str) -> Known | None:
+        """The key that ``name`` means inside the group ``scope``: the innermost one, as in any language."""
+        while True:
+            known = self.paths.get(f"{scope}.{name}" if scope else name)
+            if known or not scope:
+                return known
+            scope = scope.rpartition(".")[0]
+
+
+def chooser_field(group: Group) -> Field:
+    """The choice between variants, as a field."""
+    return Field("word", words=tuple(group.variants), default=group.default_variant, doc=group.doc)
+
+
+def index_of(schema: Group) -> Index:
+    """The index of ``schema``."""
+    index = Index({}, {})
+    _collect(schema, "", "", (), index)
+    return index
+
+
+def _collect(group: Group, key: str, path: str, guards: Guards, index: Index) -> None:
+    index.groups[path] = group
+    if group.variants:
+        index.paths[path] = Known(key, guards, chooser_field(group))
+        index.paths.setdefault(key, index.paths[path])
+    _collect_fields(group, key, path, guards, index)
+    for name, variant in group.variants.items():
+        inside = join(path, name)
+        index.groups[inside] = variant
+        _collect_fields(variant, key, inside, (*guards, (key, name)), index)
+
+
+def _collect_fields(group: Group, key: str, path: str, guards: Guards, index: Index) -> None:
+    for name, child in group.fields.items():
+        if isinstance(child, Group):
+            _collect(child, join(key, name), join(path, name), guards, index)
+        else:
+            index.paths[join(path, name)] = Known(join(key, name), guards, child)
+            index.paths.setdefault(join(key, name), Known(join(key, name), (), child))
+
+
+def join(path: str, name: str) -> str:
+    """A dotted path one level down."""
+    return f"{path}.{name}" if path else name

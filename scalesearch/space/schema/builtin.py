@@ -1,0 +1,221 @@
+"""The keys of an architecture: what a space file may say, read off the catalogue wherever the catalogue knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scalesearch.blocks.adapt import ADAPTED
+from scalesearch.blocks.chains import APPLY, BONDS
+from scalesearch.blocks.core import Block, options
+from scalesearch.blocks.embed import POSITIONS
+from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.gates import GATES
+from scalesearch.blocks.layers import NORMS
+from scalesearch.blocks.partial import HEAD_GATES
+from scalesearch.blocks.scores import RESIDUAL_SCORES
+from scalesearch.blocks.seq2seq import TYINGS
+from scalesearch.blocks.share import SCHEDULES, schedule
+from scalesearch.blocks.solvers import SOLVERS
+from scalesearch.space.schema.types import CallSpec, Field, Group
+
+MODELS = ("encoder-decoder", "decoder-only")
+
+
+def _fits(name: str, arguments: tuple[int, ...], depth: int) -> str | None:
+    return schedule(name, arguments).misfit(depth)
+
+
+def _calls() -> dict[str, CallSpec]:
+    """Every schedule as a call of the language."""
+
+    def spec(name: str) -> CallSpec:
+        low, high = SCHEDULES[name].arguments
+        return CallSpec(low, high, lambda arguments, depth: _fits(name, arguments, depth))
+
+    return {name: spec(name) for name in SCHEDULES}
+
+
+def _shared(depth: str, what: str) -> Field:
+    return Field("schedule", default="own", calls=_calls(), fits=depth, doc=f"which layers share their {what}")
+
+
+def _kind(block: type[Block]) -> Group:
+    """A block's options as keys."""
+    fields: dict[str, Field | Group] = {
+        name: Field("size", default=meta["default"], low=meta["low"], words=meta["words"], doc=meta["doc"])
+        for name, meta in options(block).items()
+    }
+    return Group(fields, doc=_first_line(block))
+
+
+OFF = ("off",)
+NO_FFN = "none"
+
+
+def _flag(default: str, doc: str) -> Field:
+    return Field("flag", default=default, doc=doc)
+
+
+def _count(doc: str) -> Field:
+    """A whole number, or off."""
+    return Field("size", default="off", low=1, also=OFF, doc=doc)
+
+
+def _partial(decoder: bool) -> Group:
+    """The feed-forward networks inside heads, by their kind."""
+    fields: dict[str, Field | Group] = {
+        "ratio": Field("size", default="2" if decoder else "4", low=1, doc="hidden units, in multiples of head_dim"),
+        "gate": Field("word", HEAD_GATES, default="relu", doc="what the head-specific gate goes through"),
+        "residual": _flag("yes", "add what the network was given (as released, not in equation 5)"),
+        "per_head": _flag("no", "a network for each head, not one for all"),
+    }
+    if decoder:
+        fields["on"] = Field("word", ("both", "self", "cross"), default="both", doc="in which attention")
+    kinds = {kind: Group(fields, doc=_first_line(block)) for kind, block in FFNS.items() if "hidden" in options(block)}
+    return Group({}, {"none": Group(), **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
+
+
+def _first_line(block: type[Block]) -> str:
+    return (block.__doc__ or "").split("\n")[0]
+
+
+def _stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
+    ffn = Group({}, {kind: _kind(block) for kind, block in FFNS.items()}, default_variant="relu")
+    fields: dict[str, Field | Group] = {
+        "depth": Field("size", default=depth, low=1, doc="layers"),
+        "heads": Field("size", default="8", low=1, doc="value heads"),
+        "head_dim": Field("size", default=f"= width // {name}.heads", low=1, doc="width of a head"),
+        "score_heads": Field("size", default=f"= {name}.heads", low=1, doc="sets of attention scores"),
+        "head_scaling": Field("word", ("none", "mlp"), default="none", doc="score heads expanded to value heads"),
+        "key_value_heads": _count("heads of keys and values, each serving several"),
+        "relative_positions": _flag("no", "relative keys in self-attention (Shaw et al. 2018)"),
+        "relative_clip": Field("size", default="8", low=1, doc="distance from which positions look alike"),
+        "residual_scores": Field("word", RESIDUAL_SCORES, default="none", doc="A^G of a stack, or RealFormer's"),
+        "gate": Field("word", GATES, default="none", doc="Anthe's gate between query, key and value"),
+        "projections": Field("word", ("matrices", "identity"), default="matrices", doc="of query, key and value"),
+        "step_embedding": _flag("no", "a sinusoid of the layer's number before each layer (Universal Transformer)"),
+        **extra,
+        "pg": _partial(name == "decoder"),
+        "ffn": ffn,
+    }
+    return Group(fields, doc=f"the {name}'s layers")
+
+
+def _share() -> Group:
+    encoder = {
+        "attention": _shared("encoder.depth", "self-attention"),
+        "ffn": _shared("encoder.depth", "feed-forward"),
+    }
+    decoder = {
+        "self": _shared("decoder.depth", "self-attention"),
+        "cross": _shared("decoder.depth", "cross-attention"),
+        "ffn": _shared("decoder.depth", "feed-forward"),
+    }
+    fields: dict[str, Field | Group] = {
+        "encoder": Group(encoder, clears=True),
+        "decoder": Group(decoder, clears=True),
+        "norms": Field("word", ("own", "follow"), default="own", doc="norms of layers that share the rest"),
+        "biases": Field("word", ("follow", "own"), default="follow", doc="biases of matrices that are shared"),
+    }
+    return Group(fields, clears=True, doc="parameter sharing: which layers use the same weights")
+
+
+def _embedding() -> Group:
+    fields: dict[str, Field | Group] = {
+        "tie": Field("word", TYINGS, default="all", doc="which of source table, target table, output are one"),
+        "output_bias": _flag("yes", "a bias on an output matrix that is not tied"),
+        "positions": Field("word", POSITIONS, default="sinusoidal"),
+        "max_length": Field("size", default="1024", low=1, doc="positions that are learned, if they are"),
+    }
+    per_level = "= width // (2 * embedding.levels)"
+    soft: dict[str, Field | Group] = {
+        "levels": Field("size", default="2", low=1, doc="scales"),
+        "level_width": Field("size", default=per_level, low=1, doc="features of a role or of a convolution"),
+        "roles": Field("size", default="= embedding.level_width", low=1, doc="soft roles"),
+    }
+    adaptive: dict[str, Field | Group] = {
+        "cutoffs": Field("list", low=1, default="[20000, 60000]", doc="tokens at which bands end"),
+        "factor": Field("size", default="4", low=2, doc="by how much each band is narrower"),
+    }
+    variants = {
+        "plain": Group(doc="a table as wide as the model"),
+        "factorised": Group({"rank": Field("size", default="= width // 4", low=1, doc="width of the table")}),
+        "h-softpos": Group(soft, doc="Anthe's embedding with soft roles"),
+        "adaptive": Group(adaptive, doc="bands of rarer tokens are narrower"),
+    }
+    return Group(fields, variants, default_variant="plain", doc="embeddings and output")
+
+
+def _adapt() -> Group:
+    """Layer adaptation, of encoder layers."""
+    lora: dict[str, Field | Group] = {
+        "rank": Field("size", default="32", low=1, doc="of the low-rank paths"),
+        "on": Field("list", words=ADAPTED, default="[query, value]", doc="matrices that have one"),
+    }
+    variants = {
+        "nothing": Group(),
+        "bias": Group(doc="biases are each layer's own"),
+        "lora": Group(lora, doc="low-rank paths beside shared matrices"),
+        "prompt": Group({"length": Field("size", default="8", low=1, doc="vectors a layer")}),
+    }
+    doc = "what encoder layers that share weights have of their own"
+    return Group({}, variants, default_variant="nothing", doc=doc)
+
+
+def _ratio(default: str, doc: str) -> Field:
+    return Field("number", default=default, low=0, high=1, also=OFF, doc=doc)
+
+
+def _chain() -> Group:
+    fields: dict[str, Field | Group] = {
+        "length": Field("size", default="2", low=2, high=4, doc="cores in a chain"),
+        "layer": _ratio("off", "ratio of weights kept in all matrices of layers"),
+        "attention": _ratio("= tensor_chain.layer", "in the maps of query, key and value"),
+        "ffn": _ratio("= tensor_chain.layer", "in feed-forward networks"),
+        "embedding": _ratio("off", "in embedding tables"),
+        "output": _ratio("off", "in an untied output matrix"),
+        "apply": Field("word", APPLY, default="auto", doc="core by core, as a matrix, or the cheaper"),
+        "bond": Field("word", BONDS, default="solved", doc="published: as in the paper's code, 2 for length 4"),
+    }
+    return Group(fields, clears=True, doc="matrices as chains of small cores (Anthe)")
+
+
+def _low_rank() -> Group:
+    fields: dict[str, Field | Group] = {
+        "attention": _count("rank of the maps of query, key and value"),
+        "ffn": _count("rank of feed-forward matrices"),
+    }
+    return Group(fields, clears=True, doc="matrices as two of low rank")
+
+
+SCHEMA = Group(
+    {
+        "model": Field("word", MODELS, default="encoder-decoder"),
+        "width": Field("size", low=1, doc="d_model: features of a position between layers"),
+        "norm": Field("word", NORMS, default="pre", doc="normalise before each sub-layer, or after"),
+        "last_norm": _flag("yes", "a norm after a pre-norm stack"),
+        "embedding": _embedding(),
+        "encoder": _stack(
+            "encoder",
+            "6",
+            {
+                "solver": Field(
+                    "word", tuple(SOLVERS), default="euler", doc="order of a layer's step (ODE Transformer)"
+                ),
+                "middle_width": _count("width of all layers but the first and last (Subformer)"),
+            },
+        ),
+        "decoder": _stack(
+            "decoder",
+            "6",
+            {
+                "interleaved": _flag("no", "feed-forward after each of the two attentions"),
+                "cross_gate": Field("word", GATES, default="none", doc="Anthe's gate in cross-attention"),
+            },
+        ),
+        "share": _share(),
+        "adapt": _adapt(),
+        "tensor_chain": _chain(),
+        "low_rank": _low_rank(),
+    }
+)

@@ -1,0 +1,197 @@
+"""Checks a value against the field that it is for, and settles its type: a ``number`` is a float from here on."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from scalesearch.space.schema.types import Field
+from scalesearch.space.syntax.diagnostics import either, suggest
+from scalesearch.space.syntax.domains import (
+    Alternatives,
+    Between,
+    Broken,
+    CallOf,
+    Conditional,
+    Indexed,
+    Items,
+    Literal,
+    Spec,
+)
+from scalesearch.space.syntax.expressions import Expr, Name, children
+from scalesearch.space.syntax.lexer import SyntaxProblem
+from scalesearch.space.syntax.parameters import FloatRange, IntRange, say
+
+Complain = Callable[[SyntaxProblem], None]
+
+
+def describe(field: Field) -> str:
+    """What a field takes, in words."""
+    also = f", or {either(field.also)}" if field.also else ""
+    low = field.low if field.low is not None else 1 if field.kind == "size" else None
+    bounds = " and".join(f" {sign} {bound:g}" for sign, bound in ((">=", low), ("<=", field.high)) if bound is not None)
+    return {
+        "size": f"a whole number{bounds}{also}",
+        "number": f"a number{bounds}{also}",
+        "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}",
+        "flag": "`yes` or `no`",
+        "schedule": f"a schedule (one of {either(field.calls)}, a list, or a layer of another)",
+        "list": f"a list of {'words, each ' + either(field.words) if field.words else 'whole numbers'}{also}",
+        "text": "a text",
+    }[field.kind]
+
+
+def fit(spec: Spec, field: Field, paths: Iterable[str], complain: Complain) -> Spec:
+    """``spec`` with its constants settled; what does not fit ``field`` becomes Broken, after a complaint."""
+    match spec:
+        case Alternatives(options):
+            return replace(spec, options=tuple(fit(option, field, paths, complain) for option in options))
+        case Conditional(then, _, other):
+            then, other = fit(then, field, paths, complain), fit(other, field, paths, complain)
+            return replace(spec, then=then, other=other)
+    try:
+        return _fit(spec, field, paths)
+    except SyntaxProblem as problem:
+        complain(problem)
+        return Broken(span=spec.span)
+
+
+def _fit(spec: Spec, field: Field, paths: Iterable[str]) -> Spec:
+    match spec:
+        case Literal():
+            return _literal(spec, field, paths)
+        case Between():
+            return _range(spec, field)
+        case Items():
+            return _items(spec, field)
+        case CallOf():
+            return _call(spec, field)
+        case Indexed(_, index):
+            if field.kind != "schedule":
+                raise SyntaxProblem(f"a layer of another schedule stands where {describe(field)} is due", spec.span)
+            _check_index(index)
+    return spec
+
+
+def _literal(spec: Literal, field: Field, paths: Iterable[str]) -> Spec:
+    value = spec.value
+    if field.kind == "text" or (isinstance(value, str) and value in field.also):
+        return spec
+    if field.kind in ("size", "number"):
+        return replace(spec, value=_number(spec, field, paths))
+    if field.kind == "flag" and isinstance(value, bool):
+        return spec
+    if field.kind == "schedule" and isinstance(value, str):
+        return _call(CallOf(value, span=spec.span), field)
+    if field.kind == "word" and say(value) in field.words:
+        return replace(spec, value=say(value))
+    if field.kind == "list" and not spec.quoted:
+        raise SyntaxProblem(f"`{say(value)}` is not a list", spec.span, f"write `[{say(value)}]`")
+    raise _not_legal(spec, field, paths)
+
+
+def _not_legal(spec: Literal, field: Field, paths: Iterable[str]) -> SyntaxProblem:
+    text = say(spec.value)
+    words = {"flag": ("yes", "no"), "word": field.words, "schedule": tuple(field.calls)}.get(field.kind, field.also)
+    if isinstance(spec.value, str):
+        if spec.value in paths or "." in spec.value:
+            return SyntaxProblem(
+                f"`{text}` names a key, not a value", spec.span, f"for the same answer, write `= {text}`"
+            )
+        return SyntaxProblem(f"`{text}` is not {describe(field)}", spec.span, suggest(text, words) if words else None)
+    found = "yes/no" if isinstance(spec.value, bool) else "a number"
+    return SyntaxProblem(f"{found} stands where {describe(field)} is due", spec.span)
+
+
+def _number(spec: Literal, field: Field, paths: Iterable[str]) -> int | float:
+    value = spec.value
+    if isinstance(value, str) and not (value in paths or "." in value):
+        help = suggest(value, field.also) if field.also else None
+        raise SyntaxProblem(f"`{value}` is a word where {describe(field)} is due", spec.span, help)
+    if isinstance(value, str | bool):
+        raise _not_legal(spec, field, paths)
+    if field.kind == "size" and not isinstance(value, int):
+        raise SyntaxProblem(f"{say(value)} is not a whole number", spec.span, f"{describe(field)} is due")
+    reason = out_of_bounds(value, field)
+    if reason:
+        raise SyntaxProblem(reason, spec.span)
+    return value if field.kind == "size" else float(value)
+
+
+def out_of_bounds(value: int | float, field: Field) -> str | None:
+    """Why ``value`` is beyond the bounds of ``field``, if it is."""
+    low = field.low if field.low is not None else 1 if field.kind == "size" else None
+    if (low is not None and value < low) or (field.high is not None and value > field.high):
+        return f"{say(value)} is out of bounds: {describe(field)} is due"
+    return None
+
+
+def _range(spec: Between, field: Field) -> Spec:
+    found = spec.range
+    if field.kind not in ("size", "number"):
+        raise SyntaxProblem(f"a range of numbers stands where {describe(field)} is due", spec.span)
+    if field.kind == "size" and isinstance(found, FloatRange):
+        raise SyntaxProblem("this range holds fractions", spec.span, f"{describe(field)} is due")
+    reason = out_of_bounds(found.low, field) or out_of_bounds(found.high, field)
+    if reason:
+        raise SyntaxProblem(reason, spec.span)
+    if field.kind == "number" and isinstance(found, IntRange):
+        step = float(found.step) if found.step != 1 else None  # 0..4 of a number is all numbers in between
+        return replace(spec, range=FloatRange(float(found.low), float(found.high), step, found.log))
+    return spec
+
+
+def _items(spec: Items, field: Field) -> Spec:
+    if field.kind not in ("list", "schedule"):
+        help = f"for one of these, write `{' | '.join(map(say, spec.values))}`" if spec.values else None
+        raise SyntaxProblem(f"a list is always a value, and {describe(field)} is due", spec.span, help)
+    spans = spec.spans or tuple(spec.span for _ in spec.values)
+    for value, span in zip(spec.values, spans, strict=True):
+        if field.words and field.kind == "list":
+            if value not in field.words:
+                raise SyntaxProblem(
+                    f"`{say(value)}` is not a word of this list", span, suggest(say(value), field.words)
+                )
+        elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise SyntaxProblem(f"`{say(value)}` is not a whole number >= 0", span)
+    if field.kind == "schedule" and not spec.values:
+        raise SyntaxProblem("an empty list schedules no layer", spec.span)
+    return spec
+
+
+def _call(spec: CallOf, field: Field) -> Spec:
+    if field.kind != "schedule":
+        text = "a load" if spec.bare else f"a call of `{spec.name}`"
+        raise SyntaxProblem(f"{text} stands where {describe(field)} is due", spec.span)
+    legal = field.calls.get(spec.name)
+    if legal is None:
+        span = (spec.span[0], spec.span[0] + len(spec.name))
+        raise SyntaxProblem(f"`{spec.name}` is not a schedule", span, suggest(spec.name, field.calls))
+    count = len(spec.arguments)
+    if count < legal.minimum or (legal.maximum is not None and count > legal.maximum):
+        most = "" if legal.maximum == legal.minimum else " or more" if legal.maximum is None else f" to {legal.maximum}"
+        many = "argument" if legal.minimum == 1 and not most else "arguments"
+        raise SyntaxProblem(
+            f"`{spec.name}` takes {legal.minimum}{most} {many}, not {count}", spec.span, legal.doc or None
+        )
+    for argument in spec.arguments:
+        _check_argument(argument)
+    return spec
+
+
+def _check_argument(argument: Spec) -> None:
+    match argument:
+        case Literal(int() as value) if not isinstance(value, bool) and value >= 1:
+            return
+        case Between(IntRange(low)) if low >= 1:
+            return
+        case Alternatives(options):
+            for option in options:
+                _check_argument(option)
+            return
+    raise SyntaxProblem("an argument of a schedule is a whole number >= 1, or a choice of these", argument.span)
+
+
+def _check_index(index: Expr) -> None:
+    if isinstance(index, Name) and index.text != "i":
+        raise SyntaxProblem(f"`{index.text}` means nothing in an index", index.span, "the layer's own number is `i`")
+    for child in children(index):
+        _check_index(child)

@@ -1,0 +1,100 @@
+"""A space file as a tree of texts with places: YAML's nodes, never Python's values."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from scalesearch.space.syntax.diagnostics import Place, Source
+from scalesearch.space.syntax.lexer import Span
+
+
+@dataclass(frozen=True)
+class Node:
+    """A piece of the file; ``alias`` is the ``*name`` through which it came here, if any."""
+
+    place: Place
+    alias: Place | None = field(default=None, kw_only=True)
+
+    @property
+    def here(self) -> Place:
+        """Where the reader of an error should look: at the alias rather than at what it stands for."""
+        return self.alias or self.place
+
+
+@dataclass(frozen=True)
+class Text(Node):
+    """A scalar: its text as YAML folds it, and where each of its characters stands in the source.
+
+    Args:
+        where: (line, column) of each character of ``text``, or empty where escapes make that unknowable.
+        quoted: written in YAML quotes or as a block.
+    """
+
+    text: str
+    where: tuple[tuple[int, int], ...] = ()
+    quoted: bool = False
+
+    def at(self, span: Span) -> Place:
+        """The place of the characters ``span``, as far as they stand on one line; the whole scalar if unknown."""
+        if not self.where:
+            return self.place
+        if span[0] >= len(self.where):
+            line, column = self.where[-1]
+            return Place(self.place.source, line, column + 1, column + 2)
+        line, column = self.where[span[0]]
+        ends = [at for at_line, at in self.where[span[0] : span[1]] if at_line == line]
+        return Place(self.place.source, line, column, max(ends, default=column) + 1)
+
+
+@dataclass(frozen=True)
+class Sequence(Node):
+    """A list."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Table(Node):
+    """A mapping, in the order of the file, duplicates included."""
+
+    entries: tuple[tuple[Text, Node], ...]
+
+    def get(self, key: str) -> Node | None:
+        """The first value under ``key``."""
+        return next((value for name, value in self.entries if name.text == key), None)
+
+    def __iter__(self) -> Iterator[tuple[Text, Node]]:
+        return iter(self.entries)
+
+
+WORD = re.compile(r"\S")
+
+
+def locate(source: Source, text: str, line: int, column: int) -> tuple[tuple[int, int], ...]:
+    """Where each character of a folded ``text`` stands, given where its source begins.
+
+    YAML folds line breaks into spaces and drops indentation, so characters that are not blank are matched in order;
+    a blank stands right after the character before it.
+    """
+    lines = source.lines
+    where: list[tuple[int, int]] = []
+    for character in text:
+        if character.isspace():
+            where.append((where[-1][0], where[-1][1] + 1) if where else (line, column))
+            continue
+        while line < len(lines) and (column >= len(lines[line]) or lines[line][column].isspace()):
+            line, column = (line, column + 1) if column < len(lines[line]) else (line + 1, 0)
+        if line >= len(lines) or lines[line][column] != character:
+            return ()  # an escape or a doubled quote: the whole scalar is underlined instead
+        where.append((line, column))
+        column += 1
+    return tuple(where)
+
+
+def from_text(name: str, prefix: str, text: str) -> Text:
+    """A scalar given outside a file, such as ``--set key=value``, shown as ``prefix`` and ``text`` on one line."""
+    flat = re.sub(r"[\n\r\x85\u2028\u2029]", " ", text)
+    source = Source(name, prefix + flat, numbered=False)
+    start = len(prefix)
+    place = Place(source, 0, start, start + max(1, len(flat)))
+    return Text(place, flat, tuple((0, start + at) for at in range(len(flat))))

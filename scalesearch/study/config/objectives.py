@@ -1,0 +1,106 @@
+"""What a study optimises: metrics of a trained model, what running it takes, and costs of its bill."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalesearch.data.spec import DataSpec
+from scalesearch.errors import UserError
+from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.syntax.diagnostics import suggest
+from scalesearch.tasks import MEASURED, METRICS, TASKS
+from scalesearch.train.recipe import Recipe
+
+NAMES = (*METRICS, *COST_NAMES)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One axis of the front: a name of ``NAMES`` and ``min`` or ``max``."""
+
+    name: str
+    direction: str
+
+    @property
+    def measured(self) -> bool:
+        """Whether it takes training to know it; otherwise the bill says it."""
+        return self.name in METRICS
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.direction}"
+
+
+def objective(name: str, direction: str) -> Objective:
+    """The objective that ``name: direction`` writes.
+
+    Raises:
+        UserError: no such metric or cost, or another direction than ``min`` and ``max``.
+    """
+    if name not in NAMES:
+        raise UserError(f"there is no metric or cost `{name}`; {suggest(name, NAMES)}")
+    if direction not in ("min", "max"):
+        raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`")
+    return Objective(name, direction)
+
+
+def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
+    """Raises UserError where training on such data does not end with the objective's number."""
+    task = TASKS[spec.task]
+    known = [*task.measures(spec), *MEASURED]
+    if not objective.measured or objective.name in known:
+        return
+    of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
+    why = f"`{objective.name}` is a metric of {of}, and the data's task is {task.name}" if of else \
+        f"the data does not ask for `{objective.name}`: {_ASKING[objective.name]}"
+    raise UserError(f"{why}; its metrics are {', '.join(known)}")
+
+
+_ASKING = {
+    "tokenised_bleu": "it is a metric of translation with `tokenised: true` in `data:`",
+    "comet": "it is a metric of translation with `comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da",
+}
+
+
+def measure(objectives: tuple[Objective, ...], given: str) -> str:
+    """What a recipe that says ``measure: given`` has to measure for the objectives."""
+    wanted = {one.name for one in objectives if one.name in MEASURED}
+    wanted |= set(MEASURED) if given == "both" else {given} - {"none"}
+    return "both" if len(wanted) > 1 else next(iter(wanted), "none")
+
+
+def values(
+    objectives: tuple[Objective, ...], metrics: Mapping[str, Any], cost: Callable[[str], float]
+) -> dict[str, float]:
+    """Name to value of every objective of one trained candidate.
+
+    Raises:
+        UserError: training gave no number, or none that is finite, for one of them.
+    """
+    found: dict[str, float] = {}
+    for objective in objectives:
+        value = metrics.get(objective.name) if objective.measured else cost(objective.name)
+        if value is None or not math.isfinite(value):
+            raise UserError(f"training gave no usable {objective.name}: {value}")
+        found[objective.name] = float(value)
+    return found
+
+
+def directions(objectives: tuple[Objective, ...]) -> list[str]:
+    """``min`` or ``max`` of each, in order."""
+    return [objective.direction for objective in objectives]
+
+
+def main_objective(meta: Mapping[str, Any]) -> str:
+    """Of the study that ``meta`` describes: its task's main metric, or else the first metric among the objectives."""
+    metrics = [name for name in meta["objectives"] if "." not in name and name not in MEASURED]
+    main = TASKS[meta["data"].get("spec", {}).get("task", "translation")].main
+    return main if main in metrics or not metrics else metrics[0]
+
+
+def unseen(recipe: Recipe) -> Recipe:
+    """``recipe``, unless it would let the search see the split on which its results are reported."""
+    if recipe.score_on == "test":
+        raise UserError("recipe: a study chooses by its scores, so score_on is `both` (choose on valid, report test) "
+                        "or `valid`, not `test`")
+    return recipe

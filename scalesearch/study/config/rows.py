@@ -1,0 +1,129 @@
+"""What a study that does not search trains: named architectures, its rows, each with as many seeds.
+
+A *grid* is a list of them or every combination of a space, an *ablation* a base and what is changed of it, a *scaling*
+study a base and the rules by which it grows. All are trained alike; they differ in what is made of them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.space import Space
+from scalesearch.space.assembly.architecture import Architecture
+
+SEARCH, GRID, ABLATION, SCALING = "search", "grid", "ablation", "scaling"
+KINDS = (SEARCH, GRID, ABLATION, SCALING)
+LARGEST, NONE = "largest", "none"
+MOST = 10_000  # rows: each is a training
+
+
+@dataclass(frozen=True)
+class Row:
+    """An architecture under its name; ``params`` holds the answers that distinguish it, where a space has any."""
+
+    label: str
+    architecture: Architecture
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All of a study's rows, in the order of its file.
+
+    Attributes:
+        base: the row that others are compared with.
+        space: what the rows begin with; that of the first one where they are files.
+        rules: of a scaling study, rule to its steps, the smallest first and the base not among them.
+        held_out: of each rule, which size its fit is checked by: ``largest`` or ``none``.
+        left_out: rows that miss a limit of the study, and the reason; they are not trained.
+    """
+
+    kind: str
+    rows: tuple[Row, ...]
+    base: str
+    space: Space | None = None
+    rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    held_out: str = LARGEST
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``study.json`` says of them."""
+        found: dict[str, Any] = {"kind": self.kind, "rows": [row.label for row in self.rows], "base": self.base}
+        if self.kind == SCALING:
+            rules = {rule: list(steps) for rule, steps in self.rules.items()}
+            found["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
+        return found | ({"left_out": dict(self.left_out)} if self.left_out else {})
+
+    def within(self, misses: Callable[[Architecture], str]) -> "Rows":
+        """What is trained under limits; ``misses`` says which of them an architecture misses, or an empty text.
+
+        Raises:
+            UserError: nothing is left.
+        """
+        if not self.rows:
+            assert self.space is not None, "every combination of a space"
+            found = every_combination(self.space, lambda architecture: not misses(architecture))
+            return replace(self, rows=found, base=found[0].label)
+        reasons = {row.label: misses(row.architecture) for row in self.rows}
+        rows = tuple(row for row in self.rows if not reasons[row.label])
+        if not rows:
+            first, reason = next(iter(reasons.items()))
+            raise UserError(f"budget: none of the {len(self.rows)} rows meets it; {first}: {reason}")
+        if self.kind != GRID and reasons[self.base]:
+            raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is compared with the base")
+        base = rows[0].label if reasons[self.base] else self.base
+        return replace(self, rows=rows, base=base, left_out={name: why for name, why in reasons.items() if why})
+
+
+def architecture_of(space: Space) -> Architecture:
+    """The one architecture that ``space`` describes.
+
+    Raises:
+        UserError: it leaves something open, breaks its own ``where``, or cannot be built.
+    """
+    left = [path for path, _ in space.dimensions()]
+    if left:
+        raise UserError(f"it leaves {', '.join(left[:6])} open; answer that under `set`")
+    return space.architecture(space.answer(nothing_to_ask))
+
+
+def nothing_to_ask(path: str, question: Any) -> Any:
+    """Answers for a space that leaves nothing open."""
+    raise AssertionError(f"{path} was to be closed")
+
+
+def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tuple[Row, ...]:
+    """A row for each distinct network of ``space`` that can be built and ``fits``, named by the answers that differ.
+
+    Raises:
+        UserError: they are endless or more than a study trains, or there is none.
+    """
+    size = space.size()
+    if size is None or size > MOST:
+        count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
+        raise UserError(f"space: a grid trains every combination, and this space's are {count}; a grid of at most "
+                        f"{MOST:,} is trained. Close some questions, or search it (kind: search)")
+    names = short_names([path for path, _ in space.dimensions()])
+    found: dict[str, Row] = {}
+    for answers in space.enumerate():
+        try:
+            architecture = space.architecture(answers)
+        except UserError:
+            continue
+        if architecture.id not in found and fits(architecture):
+            label = ", ".join(f"{names[path]} {value}" for path, value in answers.params.items())
+            found[architecture.id] = Row(label or space.name, architecture, dict(answers.params))
+    if not found:
+        raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets it")
+    return tuple(found.values())
+
+
+def short_names(paths: list[str]) -> dict[str, str]:
+    """Each path by as many of its last words as tell it from the others."""
+    found = {}
+    for path in paths:
+        words = path.split(".")
+        ends = [".".join(words[-length:]) for length in range(1, len(words) + 1)]
+        found[path] = next((end for end in ends if sum(f".{other}".endswith(f".{end}") for other in paths) == 1), path)
+    return found

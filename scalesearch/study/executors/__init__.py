@@ -1,0 +1,1 @@
+"""Who trains the trials: in this process, in subprocesses, on Ray. Imports trials and config."""

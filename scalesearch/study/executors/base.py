@@ -1,0 +1,98 @@
+"""What a study needs of whoever trains its candidates.
+
+A runner takes jobs and reports their ends. It carries nothing but a folder: the worker reads ``job.json`` there and
+leaves ``result.json``, whole or not at all, so that a result survives whoever dies next.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scalesearch.errors import UserError
+from scalesearch.files import DiskFull
+from scalesearch.study.executors.lease import Taken
+
+Work = Callable[[str], None]  # trains the job in a folder; returns once its result.json is there
+FAULT, LOST, NO_ROOM = "fault", "lost", "no room"  # why a worker ended without a result
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attempt at one candidate."""
+
+    trial: int
+    folder: Path
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job's worker returned: ``result.json`` is in its folder."""
+
+    job: Job
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """A job's worker died or raised.
+
+    Attributes:
+        reason: in words, for people.
+        again: whether another attempt may help.
+        kind: FAULT, which counts among the candidate's attempts. What is nobody's fault does not: LOST, where what the
+            worker ran on is gone or another worker has the candidate, and NO_ROOM, where there is none on the disk.
+    """
+
+    job: Job
+    reason: str
+    again: bool = True
+    kind: str = FAULT
+
+
+Event = Done | Crashed
+
+
+def raised(job: Job, error: BaseException) -> Crashed:
+    """The end of a job whose work raised ``error``."""
+    if isinstance(error, DiskFull):
+        return Crashed(job, str(error), kind=NO_ROOM)
+    if isinstance(error, UserError):
+        return Crashed(job, str(error), again=False)
+    if isinstance(error, Taken):
+        return Crashed(job, str(error), kind=LOST)
+    return Crashed(job, f"{type(error).__name__}: {error}")
+
+
+class Runner(ABC):
+    """Trains jobs, at most ``slots`` at a time.
+
+    Contract, which one test suite puts to every runner: each submitted job ends in exactly one event; a job that
+    raises or whose process dies ends as Crashed and disturbs no other; polling without jobs returns at once; after
+    ``stop`` nothing of it is left running.
+    """
+
+    slots: int
+
+    @abstractmethod
+    def submit(self, job: Job) -> None:
+        """Starts a job, or queues it until there is room."""
+
+    @abstractmethod
+    def poll(self, timeout: float) -> list[Event]:
+        """What has ended since the last call; waits up to ``timeout`` seconds for the first.
+
+        Raises:
+            UserError: what the workers run on is gone, and cannot be had again.
+        """
+
+    @abstractmethod
+    def stop(self, grace: float = 10.0) -> None:
+        """Interrupts what runs, gives it ``grace`` seconds to write a checkpoint, and ends."""
+
+    def check(self, look: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027 - where there is one machine
+        """Raises UserError where a machine that may train does not see what ``look`` finds on this one."""
+
+    def describe(self) -> str:
+        """One line about where jobs run."""
+        return type(self).__name__

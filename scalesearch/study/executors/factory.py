@@ -1,0 +1,31 @@
+"""Who trains the candidates of a study, by its file."""
+
+from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.executors.base import Runner
+from scalesearch.study.executors.local import InProcessRunner
+from scalesearch.study.executors.worker import train_job
+
+
+def make_runner(spec: StudySpec) -> Runner:
+    """Whoever trains. Ray is imported only where it is asked for."""
+    if spec.backend == "inprocess":
+        return InProcessRunner(train_job)
+    from scalesearch.study.executors.ray import RayRunner
+
+    r = spec.resources
+    work = train_job
+    if r.processes_per_trial > 1 and ray_train_is_there():
+        from scalesearch.study.executors.ray_ddp import RayTrainWork
+
+        work = RayTrainWork(r.processes_per_trial, r.cpus_per_trial, r.gpus_per_trial, r.custom)
+    return RayRunner(work, spec.workers, r.cpus_per_trial, r.gpus_per_trial, r.threads_per_trial, r.address,
+                     r.processes_per_trial, r.custom)
+
+
+def ray_train_is_there() -> bool:
+    """Whether Ray Train can be used: it needs more packages than Ray itself. Without it, workers start processes."""
+    try:
+        import ray.train.torch  # noqa: F401
+    except ImportError:
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""Trains in this process, one job after the other: for tests, tiny studies, and debugging."""
+
+from collections import deque
+
+from scalesearch.errors import UserError
+from scalesearch.study.executors.base import Done, Event, Job, Runner, Work, raised
+
+# What training may raise on its own account; anything else (an interrupt, an exit) is for the caller.
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError, RuntimeError,
+          TypeError, ValueError)
+
+
+class InProcessRunner(Runner):
+    """Runs one job inside each :meth:`poll`; an interrupt from the keyboard goes straight through to the caller."""
+
+    slots = 1
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._waiting: deque[Job] = deque()
+
+    def submit(self, job: Job) -> None:
+        """Queues ``job``."""
+        self._waiting.append(job)
+
+    def poll(self, timeout: float) -> list[Event]:
+        """Trains the oldest job to its end, however long that takes."""
+        return [self._run(self._waiting.popleft())] if self._waiting else []
+
+    def stop(self, grace: float = 10.0) -> None:
+        """Forgets what waits; nothing runs between polls."""
+        self._waiting.clear()
+
+    def describe(self) -> str:
+        """One line about where jobs run."""
+        return "in this process, one at a time"
+
+    def _run(self, job: Job) -> Event:
+        try:
+            self._work(str(job.folder))
+        except (UserError, *FAULTS) as error:
+            return raised(job, error)
+        return Done(job)

@@ -1,0 +1,108 @@
+"""The nodes of a Ray cluster: which of them can train, and whether they see what the study needs."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from scalesearch.errors import UserError
+
+ANSWER = 120.0  # seconds for a node to start a process, load the package and say what it sees
+KINDS = ("CPU", "GPU")
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one process of a worker asks for, by Ray's names of resources, and how many such there are.
+
+    ``apart``: the processes may be on different nodes.
+    """
+
+    each: Mapping[str, float]
+    processes: int = 1
+    apart: bool = False
+
+    def __str__(self) -> str:
+        together = 1 if self.apart else self.processes
+        found = [f"{self.each[kind] * together:g} {kind}" for kind in KINDS]
+        found += [f"{amount * together:g} {name}" for name, amount in self.each.items() if name not in KINDS]
+        return f"{', '.join(found[:-1])} and {found[-1]}"
+
+    def room(self) -> int | None:
+        """How many such workers all nodes together can have at a time; None where they ask for nothing."""
+        nodes = [self._on(node["Resources"]) for node in alive()]
+        known = [count for count in nodes if count is not None]
+        if len(known) < len(nodes):
+            return None
+        return sum(known) // self.processes if self.apart else sum(count // self.processes for count in known)
+
+    def fits(self, have: Mapping[str, float]) -> bool:
+        """Whether a node that has ``have`` could ever take part."""
+        count = self._on(have)
+        return count is None or count >= (1 if self.apart else self.processes)
+
+    def _on(self, have: Mapping[str, float]) -> int | None:
+        """How many processes fit there; None where any number does."""
+        counts = [math.floor(have.get(name, 0.0) / amount + 1e-9) for name, amount in self.each.items() if amount]
+        return min(counts) if counts else None
+
+
+def alive() -> list[dict[str, Any]]:
+    """The nodes that there are now."""
+    listing: Any = ray.nodes  # untyped in Ray
+    return [node for node in listing() if node["Alive"]]
+
+
+def refuse_the_impossible(need: Need) -> None:
+    """Raises UserError where no node, or not all together, has what one worker asks for: Ray would wait for ever."""
+    if need.room() != 0:
+        return
+    names = [name for name in need.each if name not in KINDS]
+    have = "; ".join(", ".join(f"{node['Resources'].get(name, 0):g} {name}" for name in (*KINDS, *names))
+                     for node in alive())
+    each = f" for each of {need.processes} processes" if need.apart else ""
+    raise UserError(f"resources: one worker asks for {need}{each}, and no node has that (nodes: {have})")
+
+
+def compare(look: Callable[[], Mapping[str, str]], need: Need) -> None:
+    """Holds what every node that may train sees against what this machine sees.
+
+    Args:
+        look: name to what is found under it, in few words; run here and on each node.
+
+    Raises:
+        UserError: a node sees something else, cannot look, or does not answer.
+    """
+    @ray.remote(num_cpus=0, max_retries=0, max_calls=1)  # no CPU: looking must not wait until a busy node is free
+    def ask() -> dict[str, str]:
+        return dict(look())
+
+    here = look()
+    params = {ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote():
+             node["NodeManagerAddress"] for node in alive() if need.fits(node["Resources"])}
+    answered, silent = ray.wait(list(params), num_returns=len(params), timeout=ANSWER)
+    for one in silent:
+        ray.cancel(one, force=True)
+    faults = [f"{params[one]} did not answer in {ANSWER:.0f} seconds" for one in silent]
+    faults += [fault for one in answered if (fault := _difference(one, params[one], here))]
+    if faults:
+        raise UserError("ray: not every node can train this study. All nodes need the same version of scalesearch, and "
+                        "the study's folder and the data under the same path, on a file system that they share:\n"
+                        + "\n".join(f"  node {fault}" for fault in faults))
+
+
+def _difference(answer: Any, node: str, here: Mapping[str, str]) -> str:
+    """What is wrong there, in words; empty where nothing is, or the node has left since."""
+    try:
+        there = ray.get(answer)
+    except RayTaskError as error:
+        return f"{node}: {str(error.cause).strip().splitlines()[-1]}"  # the first of several lines is Ray's
+    except RayError:
+        return ""
+    differing = [f"{name}: {there.get(name)}, and here {found}" for name, found in here.items()
+                 if there.get(name) != found]
+    return f"{node}: {'; '.join(differing)}" if differing else ""

@@ -1,0 +1,68 @@
+"""Trains one candidate in several processes that Ray Train starts, on one machine or on several.
+
+Ray Train asks Ray for the processes' CPUs and GPUs, connects them and ends them together; what they do is what
+processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-train``.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from scalesearch.errors import UserError
+from scalesearch.study.executors.worker import train_job
+
+
+class RayTrainWork:
+    """A runner's work: trains the job in a folder by Ray Train.
+
+    Args:
+        processes: that share each update.
+        cpus, gpus: of each of them; gradients go over NCCL between GPUs, else over gloo.
+        custom: other resources of each, by Ray's names.
+    """
+
+    reserves = True  # the task that runs this needs nothing itself, and must not take what the processes wait for
+
+    def __init__(self, processes: int, cpus: float, gpus: float, custom: Mapping[str, float] | None = None) -> None:
+        self.processes, self.cpus, self.gpus, self.custom = processes, cpus, gpus, dict(custom or {})
+
+    def __call__(self, folder: str) -> None:
+        """Trains the job in ``folder``; retries are the study's, so Ray Train makes none.
+
+        Raises:
+            UserError: what the leading process has found to be wrong.
+            Exception: that Ray Train raises of anything else.
+        """
+        each = self.custom | {"CPU": self.cpus} | ({"GPU": self.gpus} if self.gpus else {})
+        trainer = TorchTrainer(
+            one_process,
+            train_loop_config={"folder": folder},
+            torch_config=TorchConfig(backend="nccl" if self.gpus else "gloo"),
+            scaling_config=ScalingConfig(num_workers=self.processes, use_gpu=bool(self.gpus),
+                                         resources_per_worker=each),
+            run_config=RunConfig(storage_path=str(Path(folder).resolve() / "ray_train"), name="run",
+                                 failure_config=FailureConfig(max_failures=0)),
+        )
+        try:
+            trainer.fit()
+        except Exception as error:
+            for cause in getattr(error, "worker_failures", {}).values():
+                if isinstance(cause, UserError):
+                    raise cause from None
+            raise
+
+
+def one_process(config: dict[str, Any]) -> None:
+    """What each process does: the first trains the job, the others follow it until it ends."""
+    from scalesearch.train.parallel import follow
+    from scalesearch.train.team import END, Team
+
+    team = Team()
+    if team.rank:
+        follow(team)
+        return
+    train_job(config["folder"], team)
+    team.tell_all(END)

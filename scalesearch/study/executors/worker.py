@@ -1,0 +1,193 @@
+"""What a worker does with a job's folder: build, train, leave the result. Knows nothing of Optuna or Ray.
+
+::
+
+    architecture.yaml   what to train            job.json     how: data, recipe, seed, threads
+                                                              or who translates: teacher, data, search, threads
+    progress.json       how far it is (about once a second; may be lost)
+    lease.json          which worker is at it, while one is; its sign of life
+    result.json         what came of it; written last, whole or not at all
+    rung-0.json         where it paused, in a study with rungs: the same, of a training that is to be gone on with
+"""
+
+import json
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_json
+from scalesearch.signals import interruptible, stoppable
+from scalesearch.study.executors.lease import Taken, held, refuse_taken
+from scalesearch.study.executors.shared_fs import not_there
+
+Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
+SEEN = 5.0  # seconds until a file that the driver has written shows on another machine
+
+
+def train_job(folder: str, team: Any = None) -> None:
+    """Trains the candidate in ``folder``, or goes on from its checkpoint; a finished one is left as it is.
+
+    A job that names a ``teacher`` has it translate the training text instead.
+
+    Args:
+        team: processes that are running already and share the updates; without it, as many are started here as the
+            job says.
+
+    Raises:
+        UserError: the architecture, the data or the recipe is wrong.
+        Taken: another worker holds the folder.
+    """
+    def run(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        _use_threads(job["threads"])
+        return _translate(place, job) if "teacher" in job else _train(place, job, team)
+
+    finish(Path(folder), run)
+
+
+def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
+    from scalesearch.data import DataSpec, load_corpus
+    from scalesearch.space import read_space
+    from scalesearch.train import Recipe, train
+
+    space = read_space(place / "architecture.yaml")
+    architecture = space.architecture(space.answer(_nothing_to_ask))
+    corpus = load_corpus(DataSpec.from_mapping(job["data"]), Path(job["cache"]))
+    recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
+    if processes > 1:
+        recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
+    result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
+                   until=job.get("until", 1.0), processes=processes, team=team,
+                   proxies=job.get("proxies", False))
+    return result.to_json()
+
+
+def _translate(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Has a teacher translate the training text into ``place``; what earlier attempts have made stays."""
+    from scalesearch.data import DataSpec
+    from scalesearch.train.distill import distill_data
+    from scalesearch.train.evaluate import Search
+
+    search, progress = Search(**job["search"]), Progress(place)
+    before, start = progress.read().get("cpu_seconds", 0.0), time.process_time()
+
+    def spent() -> dict[str, float]:
+        return {"cpu_seconds": before + time.process_time() - start}
+
+    with stoppable() as stop:
+        def tell(done: int, total: int) -> None:
+            progress({"kind": "decode", "done": done, "of": total, **spent()})
+            stop.check()
+
+        said = distill_data(Path(job["teacher"]), DataSpec.from_mapping(job["data"]), place / job["prefix"], search,
+                            tell)
+    return {"state": "complete", **said, **spent()}
+
+
+def finish(folder: Path, run: Run) -> None:
+    """Holds ``folder`` against other workers while ``run(folder, job)`` makes the result, then writes that.
+
+    Raises:
+        Interrupted: by Ctrl-C, SIGTERM, or Ray.
+        Taken: another worker holds the folder, or has taken it over.
+        NotShared: this machine does not see the folder.
+    """
+    _find(folder / "job.json")
+    with interruptible(), held(folder) as lease:
+        job = json.loads((folder / "job.json").read_text())
+        result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
+        if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end
+            return
+        made = finite(_traced(folder, job, run))
+        if not lease.mine():
+            raise Taken(f"{folder.name} was taken over by another worker")
+        write_json(rung if made["state"] == "paused" else result, made)
+
+
+def _find(file: Path) -> None:
+    """Waits a little for ``file``; the lock beside it would make the folder on a machine that has none."""
+    until = time.monotonic() + SEEN
+    while not file.is_file():
+        if time.monotonic() > until:
+            raise not_there(file)
+        time.sleep(0.1)
+
+
+def rung_file(rung: int) -> str:
+    """What a candidate leaves in its folder when it pauses at ``rung``, counted from 0."""
+    return f"rung-{rung}.json"
+
+
+def _traced(folder: Path, job: Mapping[str, Any], run: Run) -> Mapping[str, Any]:
+    """The result of ``run``; a fault leaves its traceback in ``crash.txt`` for who has to look, and goes on."""
+    try:
+        return run(folder, job)
+    except (KeyboardInterrupt, Taken):
+        raise
+    except BaseException:
+        with suppress(OSError):  # a full disk must not take the place of the fault itself
+            (folder / "crash.txt").write_text(traceback.format_exc())
+        raise
+
+
+def finite(value: Any) -> Any:
+    """``value`` with None for every number that JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Progress:
+    """A trainer's report, kept in ``progress.json`` for whoever watches; at most one write in ``every`` seconds.
+
+    The last validation is kept beside it, under ``validation``: the next update would take its place.
+    """
+
+    def __init__(self, folder: Path, every: float = 1.0) -> None:
+        self._file, self._every, self._last = folder / "progress.json", every, -every
+        self._kept: dict[str, Any] = {}
+
+    def read(self) -> dict[str, Any]:
+        """What was noted last, by whichever process; empty where nothing can be read."""
+        try:
+            found = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def __call__(self, facts: Any) -> None:
+        """Notes ``facts``: JSON values, or an object whose fields are.
+
+        Raises:
+            Taken: another worker has taken the folder over; that is how this one notices, in whatever thread it works.
+        """
+        said = dict(facts if isinstance(facts, Mapping) else vars(facts))
+        if said.get("kind") == "validation":
+            self._kept = {"validation": said}
+        if time.monotonic() - self._last >= self._every:
+            refuse_taken(self._file.parent)
+            self._last = time.monotonic()
+            # Not synced, unlike everything that counts: losing it costs a moment of the display.
+            part = self._file.with_suffix(".part")
+            with suppress(OSError):
+                part.write_text(json.dumps({**said, **self._kept}, default=str))
+                os.replace(part, self._file)
+
+
+def _use_threads(count: int) -> None:
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def _nothing_to_ask(path: str, question: Any) -> Any:
+    raise UserError(f"architecture.yaml leaves {path} open: {question}")

@@ -1,0 +1,1 @@
+"""What one sees of a study that runs: snapshot, time left, console. Imports trials, executors, replicates."""

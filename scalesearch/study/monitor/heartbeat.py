@@ -1,0 +1,148 @@
+"""Who runs a study, with a sign of life, and how it ended: for whoever watches. Nothing is decided by it.
+
+::
+
+    runs/edge/owner.json   who runs it, since when, with how many workers; how it ended. While it runs, the file's time
+                           of change is its sign of life
+"""
+
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_json
+from scalesearch.study.executors.lease import RENEW, SILENT, machine
+
+FILE = "owner.json"
+RUNNING, FINISHED, STOPPED, UNKNOWN = "running", "finished", "stopped", "unknown"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whoever runs a study, or ran it last.
+
+    Attributes:
+        state: running, finished, stopped; unknown where nothing is noted, as by an earlier version.
+        reason: why it ended; of a running one, what is wrong with it.
+        since, ended: seconds since the epoch.
+        silent: seconds since the last sign of life of a running one.
+        workers: candidates in training at a time.
+        where: in words, what they run on.
+        candidates, references: how many it is to train; since a resumed study may be given more, not always as many as
+            ``study.json`` says. None where unknown.
+    """
+
+    state: str
+    reason: str = ""
+    host: str | None = None
+    process: int | None = None
+    since: float | None = None
+    ended: float | None = None
+    silent: float | None = None
+    workers: int | None = None
+    where: str = ""
+    candidates: int | None = None
+    references: int | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to come of it."""
+        return self.state != RUNNING
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
+
+
+class Heartbeat:
+    """Keeps ``owner.json`` of the study in ``folder``; never stops a study where that cannot be written.
+
+    Args:
+        facts: what else it says of this run: ``workers``, ``where``, ``candidates``, ``references``.
+    """
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        self._file, self._over = folder / FILE, threading.Event()
+        self._facts = {"host": platform.node(), "machine": machine(), "process": os.getpid(), "since": time.time(),
+                       **facts, "state": RUNNING, "reason": ""}
+
+    @contextmanager
+    def kept(self) -> Iterator["Heartbeat"]:
+        """A stretch in which the study runs; however it is left, why is noted."""
+        self._write()
+        thread = threading.Thread(target=self._renew, daemon=True)
+        thread.start()
+        try:
+            yield self
+        except BaseException as error:
+            self._end(STOPPED, _words(error))
+            raise
+        finally:
+            self._over.set()
+            thread.join(RENEW)
+
+    def finish(self, reason: str) -> str:
+        """Notes that the study has come to its end, and ``reason``, which is returned."""
+        self._end(FINISHED, reason)
+        return reason
+
+    def _end(self, state: str, reason: str) -> None:
+        self._over.set()
+        self._facts |= {"state": state, "reason": reason, "ended": time.time()}
+        self._write()
+
+    def _write(self) -> None:
+        with suppress(OSError, UserError):  # a full disk has the last word elsewhere
+            write_json(self._file, self._facts)
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEW):
+            with suppress(OSError):
+                os.utime(self._file)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return (str(error).splitlines() or [""])[0] or type(error).__name__
+
+
+def owner_of(folder: Path) -> Owner:
+    """Who runs the study in ``folder``; only reads.
+
+    A running one whose process is gone from this machine, and that gave no sign of life since, has stopped. Of one on
+    another machine that is silent, nobody knows: its state stays running, and the reason says so.
+    """
+    try:
+        facts = json.loads((folder / FILE).read_text())
+        beat = (folder / FILE).stat().st_mtime
+        known = {key: facts[key] for key in Owner.__dataclass_fields__ if key in facts}
+        owner = Owner(**known)
+    except (OSError, ValueError, TypeError):
+        return Owner(UNKNOWN, "nothing says who runs it")
+    if owner.over:
+        return owner
+    silent = max(0.0, time.time() - beat)
+    if silent >= 2 * RENEW and facts.get("machine") == machine() and _gone(owner.process):
+        return Owner(**{**known, "state": STOPPED, "reason": f"its process {owner.process} has died", "ended": beat})
+    words = f"no sign of life for {silent:,.0f} s" if silent >= SILENT else ""
+    return Owner(**{**known, "reason": words, "silent": silent})
+
+
+def _gone(process: int | None) -> bool:
+    """Whether there is no such process on this machine."""
+    try:
+        os.kill(process or 0, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # somebody else's
+        pass
+    return False

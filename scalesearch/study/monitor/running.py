@@ -1,0 +1,215 @@
+"""What a study has in training: its candidates and its teacher, from what their workers leave; only reads."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.executors import lease
+from scalesearch.study.executors.worker import Progress
+from scalesearch.study.monitor.console import describe_progress, share
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import PENDING, REFERENCE, SEED, Trial
+
+TEACHER, CORPUS = "teacher", "corpus"  # the folder of a study's teacher, and in it that of its translations
+STARTING, TRAINING, SCORING, WAITING, SILENT = "starting", "training", "scoring", "waiting", "silent"
+AT_THE_END = ("decode", "done")  # reports that come after the last update before a pause or the end
+
+
+@dataclass(frozen=True)
+class AtWork:
+    """A candidate in training, or to be trained on.
+
+    Attributes:
+        kind: candidate, reference or seed.
+        called: how people know it: its label, or of which trial it is a further seed; else its number.
+        attempt: 1, and one more for each time that it had to be started again; to go on from a rung is none.
+        doing: starting, training, or scoring (translating, for most tasks); waiting for a worker; silent where its
+            worker shows no sign of life.
+        words: the same with its numbers, for people.
+        share: done of a full training of its own recipe, from 0 to 1.
+        rung: the one that it is on the way to, counted from 1; None where it goes to the end without a pause.
+        until: the share where it pauses, or 1.
+        seconds_left: until it pauses or ends, scoring not counted; None while unknown.
+        full_seconds: what a full training would take at its pace, scoring not counted; None while unknown.
+        elapsed: seconds since its worker began this attempt.
+        step, steps: updates made, and to be made where the recipe counts them.
+        valid: its latest validation loss, or None.
+    """
+
+    trial: int
+    kind: str
+    called: str
+    id: str | None
+    params: float | None
+    macs: float | None
+    attempt: int
+    doing: str
+    words: str
+    share: float
+    rung: int | None
+    until: float
+    seconds_left: float | None
+    full_seconds: float | None
+    elapsed: float | None
+    step: int | None
+    steps: int | None
+    loss: float | None
+    valid: float | None
+    host: str | None
+    process: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TeacherAtWork:
+    """How far a study's teacher is.
+
+    Attributes:
+        stage: waiting, training, translating, done or failed.
+        words: for people.
+        share: of its training, or of its translating, from 0 to 1.
+        seconds_left: of its training; None while unknown, and while it translates.
+    """
+
+    stage: str
+    words: str
+    share: float
+    seconds_left: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
+
+
+def rungs_of(meta: Mapping[str, Any]) -> Rungs:
+    """The rungs of the study that ``meta`` describes."""
+    said = meta.get("rungs")
+    return Rungs(tuple(said["shares"]), said["eta"]) if said else Rungs()
+
+
+def in_training(store: Store) -> list[AtWork]:
+    """Every candidate that has been handed to a worker, in order."""
+    rungs = rungs_of(store.meta)
+    return [at_work(store, trial, rungs) for trial in store.ledger.having(PENDING)]
+
+
+def at_work(store: Store, trial: Trial, rungs: Rungs) -> AtWork:
+    """How far ``trial`` is; of a file that is half written, or not there, nothing is taken."""
+    place = store.trial_folder(trial)
+    facts, owner, job = _report(place, trial), lease.read(place), _read(place / "job.json")
+    rung, until = _next_rung(trial, rungs)
+    done = max(until if facts.get("kind") in AT_THE_END else share(facts),
+               rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0)
+    silent = lease.describe_silence(place)
+    doing = SILENT if silent else _doing(facts, owner)
+    price = trial.cost or {}
+    return AtWork(
+        trial.number, _kind(trial), called(trial), trial.id, _total(price, "params"), _total(price, "macs"),
+        _attempt(trial), doing, silent or _words(doing, facts), done, rung, until, *_times(facts, done, until),
+        _since(owner), facts.get("step"), (job.get("recipe") or {}).get("steps"), facts.get("loss"),
+        (facts.get("validation") or {}).get("valid_loss"), *((owner or {}).get(key) for key in ("host", "process")),
+    )
+
+
+def called(trial: Trial) -> str:
+    """How people know it."""
+    if trial.origin == SEED:
+        return f"{trial.label or trial.of}, seed {trial.seed}"
+    return trial.label or str(trial.number)
+
+
+def teacher_at_work(store: Store) -> TeacherAtWork | None:
+    """How far the study's teacher is; None where it has none."""
+    if not store.meta.get("teacher"):
+        return None
+    place = store.folder / TEACHER
+    made, learned = _read(place / CORPUS / "result.json"), _read(place / "result.json")
+    for result in (made, learned):
+        if result and result.get("state") != "complete":
+            return TeacherAtWork("failed", str(result.get("reason") or "failed"), 0.0)
+    if made:
+        pairs = f" {made['pairs']:,} sentences" if isinstance(made.get("pairs"), int) else ""
+        return TeacherAtWork("done", f"has translated{pairs}", 1.0)
+    if (place / CORPUS / "job.json").exists():
+        return _taught("translating", place / CORPUS)
+    return _taught("training", place) if (place / "job.json").exists() else TeacherAtWork(WAITING, "to begin", 0.0)
+
+
+def _taught(stage: str, place: Path) -> TeacherAtWork:
+    facts = Progress(place).read()
+    words = lease.describe_silence(place) or (describe_progress(facts) if facts else STARTING)
+    if lease.read(place) is None:
+        words = f"{WAITING} for a worker, {share(facts):.0%} done"
+    return TeacherAtWork(stage, words, share(facts), facts.get("eta_seconds"))
+
+
+def _attempt(trial: Trial) -> int:
+    return max(1, trial.attempts - len(trial.rungs))
+
+
+def _report(place: Path, trial: Trial) -> dict[str, Any]:
+    """The worker's last report; that a training has come to a rung is none of the one that goes on from there."""
+    facts = Progress(place).read()
+    return {} if facts.get("kind") == "done" and trial.rungs else facts
+
+
+def _kind(trial: Trial) -> str:
+    return trial.origin if trial.origin in (REFERENCE, SEED) else "candidate"
+
+
+def _next_rung(trial: Trial, rungs: Rungs) -> tuple[int | None, float]:
+    """References and further seeds go to the end at once, as the driver has it."""
+    reached = len(trial.rungs)
+    if trial.origin in (REFERENCE, SEED) or reached >= rungs.pauses:
+        return None, 1.0
+    return reached + 1, rungs.shares[reached]
+
+
+def _doing(facts: Mapping[str, Any], owner: Mapping[str, Any] | None) -> str:
+    if owner is None:
+        return WAITING
+    if not facts:
+        return STARTING
+    return SCORING if facts.get("kind") in AT_THE_END else TRAINING
+
+
+def _words(doing: str, facts: Mapping[str, Any]) -> str:
+    if doing == WAITING:
+        return f"waiting for a worker, {share(facts):.0%} done" if facts.get("share") else "waiting for a worker"
+    if facts.get("kind") == "done":
+        return "at its end"
+    return describe_progress(dict(facts)) if facts else STARTING
+
+
+def _times(facts: Mapping[str, Any], done: float, until: float) -> tuple[float | None, float | None]:
+    """Seconds left to ``until``, and of a full training, by how fast the share ``done`` was reached."""
+    spent = facts.get("seconds")
+    if facts.get("kind") in AT_THE_END:
+        return 0.0, None
+    if not isinstance(spent, int | float) or not done:
+        return None, None
+    return max(0.0, spent * (until - done) / done), spent / done
+
+
+def _since(owner: Mapping[str, Any] | None) -> float | None:
+    since = (owner or {}).get("since")
+    return max(0.0, time.time() - since) if isinstance(since, int | float) else None
+
+
+def _total(price: Mapping[str, Any], name: str) -> float | None:
+    return price[name]["total"] if name in price else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

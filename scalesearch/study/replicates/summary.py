@@ -1,0 +1,181 @@
+"""A study's further seeds: as candidates with several scores, as trials to announce, as words for people."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from scalesearch.pareto.noise import CONFIDENCE, percent
+from scalesearch.report.seeds import decimals
+from scalesearch.samplers.history import Goal
+from scalesearch.study.config.objectives import Objective
+from scalesearch.study.config.replication import Seeds
+from scalesearch.study.replicates.allocation import (
+    CONTENDER,
+    NEIGHBOURS,
+    Candidate,
+    Comparison,
+    Order,
+    Training,
+    next_training,
+    order_of,
+)
+from scalesearch.study.trials.history import goals_of
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE, FAILED, PENDING, PROPOSED, REFERENCE, SEED, Ledger, Trial
+
+SAME = ("label", "in_space", "params", "answers", "slacks", "id", "cost")  # with the first training
+
+
+def candidates_of(ledger: Ledger, goals: Sequence[Goal]) -> list[Candidate]:
+    """Whoever may stand on the front, with what all its seeds have come to."""
+    again: dict[int, list[Trial]] = {}
+    for trial in ledger.replicated():
+        if trial.of is not None:
+            again.setdefault(trial.of, []).append(trial)
+    return [_candidate(trial, again.get(trial.number, []), goals) for trial in ledger.having(COMPLETE)
+            if trial.origin != SEED and trial.feasible and trial.in_space]
+
+
+def _candidate(trial: Trial, again: Sequence[Trial], goals: Sequence[Goal]) -> Candidate:
+    values = [one.values or {} for one in (trial, *again) if one.state == COMPLETE]
+    scores = tuple({goal.name: found[goal.name] for goal in goals if goal.measured} for found in values)
+    known = {goal.name: values[0][goal.name] for goal in goals if not goal.measured}
+    return Candidate(trial.number, known, scores, sum(one.state == PENDING for one in again),
+                     sum(one.state == FAILED for one in again))
+
+
+def another_seed(store: Store, goals: Sequence[Goal], seeds: Seeds, first: int) -> Trial | None:
+    """Announces the next training with a further seed; None where there is none to begin now.
+
+    Nothing is trained again before the search is over, since who is on the front is not known until then.
+
+    Args:
+        first: the seed of the search.
+    """
+    ledger = store.ledger
+    if any(trial.origin != SEED for trial in ledger.having(PENDING)):
+        return None
+    chosen = of_a_reference(ledger, seeds) or next_training(candidates_of(ledger, goals), goals, on_top(ledger, seeds))
+    if chosen is None:
+        return None
+    trial = ledger.trials[chosen.number]
+    return store.append(PROPOSED, ledger.next_number(), state=PENDING, origin=SEED, of=trial.number,
+                        seed=first + chosen.further, **{name: getattr(trial, name) for name in SAME})
+
+
+def of_a_reference(ledger: Ledger, seeds: Seeds) -> Training | None:
+    """The next training of a reference that has fewer seeds than each of them is to have; by seeds, then in order."""
+    begun = {trial.number: 1 for trial in ledger.having(COMPLETE) if trial.origin == REFERENCE}
+    for trial in ledger.replicated():
+        if trial.of in begun:
+            begun[trial.of] += 1
+    number = min(begun, key=lambda one: (begun[one], one), default=None)
+    return None if number is None or begun[number] >= seeds.references else Training(number, begun[number])
+
+
+def on_top(ledger: Ledger, seeds: Seeds) -> Seeds:
+    """``seeds`` with what the references have had, which takes nothing from the front."""
+    counted = [one.of for one in ledger.replicated() if one.of is not None and _may_stand(ledger.trials[one.of])]
+    had = sum(min(counted.count(number), seeds.references - 1) for number in set(counted)
+              if ledger.trials[number].origin == REFERENCE)
+    return replace(seeds, trials=seeds.trials + had)
+
+
+def _may_stand(trial: Trial) -> bool:
+    return trial.feasible and trial.in_space
+
+
+def describe_end(ledger: Ledger, goals: Sequence[Goal], seeds: Seeds) -> str:
+    """What the further seeds have brought, to be said after how the search ended; empty where none were asked for."""
+    if seeds.most < 2:
+        return ""
+    trained = len(ledger.replicated())
+    order = order_of(candidates_of(ledger, goals), goals, seeds)
+    open_ = sum(not pair.settled for pair in order.comparisons)
+    said = "the order of the front is settled" if order.settled else f"{open_} comparisons are still within noise"
+    return f", then {trained} with further seeds; {said}"
+
+
+class Verdict:
+    """What a study's seeds say of its front.
+
+    Args:
+        meta: of the study: objectives, the seeds that were allowed.
+    """
+
+    def __init__(self, ledger: Ledger, meta: dict[str, Any]) -> None:
+        objectives = tuple(Objective(name, way) for name, way in meta["objectives"].items())
+        goals, said = goals_of(objectives), meta.get("seeds") or {}
+        self.ledger, self.seeds = ledger, Seeds(**said)
+        self.candidates = {one.number: one for one in candidates_of(ledger, goals)}
+        self.trained = ledger.replicated()
+        self.params = bool(said or self.trained)
+        self.order: Order | None = order_of(list(self.candidates.values()), goals, self.seeds) if self.params else None
+
+    @property
+    def confidence(self) -> float:
+        """Of what is said."""
+        return self.seeds.confidence if self.params else CONFIDENCE
+
+    def notes(self, seed: int) -> list[str]:
+        """What must be known of seeds to read the scores; ``seed`` is the search's."""
+        noise = {name: one for name, one in (self.order.noise if self.order else {}).items() if one.known}
+        if not noise:
+            return [f"Training seed {seed}, one seed a candidate: differences within the noise of a seed are no order."]
+        first = next(iter(noise.values()))
+        spread = ", ".join(f"{name} {one.sd:.3g}" for name, one in noise.items())
+        return [f"Training seed {seed}; {first.candidates} candidates have further seeds, and their scores are means. "
+                f"Standard deviation between seeds: {spread} (pooled, {first.df} degrees of freedom). "
+                f"± is the {percent(self.confidence)} interval of a mean, with the number of its seeds after it.",
+                *self._lost()]
+
+    def sentences(self) -> list[str]:
+        """Which orders are beyond the noise, and which are within it; nothing before the noise is known."""
+        if self.order is None or not any(noise.known for noise in self.order.noise.values()):
+            return []
+        settled = "settled" if self.order.settled else "not settled"
+        head = f"The order of the front is {settled}, at {percent(self.confidence)} for each comparison " \
+               f"(intervals of {percent(self.order.level)}, since each seed is another look)"
+        head += ":" if self.order.comparisons else ": nobody is near whom noise could have put elsewhere."
+        beside = [pair for pair in self.order.comparisons if pair.kind == CONTENDER]
+        words = ", ".join(f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})" for pair in beside)
+        return [head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons if pair.kind == NEIGHBOURS),
+                *([f"  off the front, but within noise of it: {words}"] if beside else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON values; what is infinite or unknown is None."""
+        order = self.order
+        known = order is not None and any(noise.known for noise in order.noise.values())
+        return {
+            **self.seeds.to_json(),
+            "trainings": len(self.trained),
+            "failed": sum(trial.state == FAILED for trial in self.trained),
+            "settled": order.settled if order and known else None,
+            "level": order.level if order else None,
+            "noise": {name: {"sd": one.sd, "df": one.df, "candidates": one.candidates}
+                      for name, one in (order.noise if order else {}).items() if one.known},
+            "comparisons": [self._json(pair) for pair in order.comparisons] if order and known else [],
+        }
+
+    def _sentence(self, pair: Comparison) -> str:
+        """What is to be read of two neighbours."""
+        verdict = "beyond noise" if pair.settled else "within noise"
+        means = [", ".join(f"{one.goal} {self.candidates[number].value(one.goal):.{decimals(one.half)}f}"
+                           for one in pair.differences) for number in (pair.first, pair.second)]
+        return (f"trial {pair.first} ({means[0]}) and trial {pair.second} ({means[1]}): {self._differences(pair)}, "
+                f"{verdict}")
+
+    def _differences(self, pair: Comparison) -> str:
+        return ", ".join(f"{one.goal} {one.value:+.{decimals(one.half)}f} ± {one.half:.{decimals(one.half)}f}"
+                         for one in pair.differences)
+
+    def _json(self, pair: Comparison) -> dict[str, Any]:
+        differences = {one.goal: {"difference": one.value, "half": one.half} for one in pair.differences}
+        counts = [self.candidates[number].seeds for number in (pair.first, pair.second)]
+        return {"kind": pair.kind, "trials": [pair.first, pair.second], "seeds": counts, "settled": pair.settled,
+                "differences": differences}
+
+    def _lost(self) -> list[str]:
+        """A word on each seed that failed: the mean of the others is too good."""
+        return [f"Trial {trial.of} failed with seed {trial.seed} ({trial.reason}), which its mean does not hold."
+                for trial in self.trained if trial.state == FAILED]

@@ -1,0 +1,1 @@
+"""What a finished study gives: tables, figures, pages. Imports everything but engine."""

@@ -1,0 +1,133 @@
+"""A study's folder as one HTML page: gathers what the page shows, and writes it."""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_text
+from scalesearch.report.ablation import Ablation, ablation, scores_of
+from scalesearch.report.page.facts import Candidate, Facts, Moment
+from scalesearch.report.page.page import render
+from scalesearch.study.results.figures import own_figures
+from scalesearch.study.results.module_costs import config_of, modules_of
+from scalesearch.study.results.results import Results, main_metric
+from scalesearch.study.results.tables import records_of
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE, ENDED, FAILED, RUNG, SEED, Trial
+
+LINKED = ("architecture.yaml", "job.json", "record.json")
+OWN = ("study.yaml", "space.yaml", "study.json", "events.jsonl", "front.csv", "all.csv", "seeds.csv")
+
+
+def write_page(results: Results, to: Path, alone: bool = False) -> Path:
+    """Writes the page of ``results`` to the file ``to``, with links relative to where it lies.
+
+    Args:
+        alone: no link to another file, for a page that is to be sent elsewhere.
+
+    Raises:
+        UserError: ``to`` is a folder.
+    """
+    if to.is_dir():
+        raise UserError(f"--to {to}: this is a folder; give the page's file, such as {to / 'report.html'}")
+    write_text(to, render(gather(results, None if alone else to.parent)))
+    return to
+
+
+def gather(results: Results, beside: Path | None) -> Facts:
+    """What the page shows; ``beside``: the folder that it will lie in, or None for one without links to files."""
+    store, meta = results.store, results.store.meta
+    events = list(store.history())
+    rungs: dict[int, list[dict[str, Any]]] = {}
+    for event in events:
+        if event["event"] == RUNG:
+            rungs.setdefault(event["trial"], []).append(event)
+    candidates = {trial.number: _candidate(store, trial, rungs.get(trial.number, []), beside)
+                  for trial in store.ledger.trials.values()}
+    found = Facts(
+        name=meta["name"], meta=meta, table=results.table, front=results.front, subject=results.subject,
+        main=main_metric(results), asked=frozenset(results.params), candidates=candidates,
+        moments=tuple(_moments(results, events)), hypervolume=results.hypervolume(), notes=tuple(results.notes()),
+        verdict=tuple(results.verdict.sentences()), signs=results.signs(),
+        files=_links(store.folder, OWN, beside), named=_named(results), figures=own_figures(results),
+    )
+    ledgers = {number: replace(candidates[number], config=config_of(store, trial), modules=modules_of(store, trial))
+               for number in found.billed for trial in (store.ledger.trials[number],)}
+    return replace(found, candidates={**candidates, **ledgers})
+
+
+def _named(results: Results) -> Ablation | None:
+    """The table of the named architectures; None where there are not two.
+
+    They are compared with the base that the study names, or else the first that is finished.
+    """
+    records, metric, meta = records_of(results), main_metric(results), results.store.meta
+    named = [one for one in records if one.get("label") and one.get("origin") != SEED]
+    finished = [str(one["label"]) for one in named if scores_of(one, records, metric)]
+    base = meta.get("base") if meta.get("base") in finished else next(iter(finished), None)
+    if base is None or len(named) < 2:
+        return None
+    return ablation(records, metric, base, results.verdict.confidence)
+
+
+def _candidate(store: Store, trial: Trial, rungs: list[dict[str, Any]], beside: Path | None) -> Candidate:
+    folder = store.trial_folder(trial)
+    record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
+    params = trial.params or (trial.answers if trial.state == COMPLETE else {})
+    return Candidate(
+        number=trial.number, state=trial.state, origin=trial.origin, label=trial.label, of=trial.of, seed=trial.seed,
+        reason=trial.reason, answers=params, limits=tuple(name for name, miss in trial.slacks.items() if miss > 0),
+        cost=trial.cost, links=_links(folder, (*LINKED, *_rung_files(folder)), beside), values=trial.values,
+        curve=tuple(one for one in _curve(folder, record) if isinstance(one, dict)),
+        rungs=tuple((float(event["step"]), float(event["loss"])) for event in rungs if event.get("step") is not None),
+    )
+
+
+def _curve(folder: Path, record: dict[str, Any] | None) -> list[Any]:
+    """A training's validations: as its record says, or the latest rung that it has reached."""
+    if record and record.get("curve"):
+        return list(record["curve"])
+    for name in reversed(_rung_files(folder)):
+        try:
+            return list(json.loads((folder / name).read_text()).get("curve") or ())
+        except (OSError, ValueError):  # being written
+            continue
+    return []
+
+
+def _rung_files(folder: Path) -> list[str]:
+    """What its training left at each rung, in their order."""
+    return sorted((file.name for file in folder.glob("rung-*.json")), key=lambda name: (len(name), name))
+
+
+def _links(folder: Path, names: Iterable[str], beside: Path | None) -> dict[str, str]:
+    """The addresses of those files of ``folder`` that there are, as seen from ``beside``; none from None."""
+    if beside is None:
+        return {}
+    there = [name for name in names if (folder / name).is_file()]
+    return {name: quote(Path(os.path.relpath(folder / name, beside)).as_posix()) for name in there}
+
+
+def _moments(results: Results, events: list[dict[str, Any]]) -> list[Moment]:
+    """The finished first trainings of those that may stand on the front, with what all had spent until then."""
+    trials, names = results.store.ledger.trials, list(results.objectives)
+    start = datetime.fromisoformat(results.store.meta.get("created") or events[0]["time"]) if events else None
+    spent: dict[int, float] = {}
+    found = []
+    for event in events:
+        number = event["trial"]
+        if event["event"] in (RUNG, ENDED) and event.get("seconds") is not None:
+            spent[number] = max(spent.get(number, 0.0), float(event["seconds"]))
+        trial = trials[number]
+        mine = trial.origin != SEED and trial.feasible and trial.in_space
+        if event["event"] == ENDED and event["state"] == COMPLETE and mine and start is not None:
+            hours = (datetime.fromisoformat(event["time"]) - start).total_seconds() / 3600
+            values = tuple(float(event["values"][name]) for name in names)
+            found.append(Moment(hours, sum(spent.values()) / 3600, number, values))
+    return found

@@ -1,0 +1,201 @@
+"""A study's results as others read them: records, table, figures; for a running study as for a finished one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_text
+from scalesearch.pareto.hypervolume import hypervolume, worst_corner
+from scalesearch.report.plot import Subject, direction, save, tradeoff
+from scalesearch.report.proxies import Signs, signs
+from scalesearch.report.table import cell, filled, frame, front_rows, seed_rows
+from scalesearch.study.config.objectives import main_objective
+from scalesearch.study.config.teacher import describe_taught
+from scalesearch.study.replicates.summary import Verdict
+from scalesearch.study.trials.record import rejected_record
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE, FAILED, SEED
+from scalesearch.tasks import MEASURED
+
+SHORT = {"total": "", "non_embedding": "-non-embedding"}
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything a study has found so far.
+
+    Attributes:
+        store: the study's folder, loaded.
+        table: one row a candidate (see ``report.table.frame``).
+        front: the rows that nothing dominates, from the cheapest.
+        seeds: one row a training of the candidates that have several, the first included.
+        verdict: what the seeds say of the front's order.
+    """
+
+    store: Store
+    table: pd.DataFrame
+    front: pd.DataFrame
+    seeds: pd.DataFrame
+    verdict: Verdict
+
+    @property
+    def objectives(self) -> dict[str, str]:
+        """Name to direction."""
+        return dict(self.store.meta["objectives"])
+
+    @property
+    def subject(self) -> Subject:
+        """What its figures are about."""
+        meta = self.store.meta
+        return Subject(self.objectives, meta["protocol"], meta["bounds"], meta["data"]["name"], meta["synthetic"],
+                       self.signature, self.verdict.confidence)
+
+    @property
+    def params(self) -> set[str]:
+        """Every question that any proposal answered."""
+        return {name for trial in self.store.ledger.trials.values() for name in trial.params}
+
+    @property
+    def signature(self) -> str:
+        """BLEU's, or that of another task's metrics, of the first finished candidate; empty before there is one."""
+        done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
+        metrics = next((record["metrics"] for record in done if record), {})
+        said = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
+        return str(said.get("bleu_signature") or next(iter(said.values()), ""))
+
+    @property
+    def task(self) -> str:
+        """Of the data."""
+        return str(self.store.meta["data"].get("spec", {}).get("task", "translation"))
+
+    @property
+    def teacher(self) -> dict[str, Any] | None:
+        """From whose translations the candidates learned, as the first finished record says; None without one."""
+        done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
+        return next((record.get("teacher") for record in done if record), None)
+
+    def signs(self) -> Signs:
+        """Whether early signs rank the finished candidates as their score does."""
+        return signs(self.table, main_metric(self))
+
+    def hypervolume(self) -> tuple[float, list[float]] | None:
+        """Of the front, and the reference point: beyond the worst of all finished candidates. None before any."""
+        names, ways = list(self.objectives), list(self.objectives.values())
+        values = self.table.loc[self.table["state"] == COMPLETE, names].to_numpy(dtype=float)
+        if not len(values):
+            return None
+        corner = worst_corner(values, ways)
+        return hypervolume(self.front[names].to_numpy(dtype=float), corner, ways), corner
+
+    def notes(self) -> list[str]:
+        """What must be known to read the numbers: protocol, corpus, signature, seed."""
+        meta, protocol = self.store.meta, self.store.meta["protocol"]
+        extra = {kind: n for kind, n in protocol.get("counts", {}).items() if kind in ("norm", "bias")}
+        counted = "".join(f", plus {n} per {kind} element" for kind, n in extra.items())
+        synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
+        lines = [
+            f"Costs: protocol {protocol['name']}, {protocol['source']} source and {protocol['target']} target tokens, "
+            f"vocabulary {protocol['vocab']:,}{counted}; FLOPs = 2 · MACs.",
+            f"Data: {meta['data']['name']}, hash {meta['data']['hash']}{synthetic if meta['synthetic'] else ''}.",
+            "Chosen by scores on valid; what is called test was not looked at in choosing.",
+            *self.verdict.notes(meta["seed"]),
+        ]
+        name = "BLEU" if self.task == "translation" else f"Metrics of {self.task}"
+        taught = [describe_taught(self.teacher)] if self.teacher else []
+        return [*lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]
+
+
+def load(folder: Path) -> Results:
+    """The results in a study's folder.
+
+    Raises:
+        UserError: there is no study.
+    """
+    store = Store(folder).load()
+    records = []
+    for trial in store.ledger.trials.values():
+        record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
+        passed = {"rungs": trial.rungs} if store.meta.get("rungs") else {}
+        records.append({**record, **passed} if record else rejected_record(trial))
+    objectives, verdict = store.meta["objectives"], Verdict(store.ledger, store.meta)
+    table = frame(records, objectives, verdict.confidence)
+    return Results(store, table, front_rows(table, objectives), _trainings(records, objectives), verdict)
+
+
+def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:
+    """Every training of the candidates that have several, candidate by candidate."""
+    several = {record["of"] for record in records if record["origin"] == SEED}
+    first = [{**record, "origin": SEED, "of": record["trial"]} for record in records if record["trial"] in several]
+    rows = seed_rows([*first, *records], objectives)
+    return rows.sort_values(["of", "trial"], kind="stable").reset_index(drop=True) if len(rows) else rows
+
+
+def publish(results: Results, folder: Path | None = None) -> list[Path]:
+    """Writes the tables, and a figure for each of params and MACs, into the study's folder, or ``folder``.
+
+    The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
+    """
+    place = folder or results.store.folder
+    files = []
+    for name, rows in (("front.csv", results.front), ("all.csv", results.table),
+                       *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
+        write_text(place / name, filled(rows).to_csv(index=False))
+        files.append(place / name)
+    return files + plots(results, place)
+
+
+def plots(results: Results, folder: Path) -> list[Path]:
+    """A figure of :func:`main_metric` against each cost."""
+    y = main_metric(results)
+    if not np.any((results.table["state"] == COMPLETE) & results.table[y].notna()):
+        return []
+    costs = [name for name in results.objectives if "." in name or name in MEASURED]
+    for usual in ("params.total", "macs.total"):
+        if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
+            costs.append(usual)
+    files = []
+    reported = f"test.{y}"
+    for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
+        for x in costs:
+            stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
+            files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
+    return files
+
+
+def main_metric(results: Results) -> str:
+    """The task's main metric, or else the first metric among the objectives."""
+    return main_objective(results.store.meta)
+
+
+def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, str]:
+    """The number of the trial to export, and why: the given one, or the best of the front by ``best``.
+
+    ``best`` is a metric or cost; unless given, the first objective. Of a candidate with several seeds it is the first
+    training, since the best by its score would be the luckiest; the others are to be had by their own numbers.
+
+    Raises:
+        UserError: nothing like that is there.
+    """
+    if trial is not None:
+        found = results.store.ledger.trials.get(trial)
+        if found is None or found.state != COMPLETE:
+            raise UserError(f"trial {trial} is not a finished candidate of this study")
+        return trial, "as asked" if found.origin != SEED else f"trial {found.of} with seed {found.seed}, as asked"
+    name = best or next(iter(results.objectives))
+    if name not in results.front.columns or not len(results.front):
+        raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}")
+    low = results.objectives.get(name, direction(name)) == "min"
+    values: Any = results.front[name].astype(float)
+    at = values.idxmin() if low else values.idxmax()
+    row, seed = results.front.loc[at], results.store.meta["seed"]
+    weights = f"; the weights are those of seed {seed}" if row["seeds"] > 1 else ""
+    return int(row["trial"]), f"best {name} of the front ({cell(row, name)}{weights})"
+
+
+def _short(name: str) -> str:
+    group, _, section = name.partition(".")
+    return group + SHORT.get(section, f"-{section}") if section else group

@@ -1,0 +1,76 @@
+"""What a scaling study's folder holds of its rules: tables as Markdown, CSV and JSON, and figures.
+
+::
+
+    runs/growth/scaling.md  scaling.csv  scaling.json        everything, a row a point, everything for machines
+    runs/growth/scaling-curves.png …                         means against each cost, a line a rule
+    runs/growth/scaling-params.png  scaling-macs.png …       laws with their bands; each figure also as SVG
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scalesearch.files import write_json, write_text
+from scalesearch.report.plot import direction, save
+from scalesearch.report.scaling_curves import curves, laws
+from scalesearch.report.scaling_json import to_json
+from scalesearch.report.scaling_study import ScalingStudy, plan_of, scaling_study
+from scalesearch.report.scaling_tables import frame, to_markdown
+from scalesearch.study.config.teacher import describe_taught
+from scalesearch.study.results.results import Results, main_metric
+from scalesearch.study.trials.record import rejected_record
+from scalesearch.study.trials.trials import COMPLETE
+from scalesearch.tasks import COMMON, MEASURED
+
+
+def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[str, float]] = (),
+               confidence: float | None = None) -> ScalingStudy:
+    """What ``results`` say of the rules of their study, which may be unfinished.
+
+    Args:
+        metric: the score; the task's main metric, unless given.
+        at: costs and sizes to rank the rules at.
+        confidence: of intervals; the study's, unless given.
+
+    Raises:
+        UserError: it is no scaling study, or there is no such metric or cost.
+    """
+    store = results.store
+    plan_of(store.meta)
+    records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
+    name = metric or main_metric(results)
+    return scaling_study(records, store.meta, name, results.objectives.get(name, direction(name)),
+                         confidence or results.verdict.confidence, at, _signature(results, records, name),
+                         describe_taught(results.teacher) if results.teacher else "")
+
+
+def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """The metric's own, or that of its task's; a loss has none."""
+    name = metric.removeprefix("test.")
+    metrics = next((record.get("metrics") or {} for record in records if record["state"] == COMPLETE), {})
+    own = str(metrics.get(f"{name}_signature") or "")
+    return own if own or name in COMMON or name in MEASURED else results.signature
+
+
+def publish_scaling(results: Results, folder: Path | None = None) -> list[Path]:
+    """Writes all tables and figures of a scaling study into its folder, or ``folder``; returns their paths."""
+    return write_scaling(scaling_of(results), folder or results.store.folder)
+
+
+def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
+    """The same of what is known already; no figure where there is nothing to draw."""
+    files = [folder / f"scaling.{ending}" for ending in ("md", "csv", "json")]
+    write_text(files[0], to_markdown(study))
+    write_text(files[1], frame(study).to_csv(index=False))
+    write_json(files[2], to_json(study))
+    figures = {"curves": curves(study)} | {_stem(cost): laws(study, cost) for cost in study.costs}
+    for stem, figure in figures.items():
+        if figure is not None:
+            files += save(figure, folder / f"scaling-{stem}")
+    return files
+
+
+def _stem(cost: str) -> str:
+    """``params``, ``params-non-embedding``."""
+    return cost.removesuffix(".total").replace(".", "-").replace("_", "-")

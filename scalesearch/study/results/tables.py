@@ -1,0 +1,35 @@
+"""The table of a study's named architectures, and the files that hold it."""
+
+from pathlib import Path
+from typing import Any
+
+from scalesearch.files import write_text
+from scalesearch.pareto.noise import CONFIDENCE
+from scalesearch.report.ablation import Ablation, ablation, to_latex, to_markdown
+from scalesearch.study.results.results import Results
+from scalesearch.study.trials.record import rejected_record
+
+
+def table_of(results: Results, metric: str, base: str | None = None, confidence: float = CONFIDENCE) -> Ablation:
+    """Every row or reference of a study; the base is the study's, unless given.
+
+    Raises:
+        UserError: nothing has a name, there is no such base, or it has no finished training.
+    """
+    return ablation(records_of(results), metric, base or results.store.meta.get("base"), confidence)
+
+
+def records_of(results: Results) -> list[dict[str, Any]]:
+    """All records; of a study of rows those of the rows that its file names now."""
+    store = results.store
+    records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
+    rows = store.meta.get("rows")
+    return records if rows is None else [record for record in records if record["label"] in rows]
+
+
+def write_table(found: Ablation, folder: Path) -> list[Path]:
+    """As table.md, table.csv and table.tex."""
+    texts = {"md": to_markdown(found), "csv": found.frame().to_csv(index=False), "tex": to_latex(found)}
+    for suffix, text in texts.items():
+        write_text(folder / f"table.{suffix}", text)
+    return [folder / f"table.{suffix}" for suffix in texts]

@@ -1,1 +1,0 @@
-"""Where candidates are trained: in this process, or by Ray workers."""

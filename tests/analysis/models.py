@@ -1,0 +1,52 @@
+"""Small models of each family, and sentences to run them on."""
+
+from random import Random
+from typing import Any
+
+from scalesearch.data import Split
+from scalesearch.library import find_file
+from scalesearch.nn import Model, build
+from scalesearch.space import read_space
+from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.train import Recipe
+from scalesearch.train.engine import Engine
+from scalesearch.train.hardware import Hardware
+
+VOCAB = 40
+FAMILIES = ("plain", "partialformer", "anthe", "edgeformer")
+RECIPE = Recipe(steps=1, precision="fp32", device="cpu", compile="no", label_smoothing=0.1)
+
+
+def family(name: str) -> Architecture:
+    """One of spaces/small, narrower."""
+    space = read_space(find_file(f"small/{name}", "spaces")).set({"width": "32"})
+    return space.architecture(space.answer(_closed))
+
+
+def model_of(architecture: Architecture, seed: int = 1) -> Model:
+    return build(architecture.block, vocab=VOCAB, seed=seed)
+
+
+def sentences(count: int = 12, seed: int = 0) -> Split:
+    """Pairs of 1 to 9 tokens a side."""
+    rng = Random(seed)
+
+    def line() -> list[int]:
+        return [rng.randrange(4, VOCAB) for _ in range(rng.randint(1, 9))]
+
+    return Split.of([line() for _ in range(count)], [line() for _ in range(count)])
+
+
+def shuffled(split: Split, seed: int = 1) -> Split:
+    order = list(range(len(split)))
+    Random(seed).shuffle(order)
+    rows = [[[int(token) for token in side[i]] for i in order] for side in (split.source_ids, split.target_ids)]
+    return Split.of(*rows)
+
+
+def engine_of(model: Model) -> Engine:
+    return Engine(model, RECIPE, Hardware.of(RECIPE))
+
+
+def _closed(path: str, question: Any) -> Any:
+    raise AssertionError(f"{path} is open")

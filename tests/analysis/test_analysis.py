@@ -1,0 +1,201 @@
+"""The measures on models of each family: what they hear, and that listening changes nothing."""
+
+import json
+import math
+from dataclasses import asdict
+from random import Random
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from scalesearch.analysis import analyse, sample
+from scalesearch.analysis.activations import Activations
+from scalesearch.analysis.gradients import gradients
+from scalesearch.analysis.heads import LEAST, Heads
+from scalesearch.analysis.loads import loads
+from scalesearch.analysis.taps import Real, layers_of, listening
+from scalesearch.analysis.tokens import Tokens
+from scalesearch.blocks.attention import Attention
+from scalesearch.cost import cost, find_protocol
+from scalesearch.data import PAD, make_batch
+from scalesearch.testing import random_architecture
+from tests.analysis.models import FAMILIES, RECIPE, engine_of, family, model_of, sentences, shuffled
+from tests.architectures import answers, assemble
+
+
+def run(model, split, *measures):
+    batch = make_batch(split, range(len(split)))
+    source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
+    with listening(measures, real := Real()), torch.no_grad():
+        real.run(model, source, target)
+    return real
+
+
+def close(one, other) -> bool:
+    """Equal numbers, to what batching does to their last digits."""
+    if isinstance(one, float):
+        return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-6)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(close, one, other))
+    return one == other
+
+
+@pytest.fixture(params=FAMILIES)
+def architecture(request):
+    return family(request.param)
+
+
+def test_listening_changes_no_output_and_leaves_no_hook(architecture) -> None:
+    model, split = model_of(architecture).eval(), sentences()
+    batch = make_batch(split, range(len(split)))
+    source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
+    with torch.no_grad():
+        before = model(source, target)
+        with listening([Heads(model), Tokens(model), Activations(model)], real := Real()):
+            real.run(model, source, target)
+            during = model(source, target)
+    assert torch.equal(before, during)
+    assert not any(node._forward_hooks or node._forward_pre_hooks for node in model.modules())
+
+
+def test_every_layer_has_its_rows_within_the_bounds(architecture) -> None:
+    found = analyse(model_of(architecture), architecture.block, sentences(), RECIPE)
+    stacks = {"encoder": architecture.answers["encoder.depth"], "decoder": architecture.answers["decoder.depth"]}
+    per_layer = {"encoder": ["attention"], "decoder": ["self_attention", "cross_attention"]}
+    wanted = [(stack, layer, part) for stack, depth in stacks.items() for layer in range(1, depth + 1)
+              for part in per_layer[stack]]
+    assert [(row.stack, row.layer, row.part) for row in found.heads] == wanted
+    for row in found.heads:
+        assert row.diversity >= LEAST and (row.silent or row.diversity <= row.most + 1e-9)
+        assert LEAST <= row.diversity_sentence <= row.most + 1e-9
+    assert [(row.stack, row.layer) for row in found.tokens] == [
+        (stack, layer) for stack, depth in stacks.items() for layer in range(depth + 1)]
+    for row in found.tokens:
+        assert -1 <= row.uniformity <= row.uniformity_absolute <= 1 + 1e-9
+    for row in found.ffn:
+        assert 0 < row.n_act < row.hidden and row.r_act == row.n_act / row.hidden
+
+
+def test_the_order_of_sentences_and_how_they_are_batched_change_nothing(architecture) -> None:
+    split = sentences()
+    model = model_of(architecture)
+    first = analyse(model, architecture.block, split, RECIPE).to_json()
+    assert close(first, analyse(model, architecture.block, shuffled(split), RECIPE).to_json())
+
+
+def test_heads_with_the_same_weights_are_heard_as_alike() -> None:
+    architecture = assemble(answers())
+    model, split = model_of(architecture), sentences()
+    for layer in layers_of(model):
+        for _, node in layer.parts(Attention):
+            width = node.block.head_dim
+            for slot in ("query", "key", "value"):
+                linear = getattr(node, slot)
+                linear.weight.data.copy_(linear.weight.data[:width].repeat(node.block.heads, 1))
+                linear.bias.data.copy_(linear.bias.data[:width].repeat(node.block.heads))
+    run(model, split, heads := Heads(model))
+    assert [row.diversity for row in heads.rows()] == pytest.approx([LEAST] * len(heads.rows()), abs=1e-5)
+
+
+def test_units_behind_a_very_low_bias_are_silent() -> None:
+    architecture = family("partialformer")
+    model = model_of(architecture)
+    measure = Activations(model)
+    for heard in measure.heard:
+        heard.before.bias.data.fill_(-1e6)
+    run(model, sentences(), measure)
+    assert [row.n_act for row in measure.rows()] == [0.0] * len(measure.heard)
+    assert {row.eta_ffn for row in measure.rows()} == {0.0}
+
+
+def test_partialformers_hidden_units_are_of_all_heads_and_its_gate_is_counted_apart() -> None:
+    architecture = family("partialformer")
+    model = model_of(architecture)
+    run(model, sentences(), measure := Activations(model))
+    row = measure.rows()[0]
+    heads, dk, d = 7, 32, 32
+    network = 2 * 4 * dk * dk + 4 * dk + dk
+    assert (row.part, row.hidden) == ("attention.partial.ffn", heads * 4 * dk)
+    assert (row.params, row.params_with_gate) == (network, network + d * heads * dk + heads * dk)
+    assert row.eta_ffn == row.n_act / row.params and row.eta_ffn_with_gate == row.n_act / row.params_with_gate
+
+
+def test_activations_are_those_of_the_network_itself() -> None:
+    architecture = family("plain")
+    model, split, seen = model_of(architecture), sentences(), []
+    layer = model.encoder.layers[0]
+    layer.ffn.down.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    real = run(model, split, measure := Activations(model))
+    hidden = seen[0][real.of["encoder"]]
+    assert measure.rows()[0].n_act == pytest.approx(float((hidden > 0).sum(1).double().mean()))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_gradient_norms_are_autograds(name) -> None:
+    model, split = model_of(family(name)).eval(), sentences()
+    found = gradients(engine_of(model), split, 0.1, 64)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    batch = make_batch(split, range(len(split)))
+    source, target, out = (torch.from_numpy(x) for x in (batch.source, batch.target_in, batch.target_out))
+    loss = cross_entropy(model(source, target).flatten(0, 1), out.flatten(), ignore_index=PAD, label_smoothing=0.1)
+    loss.backward()
+    assert found.loss == pytest.approx(loss.item(), rel=1e-5)
+    for row in found.rows:
+        mine = [p for path, p in model.named_parameters() if path.startswith(f"{row.group}.")]
+        norm = math.sqrt(sum(float(p.grad.double().square().sum()) for p in mine))
+        assert row.params == sum(p.numel() for p in mine)
+        assert row.norm == pytest.approx(norm, rel=1e-3, abs=1e-7)
+    whole = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
+    assert found.norm == pytest.approx(float(whole), rel=1e-3)
+    assert sum(row.params for row in found.rows) == sum(p.numel() for p in model.parameters())
+
+
+def test_loads_are_the_ledgers_and_groups_are_named_as_gradients_are() -> None:
+    architecture = family("edgeformer")
+    rows, load = loads(architecture.block)
+    assert load == cost(architecture.block, find_protocol("edgeformer")).load
+    by_name = {row.group: row.load for row in rows}
+    assert by_name["encoder.layers.0.attention"] == 3 and by_name["encoder.layers.0.ffn"] == 4
+    assert by_name["decoder.layers.0.ffn"] == 4  # two layers, called twice each
+    assert sum(row.share for row in rows) == pytest.approx(1)
+    model = model_of(architecture)
+    groups = {row.group for row in gradients(engine_of(model), sentences(2), 0.0, 64).rows}
+    assert set(by_name) <= groups
+
+
+def test_a_decoder_only_model_is_heard_over_source_and_target() -> None:
+    architecture = assemble(answers(model="decoder-only"))
+    model, split = model_of(architecture), sentences()
+    real = run(model, split, heads := Heads(model), tokens := Tokens(model))
+    lengths = split.source_ids.lengths + 1 + split.target_ids.lengths + 1
+    assert sorted(real.of["decoder"].sum(1).tolist()) == sorted(lengths.tolist())
+    assert {row.stack for row in heads.rows()} == {row.stack for row in tokens.rows()} == {"decoder"}
+    found = analyse(model, architecture.block, split, RECIPE)
+    assert close(found.to_json(), analyse(model, architecture.block, shuffled(split), RECIPE).to_json())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_architecture_can_be_looked_into(seed) -> None:
+    """Any gates, solvers, waists, sharing and loans: finite numbers, and groups that the gradients have too."""
+    architecture = random_architecture(Random(seed))
+    model = model_of(architecture)
+    found = analyse(model, architecture.block, sentences(4, seed), RECIPE)
+    json.dumps(found.to_json(), allow_nan=False)
+    assert len(found.heads) >= len(layers_of(model)) and all(row.diversity >= LEAST - 1e-9 for row in found.heads)
+    assert all(0 <= row.n_act <= row.hidden for row in found.ffn)
+    assert {row.group.removesuffix(" (own)") for row in found.loads} <= {row.group for row in found.gradients.rows}
+    assert sum(row.params for row in found.gradients.rows) == sum(p.numel() for p in model.parameters())
+
+
+def test_a_sample_is_the_first_sentences() -> None:
+    split = sentences(9)
+    some = sample(split, 4)
+    assert len(some) == 4 and some.source_ids[3].tolist() == split.source_ids[3].tolist()
+    assert len(sample(split, 100)) == 9
+    architecture = family("plain")
+    found = analyse(model_of(architecture), architecture.block, some, RECIPE)
+    assert set(asdict(found.heads[0])) == {"stack", "layer", "part", "heads", "diversity", "diversity_sentence",
+                                          "silent", "most"}

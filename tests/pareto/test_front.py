@@ -1,0 +1,60 @@
+"""The front by its definition, on random points with ties and gaps."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.pareto.front import UNRANKED, front, ranks, staircase
+
+DIRECTIONS = st.lists(st.sampled_from(["min", "max"]), min_size=1, max_size=4)
+
+
+@st.composite
+def problems(draw):
+    directions = draw(DIRECTIONS)
+    row = st.lists(st.integers(0, 4), min_size=len(directions), max_size=len(directions))
+    return np.array(draw(st.lists(row, min_size=1, max_size=12)), dtype=float), directions
+
+
+def beats(a, b, directions):
+    better = [x > y if d == "max" else x < y for x, y, d in zip(a, b, directions)]
+    worse = [x < y if d == "max" else x > y for x, y, d in zip(a, b, directions)]
+    return any(better) and not any(worse)
+
+
+@given(problems())
+def test_front_is_what_nothing_dominates(problem):
+    values, directions = problem
+    expected = [not any(beats(other, row, directions) for other in values) for row in values]
+    assert front(values, directions).tolist() == expected
+
+
+@given(problems())
+def test_ranks_peel_the_fronts_one_by_one(problem):
+    values, directions = problem
+    rank = ranks(values, directions)
+    for level in range(rank.max() + 1):
+        left = rank >= level
+        assert front(values[left], directions).tolist() == (rank[left] == level).tolist()
+
+
+def test_rows_with_a_missing_value_are_neither_ranked_nor_dominate():
+    values = np.array([[1.0, np.nan], [2.0, 5.0], [3.0, 4.0]])
+    assert ranks(values, ["min", "max"]).tolist() == [UNRANKED, 0, 1]
+    assert front(values, ["min", "max"]).tolist() == [False, True, False]
+
+
+def test_no_candidates_make_an_empty_front():
+    assert front(np.empty((0, 2)), ["min", "max"]).tolist() == []
+
+
+def test_staircase_goes_from_small_to_good_without_repeats():
+    x, y = np.array([3.0, 1, 2, 2, 2]), np.array([30.0, 10, 20, 20, 5])
+    steps = staircase(x, y, ("min", "max"))
+    assert [step.tolist() for step in steps] == [[1, 2, 3], [10, 20, 30]]
+
+
+def test_an_unknown_direction_is_refused():
+    with pytest.raises(ValueError, match="'min' or 'max'"):
+        front(np.ones((1, 1)), ["up"])

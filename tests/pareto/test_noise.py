@@ -1,0 +1,63 @@
+"""Noise between seeds: the pooled deviation, its intervals, how a mean is written."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.pareto.noise import Noise, percent, pooled, quantile, spread
+from scalesearch.report.seeds import decimals, shown
+
+samples = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=5), max_size=6)
+
+
+@given(samples, st.floats(-100, 100, width=32))
+def test_pooling_takes_each_candidate_by_itself(made, shift):
+    noise = pooled(made)
+    several = [sample for sample in made if len(sample) > 1]
+    assert noise.df == sum(len(sample) - 1 for sample in several) and noise.candidates == len(several)
+    if several:
+        variances = [(len(sample) - 1) * np.var(sample, ddof=1) for sample in several]
+        assert noise.sd == pytest.approx(math.sqrt(sum(variances) / noise.df))
+        moved = pooled([[x + shift * place for x in sample] for place, sample in enumerate(made)])
+        assert moved.sd == pytest.approx(noise.sd, abs=1e-3), "how candidates differ is no noise"
+    else:
+        assert not noise.known and noise.half(0.9, 2) == math.inf
+
+
+def test_students_quantiles_and_the_errors_of_means_and_differences():
+    # Two-sided 90 % and 95 %, as in any table of Student's t.
+    assert [round(quantile(0.9, df), 3) for df in (1, 4, 10)] == [6.314, 2.132, 1.812]
+    assert round(quantile(0.95, 6), 3) == 2.447
+    noise = Noise(2.0, 4, 2)
+    assert noise.error(4) == 1.0 and noise.error(2, 2) == 2.0
+    assert noise.half(0.9, 4) == pytest.approx(2.1318, abs=1e-4)
+
+
+def test_an_interval_holds_the_true_mean_as_often_as_it_says():
+    rng, held = random.Random(5), 0
+    for _ in range(1000):
+        made = [[rng.gauss(10 * place, 1.5) for _ in range(count)] for place, count in enumerate((2, 3, 1))]
+        noise = pooled(made)
+        held += abs(np.mean(made[1]) - 10) <= noise.half(0.9, 3)
+    assert 870 <= held <= 930
+
+
+def test_one_score_has_no_spread_of_its_own():
+    assert spread([3.0]) is None and spread([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+
+
+@pytest.mark.parametrize(("value", "half", "seeds", "text"), [
+    (31.23, 0.42, 3, "31.2 ± 0.4 (3)"), (31.23, 0.14, 2, "31.23 ± 0.14 (2)"), (3.21987, 0.0123, 2, "3.220 ± 0.012 (2)"),
+    (812.4, 53.0, 3, "812 ± 53 (3)"), (20.0, 0.0, 2, "20.00 ± 0.00 (2)"), (29.67, 2.2, 1, "29.7 ± 2.2 (1)"),
+])
+def test_a_mean_is_written_to_the_digits_that_count(value, half, seeds, text):
+    assert shown(value, half, seeds) == text
+
+
+def test_percentages_are_not_rounded_to_something_else():
+    assert [percent(0.9), percent(0.975), percent(1 - 0.1 / 3)] == ["90 %", "97.5 %", "96.67 %"]
+    assert decimals(math.inf) == 2

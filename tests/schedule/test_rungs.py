@@ -1,0 +1,141 @@
+"""Laws of successive halving for several objectives, and what it keeps of a front."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.errors import UserError
+from scalesearch.pareto.front import ranks
+from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.samplers.history import COMPLETE, PAUSED, PENDING, Goal, Seen
+from scalesearch.schedule.rungs import Rungs, promotable, spread
+
+GOALS = (Goal("bleu", "max", True), Goal("params", "min", False))
+STATES = st.sampled_from([PAUSED, PENDING, COMPLETE])
+
+
+@st.composite
+def clouds(draw):
+    width = draw(st.integers(1, 3))
+    row = st.lists(st.integers(0, 8), min_size=width, max_size=width)
+    return np.array(draw(st.lists(row, min_size=1, max_size=12)), float)
+
+
+@st.composite
+def histories(draw):
+    """Candidates anywhere in a ladder of three rungs."""
+    found = []
+    for number in range(draw(st.integers(0, 14))):
+        state, reached = draw(STATES), draw(st.integers(0, 2))
+        reached = 3 if state == COMPLETE else max(reached, 1) if state == PAUSED else reached
+        losses = tuple(draw(st.floats(1, 9)) for _ in range(reached))
+        found.append(Seen(number, state, {}, str(number), {}, {"params": float(draw(st.integers(1, 9)))}, losses))
+    return found
+
+
+@given(clouds(), st.integers(0, 14))
+def test_spread_is_a_prefix_of_one_order_of_all(points, count):
+    order = spread(points, len(points))
+    assert sorted(order) == list(range(len(points)))
+    assert spread(points, count) == order[:count]
+
+
+@given(clouds())
+def test_spread_goes_front_after_front(points):
+    rank = ranks(points, ["min"] * points.shape[1])
+    assert [rank[place] for place in spread(points, len(points))] == sorted(rank)
+
+
+@given(clouds(), st.integers(0, 2), st.sampled_from([0.25, 2.0, 64.0]))
+def test_spread_does_not_depend_on_units(points, column, factor):
+    scaled = points.copy()
+    scaled[:, column % points.shape[1]] *= factor
+    assert spread(scaled, len(points)) == spread(points, len(points))
+
+
+@given(st.integers(3, 20))
+def test_the_ends_of_a_front_come_first(count):
+    line = np.array([[place, count - place] for place in range(count)], float)
+    assert set(spread(line, 2)) == {0, count - 1}
+
+
+def test_nothing_is_spread_over_nothing():
+    assert spread(np.empty((0, 2)), 3) == []
+
+
+@given(st.floats(0.001, 1), st.integers(2, 5), st.floats(1.5, 5))
+def test_a_ladder_grows_by_one_factor_to_the_whole(first, eta, spacing):
+    rungs = Rungs.geometric(first, eta, spacing)
+    assert rungs.shares[-1] == 1 and rungs.eta == eta
+    factors = [b / a for a, b in zip(rungs.shares, rungs.shares[1:])]
+    assert all(math.isclose(factor, spacing) for factor in factors[:-1])
+    assert all(factor >= math.sqrt(spacing) * (1 - 1e-9) for factor in factors)
+    assert math.isclose(sum(rungs.step(rung) for rung in range(len(rungs.shares))), 1)
+
+
+@pytest.mark.parametrize("make, said", [
+    (lambda: Rungs((0.5, 0.2, 1.0)), "grow"), (lambda: Rungs((0.5,)), "grow"), (lambda: Rungs((0.0, 1.0)), "grow"),
+    (lambda: Rungs((0.5, 1.0), 1), "eta"), (lambda: Rungs.geometric(0), "share"), (lambda: Rungs.geometric(2), "share"),
+    (lambda: Rungs.geometric(0.1, 1), "eta"), (lambda: Rungs.geometric(0.1, 2, 1.0), "more than once"),
+])
+def test_a_ladder_that_is_none_is_told(make, said):
+    with pytest.raises(UserError, match=said):
+        make()
+
+
+@settings(max_examples=200)
+@given(histories(), st.integers(2, 4))
+def test_promotes_the_waiting_alone_and_no_more_than_one_in_eta(history, eta):
+    rungs = Rungs((0.1, 0.3, 1.0), eta)
+    chosen = promotable(history, rungs, GOALS)
+    if chosen is None:
+        return
+    assert chosen.state == PAUSED
+    rung = len(chosen.rungs) - 1
+    there = [seen for seen in history if len(seen.rungs) > rung]
+    beyond = [seen for seen in there if len(seen.rungs) > rung + 1 or seen.state != PAUSED]
+    assert (len(beyond) + 1) * eta <= len(there)
+
+
+def test_the_highest_rung_goes_first():
+    low = [Seen(n, PAUSED, {}, str(n), {}, {"params": 1.0 + n}, (2.0 - n / 10,)) for n in range(4)]
+    high = [Seen(n, PAUSED, {}, str(n), {}, {"params": 1.0 + n}, (2.0 - n / 10, 1.5 - n / 10)) for n in range(4, 6)]
+    assert len(promotable([*low, *high], Rungs((0.1, 0.3, 1.0), 2), GOALS).rungs) == 2
+
+
+def pool(seed, count=81):
+    """Sizes, early losses and final BLEU: the large are the better, and early losses are noisy."""
+    rng = np.random.default_rng(seed)
+    size = np.exp(rng.uniform(np.log(1e6), np.log(1e8), count))
+    skill = rng.normal(0, 0.15, count)
+    loss = 8.0 - 0.35 * np.log(size) + skill
+    return size, loss + rng.normal(0, 0.05, count), 60 - 20 * loss
+
+
+def halved(size, early, goals, rungs):
+    """Who comes to the end where everyone has begun and promotions go on until none is due."""
+    history = [Seen(n, PAUSED, {}, str(n), {}, {"params": size[n]}, (early[n],)) for n in range(len(size))]
+    while (chosen := promotable(history, rungs, goals)) is not None:
+        losses = (*chosen.rungs, early[chosen.number])
+        state = COMPLETE if len(losses) == len(rungs.shares) else PAUSED
+        history[chosen.number] = Seen(chosen.number, state, {}, "", {}, chosen.costs, losses)
+    return [seen.number for seen in history if seen.state == COMPLETE]
+
+
+def test_the_small_stay_alive():
+    rungs, ways, shares = Rungs((0.1, 0.3, 1.0), 3), ["max", "min"], []
+    for seed in range(5):
+        size, early, bleu = pool(seed)
+        values = np.column_stack([bleu, np.log(size)])
+        corner = [values[:, 0].min(), values[:, 1].max()]
+        ours, by_score = halved(size, early, GOALS, rungs), halved(size, early, GOALS[:1], rungs)
+        assert len(ours) == len(by_score) == 9
+        smallest = set(np.argsort(size)[: len(size) // 3])
+        assert smallest & set(ours) and not smallest & set(by_score)
+        whole = hypervolume(values, corner, ways)
+        shares.append([hypervolume(values[chosen], corner, ways) / whole for chosen in (ours, by_score)])
+    kept, kept_by_score = np.mean(shares, axis=0)
+    assert kept > 0.9 and kept_by_score < 0.7

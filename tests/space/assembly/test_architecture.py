@@ -1,0 +1,71 @@
+"""From answers to networks: identity, and what cannot be built."""
+
+import pytest
+
+from scalesearch.cost import cost, find_protocol
+from scalesearch.space.assembly.architecture import Unbuildable, assemble
+from tests.architectures import answers
+
+
+def identity(**changes) -> str:
+    return assemble(answers(**changes)).id
+
+
+def test_two_sheets_of_one_network_have_one_id() -> None:
+    assert identity(share__encoder__attention="cycle(2)") == identity()
+    assert identity(share__encoder__attention="runs(2)") == identity(share__encoder__attention="one")
+    assert identity(share__encoder__attention=[3, 3]) == identity(share__encoder__attention="sequence(1)")
+    assert identity(embedding__max_length=99) == identity(), "a length that sinusoids do not use"
+    assert identity(model="decoder-only", encoder__depth=9) == identity(model="decoder-only")
+    borrowed = {"encoder__depth": 4, "share__encoder__attention": "cycle(2)"}
+    assert identity(**borrowed, share__decoder__self="encoder.attention[2*i]") == identity(
+        **borrowed, share__decoder__self="encoder.attention[0]"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"width": 9},
+        {"norm": "post"},
+        {"encoder__depth": 3},
+        {"encoder__heads": 4},
+        {"decoder__head_dim": 5},
+        {"decoder__interleaved": True},
+        {"embedding__tie": "none"},
+        {"embedding__positions": "learned"},
+        {"share__decoder__cross": "one"},
+        {"share__encoder__ffn": "one", "share__biases": "own"},
+        {"encoder__ffn": "gelu"},
+    ],
+)
+def test_another_network_has_another_id(change) -> None:
+    assert identity(**change) != identity()
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "reason"),
+    [
+        ({"share__encoder__ffn": "runs(1, 11)"}, "share.encoder.ffn", "serves 12 layers, but there are 2"),
+        ({"encoder__score_heads": 3}, "encoder.score_heads", "3 score heads do not divide 2"),
+        ({"share__decoder__self": "encoder.attention[2*i]"}, "share.decoder.self", "asks for encoder layer 2"),
+        ({"share__decoder__ffn": "decoder.self[i]"}, "share.decoder.ffn", "only the decoder can borrow"),
+        ({"share__decoder__self": "encoder.ffn[i]"}, "share.decoder.self", "differ in shape"),
+        ({"share__decoder__self": "encoder.attention[i/2]"}, "share.decoder.self", "asks for encoder layer None"),
+        ({"share__encoder__attention": "cicle(2)"}, "share.encoder.attention", "no such schedule"),
+    ],
+)
+def test_what_cannot_be_built_says_where_and_why(change, path: str, reason: str) -> None:
+    with pytest.raises(Unbuildable) as caught:
+        assemble(answers(**change))
+    assert caught.value.path == path
+    assert reason in caught.value.reason
+
+
+def test_borrowed_attention_is_billed_once() -> None:
+    protocol = find_protocol("forward", 4, 4, 10)
+    borrow = {"share__decoder__self": "encoder.attention[i]", "share__decoder__cross": "encoder.attention[i]"}
+    own, lent = (cost(assemble(answers(**changes)).block, protocol) for changes in ({}, borrow))
+    attention = 4 * (8 * 8 + 8)
+    assert own["params.decoder"] - lent["params.decoder"] == 2 * 2 * attention
+    assert own["macs.total"] == lent["macs.total"]

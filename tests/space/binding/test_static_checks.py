@@ -1,0 +1,88 @@
+"""What is proved before anything is asked: never more than is true."""
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scalesearch.space import Space, SpaceErrors
+from scalesearch.space.questionnaire.count import TooTangled
+from tests.space.small import SMALL, small
+
+TERMS = st.sampled_from(
+    ["width", "encoder.depth", "encoder.heads", "3", "7", "encoder.ffn.hidden", "2 * width", "width - encoder.depth",
+     "width / 3", "width // 3", "width % 3", "max(width, 5)", "sqrt(width)", "encoder.depth ** 2", "-width",
+     "(width if light else 2)"]
+)  # fmt: skip
+OPS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+ATOMS = st.one_of(
+    st.tuples(TERMS, OPS, TERMS).map(" ".join),
+    st.sampled_from(["norm == post", "norm != pre", "light", "encoder.ffn == relu", "share.encoder.ffn == own"]),
+)
+TRUTHS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        inner.map("not ({})".format),
+        st.tuples(inner, inner).map(lambda t: f"({t[0]}) and ({t[1]})"),
+        st.tuples(inner, inner).map(lambda t: f"({t[0]}) or ({t[1]})"),
+    ),
+    max_leaves=4,
+)
+BASE = (
+    "width: 2 | 4..6\nnorm: pre\nlight: yes | no\n"
+    "encoder:\n  depth: 1 | 3 if light else = width\n  heads: 2..3\n"
+    "  ffn: { one of: { relu: { hidden: 2 | 9 }, none: {} } }\n"
+)
+
+
+@given(TRUTHS)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_constraint_is_refused_only_where_no_sheet_satisfies_it(text):
+    free = small(BASE)
+    try:
+        space = small(f"{BASE}where:\n  - {text}\n")
+    except SpaceErrors as errors:
+        assert "no candidate can satisfy this constraint" in str(errors)
+        probe = small(f"{BASE}where:\n  - ({text}) or params.total > 0\n").where[0].expression.operands[0]
+        from scalesearch.space.questionnaire.constraints import Constraint
+
+        assert not any(Constraint(probe, None).holds(sheet.__getitem__) for sheet in free.enumerate())
+    else:
+        assert any(not space.problems_of(sheet) for sheet in space.enumerate())
+
+
+def test_only_the_keys_that_a_constraint_names_are_enumerated():
+    text = "width: 1..1000000\nencoder.depth: 1..90\ndecoder.depth: 1..90\nrate: 0.1..0.5\nwhere:\n  - {}\n"
+    with pytest.raises(SpaceErrors, match="no candidate can satisfy this constraint"):
+        small(text.format("encoder.depth * decoder.depth == 8100 + encoder.depth"))
+    for unclaimed in ("encoder.depth > width + 90", "rate > 1", "width == 899999", "params.total < 0"):
+        small(text.format(unclaimed))
+
+
+def test_reading_a_large_space_takes_no_time():
+    lines = "".join(f"  - width + encoder.depth + decoder.depth >= {n}\n" for n in range(20))
+    start = time.perf_counter()
+    space = small(f"width: 1..1000000\nencoder.depth: 1..1000000\ndecoder.depth: 1..1000000\nwhere:\n{lines}")
+    assert space.size() == 10**18
+    assert time.perf_counter() - start < 2
+
+
+def test_conditions_tie_only_what_they_mention():
+    text = "width: 1..200\nlight: yes | no\nnorm: pre | post\nencoder.depth: {}\ndecoder.depth: {}\n"
+    both = text.format("1 | 2 if width > 100 else 3", "1..50 if light else 2")
+    assert small(both).size() == (100 * 2 + 100) * 2 * (50 + 1)
+
+
+def test_what_is_too_tangled_to_count_says_so(monkeypatch):
+    monkeypatch.setattr("scalesearch.space.questionnaire.count.MOST_LISTED", 100)
+    space = small("width: 1..200\nencoder.depth: 1 | 2 if width > 100 else 3\n")
+    with pytest.raises(TooTangled, match="more than 100 combinations"):
+        space.size()
+
+
+def test_a_schedule_that_fits_some_depth_is_let_through():
+    small("width: 4\nencoder.depth: 4..6\nshare.encoder.ffn: cycle(5)\n")
+    small("width: 4\nencoder.depth: = width + 1\nshare.encoder.ffn: cycle(7)\n")  # the depth is not listed: no proof
+    with pytest.raises(SpaceErrors, match="does not fit any depth that is possible"):
+        Space.of({"width": 4, "encoder": {"depth": "3 | 4"}, "share": {"encoder.ffn": "cycle(5..7)"}}, SMALL)

@@ -1,0 +1,177 @@
+"""Answers: asked lazily, computed in the right order, complete, and honest about what cannot be."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.space import Call, Choice, FloatRange, IntRange, Reference, parse_schedule
+from tests.space.small import small
+
+
+def answer(text, **given):
+    return small(text).answer(lambda name, question: given.get(name.replace(".", "_"), question.values()[0]))
+
+
+def test_everything_is_answered_constants_and_defaults_included():
+    answers = answer("width: 8\n")
+    assert dict(answers) == {
+        "width": 8, "norm": "pre", "rate": "off", "light": False, "on": ["query"], "sizes": [1], "label": "plain",
+        "encoder.depth": 6, "encoder.heads": 4, "encoder.ffn": "relu", "encoder.ffn.dropout": 0.1,
+        "encoder.ffn.hidden": 32, "decoder.depth": 6, "decoder.heads": 4, "decoder.ffn": "relu",
+        "decoder.ffn.dropout": 0.1, "decoder.ffn.hidden": 32, "share.encoder.ffn": "own", "share.decoder.ffn": "own",
+    }  # fmt: skip
+    assert not answers.problems
+    assert not answers.params
+
+
+def test_a_question_is_asked_only_where_its_condition_holds():
+    text = "width: 2 | 4\nencoder.depth: 1 | 2 | 3 if width > 2 else 6\n"
+    assert dict(answer(text, width=2).params) == {"width": 2}
+    assert dict(answer(text, width=4).params) == {"width": 4, "encoder.depth": 1}
+
+
+def test_both_sides_of_a_condition_have_questions_of_their_own():
+    space = small("width: 2 | 4\nencoder.depth: 1 | 2 if width > 2 else 3..5\n")
+    assert space.dimensions()[1:] == [("encoder.depth", Choice((1, 2))), ("encoder.depth (else)", IntRange(3, 5))]
+    assert space.size() == 5
+
+
+def test_alternatives_that_are_ranges_are_asked_in_two_steps():
+    space = small("width: 4\nrate: off | 0.05..0.5 log\n")
+    assert space.dimensions() == [
+        ("rate", Choice(("off", "0.05..0.5 log"))),
+        ("rate (0.05..0.5 log)", FloatRange(0.05, 0.5, None, True)),
+    ]
+    assert space.answer(lambda name, question: "off" if "(" not in name else 0.1)["rate"] == "off"
+    assert space.answer(lambda name, question: 0.1 if "(" in name else "0.05..0.5 log")["rate"] == 0.1
+    assert space.size() is None
+
+
+def test_calls_ask_for_their_arguments():
+    space = small("width: 4\nshare.encoder.ffn: own | runs(1..2, 4..5)\n")
+    names = [name for name, _ in space.dimensions()]
+    base = "share.encoder.ffn (runs(1..2, 4..5))"
+    assert names == ["share.encoder.ffn", f"{base} #1", f"{base} #2"]
+    found = Counter(sheet["share.encoder.ffn"] for sheet in space.enumerate())
+    assert found == {"own": 1, "runs(1, 4)": 1, "runs(1, 5)": 1, "runs(2, 4)": 1, "runs(2, 5)": 1}
+
+
+def test_computed_values_wait_for_what_they_need():
+    text = "width: = 2 * encoder.depth\nencoder.depth: = decoder.depth + 1\ndecoder.depth: 1 | 2\n"
+    assert answer(text, decoder_depth=2)["width"] == 6
+
+
+def test_a_name_means_the_innermost_key():
+    text = "width: 4\nencoder: { depth: 3, heads: = depth }\n"
+    text += "decoder: { depth: 5, heads: = depth, ffn: { relu: { hidden: = heads } } }\n"
+    found = answer(text)
+    assert (found["encoder.heads"], found["decoder.heads"], found["decoder.ffn.hidden"]) == (3, 5, 5)
+
+
+def test_a_variant_may_be_the_same_as_another():
+    space = small("width: 4\nencoder.ffn: relu | pg | none\ndecoder.ffn: = encoder.ffn\n")
+    assert [(s["encoder.ffn"], s["decoder.ffn"]) for s in space.enumerate()] == [(k, k) for k in ("relu", "pg", "none")]
+    assert "decoder.ffn.ratio" in list(space.enumerate())[1]
+    assert space.size() == 3
+
+
+def test_an_optional_group_is_there_only_where_it_is_given():
+    assert "adapter.rank" not in answer("width: 4\n")
+    assert "adapter.rank" not in answer("width: 4\nadapter: none\n")
+    assert answer("width: 4\nadapter: {}\n")["adapter.rank"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "reason"),
+    [
+        ("width: 4\nencoder.heads: = width / 3\n", "encoder.heads", "not a whole number"),
+        ("width: 4\nencoder.heads: = width - 4\n", "encoder.heads", "0 is out of bounds"),
+        ("width: 4\nencoder.heads: = width // (width - 4)\n", "encoder.heads", "divides by zero"),
+        ("width: 4\nencoder.ffn: none\ndecoder.heads: = encoder.ffn.hidden\n", "decoder.heads", "does not exist here"),
+        (
+            "width: 4\nencoder.depth: 4 | 5\nshare.encoder.ffn: cycle(5)\n",
+            "share.encoder.ffn",
+            "4 layers are no multiple of 5",
+        ),
+        ("width: 4\nencoder.depth: 4 | 2\nshare.encoder.ffn: [0, 1]\n", "share.encoder.ffn", "the list names 2 layers"),
+        (
+            "width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: encoder.ffn[2*i]\n",
+            "share.decoder.ffn",
+            "layer 3 points to layer 6",
+        ),
+        (
+            "width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: encoder.ffn[i - 1]\n",
+            "share.decoder.ffn",
+            "layer 0 points to layer -1",
+        ),
+        (
+            "width: 4\ndecoder.depth: = 6\nshare.decoder.ffn: encoder.ffn[i / 2]\n",
+            "share.decoder.ffn",
+            "layer 1 has no whole number",
+        ),
+    ],
+)
+def test_what_no_network_can_have_is_said_and_does_not_stop_the_sheet(text, key, reason):
+    answers = answer(text)
+    assert [found for found, _ in answers.problems] == [key]
+    assert reason in answers.problems[0][1]
+
+
+def test_answers_that_are_not_legal_are_refused():
+    space = small("width: 2 | 4\n")
+    with pytest.raises(UserError, match=r"width: 3 is not a legal answer; legal is 2 \| 4"):
+        space.answer(lambda name, question: 3)
+    with pytest.raises(UserError, match="the old answers say nothing that is legal here"):
+        space.answer(space.replay({"width": 3}))
+
+
+def test_a_continuous_range_cannot_be_enumerated():
+    with pytest.raises(UserError, match="rate: a continuous range cannot be enumerated"):
+        list(small("width: 4\nrate: 0..1\n").enumerate())
+
+
+def test_schedules_are_objects_too():
+    answers = answer("width: 4\nshare.encoder.ffn: 3-3\nshare.decoder.ffn: encoder.ffn[(i+1)//2]\n")
+    assert answers.value("share.encoder.ffn") == Call("load", (3, 3))
+    reference = answers.value("share.decoder.ffn")
+    assert reference == Reference("encoder.ffn", "(i + 1) // 2")
+    assert [reference.at(layer) for layer in range(4)] == [0, 1, 1, 2]
+    for text in ("own", "cycle(4)", "runs(1, 11)", "encoder.ffn[2*i + 1]", "[0, 0, 1]"):
+        assert str(parse_schedule(text)) == text or parse_schedule(text) == (0, 0, 1)
+    with pytest.raises(ValueError, match="not a schedule"):
+        parse_schedule("cycle(1..2)")
+
+
+@pytest.mark.parametrize(
+    ("question", "values"),
+    [
+        (IntRange(2, 8, 3), [2, 5, 8]),
+        (FloatRange(0.1, 0.5, 0.1), [0.1, 0.2, 0.3, 0.4, 0.5]),
+        (Choice(("a", 1, True)), ["a", 1, True]),
+    ],
+)
+def test_questions_settle_and_draw_only_their_values(question, values):
+    assert list(question.values()) == values
+    assert question.count() == len(values)
+    rng = random.Random(0)
+    assert {str(question.draw(rng)) for _ in range(200)} == set(map(str, values))
+    assert all(question.settle(value) == value for value in values)
+    with pytest.raises(UserError):
+        question.settle(7)
+    assert len({question, question}) == 1
+
+
+def test_a_step_is_forgiving_about_rounding():
+    assert FloatRange(0.1, 0.5, 0.1).settle(0.1 + 0.1 + 0.1) == 0.3
+
+
+def test_log_ranges_are_drawn_log_uniformly():
+    rng = random.Random(0)
+    floats = [FloatRange(0.001, 1.0, None, True).draw(rng) for _ in range(4000)]
+    assert 0.45 < sum(value < 0.0316 for value in floats) / 4000 < 0.55
+    whole = [IntRange(1, 1000, 1, True).draw(rng) for _ in range(4000)]
+    assert 1 in whole
+    assert 0.40 < sum(value <= 31 for value in whole) / 4000 < 0.60
+    assert all(1 <= value <= 1000 for value in whole)

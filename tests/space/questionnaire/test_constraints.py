@@ -1,0 +1,103 @@
+"""Constraints: slack and truth agree, and misses are measured as documented."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.space import SpaceErrors
+from scalesearch.space.questionnaire.constraints import LEAST, Constraint
+from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.syntax.expressions import Binary, Compare, IfElse, Logic, Not, Ref, Value
+from tests.space.small import small
+
+HEAD = "width: 1..32\nencoder.ffn: relu | none\n"
+
+
+def constraint(text):
+    return small(f"{HEAD}where:\n  - {text}\n").where[0]
+
+
+NUMBER = st.one_of(
+    st.sampled_from([Ref("a", "a"), Ref("b", "b"), Ref("gone", "gone")]), st.integers(-3, 10**20).map(Value)
+)
+COMPARE = st.tuples(NUMBER, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), NUMBER).map(
+    lambda t: Compare(t[0], ((t[1], t[2]),))
+)
+TRUTHS = st.recursive(
+    COMPARE,
+    lambda inner: st.one_of(
+        inner.map(Not),
+        st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)).map(
+            lambda t: Logic(t[0], tuple(t[1]))
+        ),
+        st.tuples(inner, inner, inner).map(lambda t: IfElse(*t)),
+    ),
+    max_leaves=6,
+)
+
+
+@given(TRUTHS, st.integers(-5, 10**19), st.floats(-5, 1e18, allow_nan=False))
+@settings(max_examples=400, deadline=None)
+def test_slack_is_at_most_zero_exactly_where_it_holds(expr, a, b):
+    lookup = {"a": a, "b": b}.__getitem__
+    found = Constraint(expr, None)
+    slack = found.slack(lookup)
+    assert (slack <= 0) == found.holds(lookup)
+    assert math.isfinite(slack)
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "slack"),
+    [
+        ("width <= 4", 8, math.log(2)), ("width <= 16", 8, -math.log(2)), ("width >= 16", 8, math.log(2)),
+        ("width < 8", 8, LEAST), ("width == 16", 8, math.log(2)), ("width == 8", 8, 0.0), ("width != 8", 8, 1.0),
+        ("width <= 4 and width <= 2", 8, math.log(4)), ("width <= 4 or width <= 2", 8, math.log(2)),
+        ("not width > 4", 8, math.log(2)), ("not (width > 4 or width > 2)", 8, math.log(4)),
+        ("2 <= width <= 4", 8, math.log(2)), ("width - 12 <= 0", 8, -1.0), ("width - 8 >= 2", 8, 1.0),
+        ("width / (width - 8) > 3", 8, 1.0),
+    ],
+)  # fmt: skip
+def test_slack_is_a_logarithm_of_the_ratio(text, width, slack):
+    assert constraint(text).slack({"width": width}.__getitem__) == pytest.approx(slack)
+
+
+def test_words_miss_by_one():
+    lookup = {"norm": "pre", "width": 4}.__getitem__
+    assert constraint("norm == post or width == 8").slack(lookup) == pytest.approx(math.log(2))
+    assert Constraint(Compare(Ref("norm", "norm"), (("==", Value("post")),)), None).slack(lookup) == 1.0
+    assert Constraint(Compare(Ref("norm", "norm"), (("!=", Value("post")),)), None).slack(lookup) == -1.0
+
+
+def test_large_whole_numbers_are_compared_exactly():
+    lookup = {"width": 10**17 + 1}.__getitem__
+    found = Constraint(Compare(Ref("width", "width"), (("<=", Value(10**17)),)), None)
+    assert not found.holds(lookup)
+    assert found.slack(lookup) == LEAST
+
+
+def test_a_constraint_over_a_key_that_does_not_exist_does_not_apply():
+    space = small(
+        "width: 4\nencoder.ffn: relu | none\nwhere:\n  - encoder.ffn.relu.hidden >= 100\n  - encoder.ffn.hidden < 5\n"
+    )
+    none, relu = (space.answer(lambda name, question, pick=pick: pick) for pick in ("none", "relu"))
+    assert space.problems_of(none) == []
+    assert [found.text for found in space.problems_of(relu)] == [found.text for found in space.where]
+    assert space.where[0].slack(none.__getitem__) == 0.0
+    assert space.where[0].names() == {"encoder.ffn.hidden", "encoder.ffn"}
+
+
+def test_every_cost_can_be_used_in_constraints_and_budgets():
+    lines = "".join(f"    b{n}: {name} <= 10M\n" for n, name in enumerate(COST_NAMES))
+    space = small(f"width: 4\nwhere: [macs.total / params.total < 100]\ncost:\n  budgets:\n{lines}")
+    assert {name for budget in space.budgets.values() for name in budget.costs} == set(COST_NAMES)
+    assert space.where[0].costs == {"macs.total", "params.total"}
+    assert space.problems_of({"width": 4}) == []
+    assert space.where[0].slack({"macs.total": 200, "params.total": 1}.__getitem__) == pytest.approx(math.log(2))
+
+
+def test_a_word_that_is_also_a_key_is_the_word_in_a_comparison():
+    with pytest.raises(SpaceErrors, match="no candidate can satisfy"):
+        small("width: 4\nnorm: pre\nwhere: [norm == log]\n")
+    assert Binary("+", Value(1), Value(2)) == Binary("+", Value(1, span=(3, 4)), Value(2))

@@ -1,0 +1,74 @@
+"""The language over the built-in keys."""
+
+import random
+
+import pytest
+
+from scalesearch.library import library_folder
+from scalesearch.space import Space, Unbuildable, read_space
+from scalesearch.space.schema.yaml_writer import answers_to_yaml
+
+OPEN = """
+space: open
+width: 64..128 step 32
+norm: post | pre
+embedding.tie: none | decoder | all
+encoder:
+  depth: 2..6
+  heads: 4 | 8
+  head_dim: 16 | 32
+  ffn: &ffn
+    one of:
+      relu: { hidden: = 4 * width }
+      geglu: { hidden: 64..256 step 64 }
+decoder:
+  depth: 1..3
+  interleaved: yes | no
+  heads: 2 | 4 if encoder.depth > 3 else 2
+  head_dim: = encoder.head_dim
+  ffn: *ffn
+share:
+  encoder.attention: own | cycle(1..2)
+  decoder.self: own | encoder.attention[i]
+where:
+  - decoder.depth <= encoder.depth
+cost:
+  protocol: { source: 30, target: 30, vocab: 1000 }
+  budgets:
+    edge: params.non_embedding <= 1M and macs.total <= 2G
+"""
+
+
+def test_samples_become_networks_and_architecture_files_give_the_same_ones():
+    space = Space.parse(OPEN)
+    rng = random.Random(0)
+    built = 0
+    for _ in range(40):
+        answers = space.sample(rng)
+        try:
+            architecture = space.architecture(answers)
+        except Unbuildable as error:
+            assert error.path.startswith(("share.", "encoder.", "decoder."))
+            continue
+        built += 1
+        fixed = Space.parse(answers_to_yaml(dict(answers), "fixed"))
+        assert fixed.dimensions() == []
+        assert fixed.architecture(fixed.sample(rng)).id == architecture.id
+    assert built > 10
+
+
+def test_a_schedule_that_does_not_fit_is_unbuildable():
+    space = Space.parse(OPEN).set(
+        {"encoder.depth": "2 | 6", "decoder.depth": "3", "share.decoder.self": "encoder.attention[i]"}
+    )
+    answers = space.answer(lambda name, question: question.values()[0])
+    with pytest.raises(Unbuildable, match=r"share\.decoder\.self: encoder\.attention\[i\] does not fit"):
+        space.architecture(answers)
+
+
+def test_every_shipped_space_is_sound():
+    paths = sorted(library_folder("spaces").rglob("*.yaml"))
+    assert paths
+    for path in paths:
+        space = read_space(path)
+        assert Space.parse(space.to_yaml()) == space

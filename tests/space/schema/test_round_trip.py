@@ -1,0 +1,192 @@
+"""Python forms, canonical text and answers: three ways to say one thing."""
+
+import itertools
+import random
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from scalesearch.space import Space, SpaceErrors
+from scalesearch.space.python_api import Computed, OneOf, Range, Variants, When
+from scalesearch.space.schema.yaml_writer import answers_to_yaml, scalar
+from scalesearch.space.syntax.diagnostics import Source
+from scalesearch.space.syntax.yaml_reader import compose
+from tests.space.small import SMALL, forms, small
+
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def build(form):
+    try:
+        return Space.of(form, SMALL)
+    except SpaceErrors as errors:  # a schedule that fits no depth, an unsatisfiable constraint: not the point
+        assume(not all("fit" in problem.message or "no candidate" in problem.message for problem in errors.problems))
+        raise
+
+
+@given(forms())
+@QUICK
+def test_a_space_reads_back_from_its_canonical_text(form):
+    space = build(form)
+    text = space.to_yaml()
+    again = small(text)
+    assert again == space
+    assert again.hash == space.hash
+    assert again.dimensions() == space.dimensions()
+    assert again.to_yaml() == text
+
+
+@given(forms(), st.integers(0, 10**6))
+@QUICK
+def test_reading_back_keeps_the_answers(form, seed):
+    space = build(form)
+    answers = space.sample(random.Random(seed))
+    assert small(space.to_yaml()).sample(random.Random(seed)) == answers
+
+
+@given(forms(), st.integers(0, 10**6))
+@QUICK
+def test_answers_replay_from_the_sheet_and_from_its_json(form, seed):
+    space = build(form)
+    answers = space.sample(random.Random(seed))
+    assert space.answer(space.replay(answers)) == answers
+    assert space.answer(space.replay(dict(answers))) == answers
+
+
+@given(forms(continuous=False))
+@QUICK
+def test_size_counts_what_enumerate_lists(form):
+    space = build(form)
+    size = space.size()
+    assume(size <= 1500)
+    sheets = [tuple(sheet.params.items()) for sheet in space.enumerate()]
+    assert len(sheets) == size
+    assert len(set(sheets)) == size
+
+
+@given(forms(continuous=False), st.integers(0, 10**6))
+@QUICK
+def test_every_sample_is_among_the_enumerated(form, seed):
+    space = build(form)
+    assume(space.size() <= 500)
+    assert space.sample(random.Random(seed)) in list(space.enumerate())
+
+
+@given(forms(), st.integers(0, 10**6))
+@QUICK
+def test_an_architecture_file_leaves_nothing_to_choose_and_says_the_same(form, seed):
+    answers = build(form).sample(random.Random(seed))
+    assume(not answers.problems)
+    fixed = small(answers_to_yaml(answers, "fixed", SMALL))
+    assert fixed.dimensions() == []
+    assert fixed.size() == 1
+    assert fixed.sample(random.Random(0)) == answers
+
+
+@given(forms())
+@QUICK
+def test_names_of_questions_are_unique_and_only_legal_ones_are_asked(form):
+    space = build(form)
+    dimensions = space.dimensions()
+    assert len(dict(dimensions)) == len(dimensions)
+    params = {}
+
+    def ask(name, question):
+        assert name not in params, "asked twice"
+        params[name] = question
+        return question.draw(random.Random(1))
+
+    answers = space.answer(ask)
+    assert params.items() <= dict(dimensions).items()
+    assert list(answers.params) == list(params)
+
+
+def test_enumeration_and_answers_have_a_fixed_order():
+    space = small("width: 2 | 4\nencoder:\n  depth: 1..3\n  ffn: relu | none\n")
+    first = [dict(sheet) for sheet in space.enumerate()]
+    assert first == [dict(sheet) for sheet in space.enumerate()]
+    assert [sheet["width"] for sheet in first] == [2] * 6 + [4] * 6
+    keys = list(first[0])
+    assert keys[:4] == ["width", "norm", "rate", "light"]
+    assert keys.index("encoder.ffn") + 1 == keys.index("encoder.ffn.dropout")
+    assert len(set(itertools.chain.from_iterable(map(str, sheet.values()) for sheet in first))) > 3
+
+
+def test_python_forms_mean_what_the_language_means():
+    space = Space.of(
+        {
+            "space": "forms: a test",
+            "width": Range(256, 512, step=64),
+            "norm": OneOf("post", "pre"),
+            "rate": OneOf("off", Range(0.05, 0.5, log=True)),
+            "light": True,
+            "on": ["query", "value"],
+            "encoder": {
+                "depth": When("width > 256", OneOf(2, 3), 1),
+                "heads": Computed("2 * encoder.depth"),
+                "ffn": Variants(relu={"hidden": "= 4 * width"}, none={}),
+            },
+            "share": {"encoder.ffn": "own | cycle(1..2)"},
+            "where": ["encoder.depth <= 3"],
+            "cost": {"protocol": {"name": "decode", "source": 30}, "budgets": {"edge": "params.total <= 10M"}},
+        },
+        SMALL,
+    )
+    text = """
+        space: 'forms: a test'
+        width: 256..512 step 64
+        norm: post | pre
+        rate: off | 0.05..0.5 log
+        light: yes
+        on: [query, value]
+        encoder:
+          depth: 2 | 3 if width > 256 else 1
+          heads: = 2 * depth
+          ffn: { one of: { relu: {}, none: {} } }
+        share.encoder.ffn: own | cycle(1..2)
+        where: [encoder.depth <= 3]
+        cost: { protocol: { name: decode, source: 30 }, budgets: { edge: params.total <= 10M } }
+    """
+    assert space == small(text)
+    assert space.name == "forms: a test"
+
+
+def test_a_hash_does_not_depend_on_how_it_is_written():
+    short = small("space: a\nwidth: 4\nencoder.heads: = depth\nwhere: [width > 3, norm == pre]\n")
+    long = small("width: 4\nencoder: { heads: '= encoder.depth', depth: 6 }\nwhere:\n - norm == pre\n - width > 3\n")
+    assert short.hash == long.hash
+    assert short.hash != small("width: 5\nencoder.heads: = depth\nwhere: [width > 3, norm == pre]\n").hash
+
+
+def test_the_same_question_asked_again_is_a_question_of_its_own():
+    space = small(
+        "width: 8\nencoder:\n  heads: &heads 2 | 4\n  ffn: &ffn { relu: { hidden: = heads | 3 } }\n"
+        "decoder:\n  heads: *heads\n  ffn: *ffn\n"
+    )
+    names = [name for name, _ in space.dimensions()]
+    assert names == ["encoder.heads", "encoder.ffn.relu.hidden", "decoder.heads", "decoder.ffn.relu.hidden"]
+    pick = {"encoder.heads": 2, "decoder.heads": 4}
+    answers = space.answer(
+        lambda name, question: pick.get(name, "= encoder.heads" if "enc" in name else "= decoder.heads")
+    )
+    assert (answers["encoder.ffn.hidden"], answers["decoder.ffn.hidden"]) == (2, 4)
+
+
+@given(st.text(max_size=30))
+def test_any_text_survives_yaml(text):
+    table, _ = compose(Source("t", f"key: {scalar(text)}\n"))
+    assert table.get("key").text == text
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=20))
+@settings(deadline=None)
+def test_names_and_labels_survive_the_round_trip(text):
+    space = Space.of({"space": text, "notes": text, "label": text, "width": 4}, SMALL)
+    assert (space.name, space.notes, space.sample(random.Random(0))["label"]) == (text, text, text)
+    assert small(space.to_yaml()) == space
+
+
+def test_python_objects_without_meaning_are_refused():
+    with pytest.raises(Exception, match="has no meaning in a space"):
+        Space.of({"width": {1, 2}}, SMALL)

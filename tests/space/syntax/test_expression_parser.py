@@ -1,0 +1,200 @@
+"""Texts of the language: what they mean, how they are written, that both agree."""
+
+import math
+import operator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.space.questionnaire.evaluator import ABSENT, EvaluationError, evaluate
+from scalesearch.space.syntax.domains import (
+    Alternatives,
+    Between,
+    CallOf,
+    Computed,
+    Conditional,
+    Indexed,
+    Items,
+    Literal,
+)
+from scalesearch.space.syntax.expression_parser import parse_expression
+from scalesearch.space.syntax.expressions import (
+    Binary,
+    Compare,
+    Function,
+    IfElse,
+    Logic,
+    Minus,
+    Name,
+    Not,
+    Ref,
+    Value,
+    write,
+)
+from scalesearch.space.syntax.lexer import SyntaxProblem
+from scalesearch.space.syntax.parameters import FloatRange, IntRange
+from scalesearch.space.syntax.value_parser import parse_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("512", 512), ("-3", -3), ("0.5", 0.5), ("1e-3", 0.001), ("10M", 10_000_000), ("1.5G", 1_500_000_000),
+        ("2k", 2000), ("1_000", 1000), ("0.0015k", 1.5), ("yes", True), ("no", False), ("true", True),
+        ("post", "post"), ("h-softpos", "h-softpos"), ("'a b'", "a b"), ('"512"', "512"),
+    ],
+)  # fmt: skip
+def test_constants(text, value):
+    spec = parse_value(text)
+    assert spec == Literal(value)
+    assert type(spec.value) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("256..512 step 64", Between(IntRange(256, 512, 64))),
+        ("-4..4", Between(IntRange(-4, 4))),
+        ("0.005..0.2 log", Between(FloatRange(0.005, 0.2, None, True))),
+        ("0..1 step 0.25", Between(FloatRange(0.0, 1.0, 0.25))),
+        ("1M..2M log", Between(IntRange(10**6, 2 * 10**6, 1, True))),
+        ("2 | 4", Alternatives((Literal(2), Literal(4)))),
+        ("2 | 2", Literal(2)),
+        ("yes | 1", Alternatives((Literal(True), Literal(1)))),
+        ("[6, 6, 4]", Items((6, 6, 4))),
+        ("6-6", CallOf("load", (Literal(6), Literal(6)))),
+        ("4-4-4", CallOf("load", (Literal(4), Literal(4), Literal(4)))),
+        ("own | 3-3-3-3", Alternatives((Literal("own"), CallOf("load", (Literal(3),) * 4)))),
+        ("own | cycle(1..4)", Alternatives((Literal("own"), CallOf("cycle", (Between(IntRange(1, 4)),))))),
+        ("a.b[2*i + 1]", Indexed("a.b", parse_expression("2*i + 1"))),
+        ("= 4 * width", Computed(Binary("*", Value(4), Name("width")))),
+        ("1 | 2 if a else 3", Conditional(parse_value("1 | 2"), Name("a"), Literal(3))),
+        ("1 if a else 2 if b else 3", Conditional(Literal(1), Name("a"), parse_value("2 if b else 3"))),
+        ("= 1 if a else 2", Computed(IfElse(Value(1), Name("a"), Value(2)))),
+    ],
+)
+def test_values(text, spec):
+    assert parse_value(text) == spec
+    assert parse_value(str(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("4 +", (2, 3)), ("1..", (3, 4)), ("2 | | 3", (4, 5)), ("cycle(1", (7, 8)), ("[1, 2", (5, 6)), ("a b", (2, 3)),
+        ("= (1", (4, 5)), ("1 if a", (6, 7)), ("'abc", (0, 4)), ("3 $ 4", (2, 3)), ("else", (0, 4)), ("[a..b]", (2, 4)),
+        ("1e999", (0, 5)), ("[1..2]", (1, 5)), ("9" * 50, (0, 50)), ("1..2 step 0.0000001", (10, 19)),
+    ],
+)  # fmt: skip
+def test_mistakes_are_found_where_they_are(text, span):
+    with pytest.raises(SyntaxProblem) as caught:
+        parse_value(text)
+    assert caught.value.span == span
+
+
+NUMBERS = st.one_of(st.integers(-50, 5000), st.sampled_from([0.5, 1e-7, 12.25, 10**7, 15 * 10**8, 10**6 + 1]))
+LEAVES = st.one_of(
+    NUMBERS.map(Value),
+    st.sampled_from([Name("width"), Name("encoder.ffn.hidden"), Name("h-softpos"), Value(True), Value("a b")]),
+)
+
+
+def _grow(inner):
+    pair = st.tuples(inner, inner)
+    ops = st.sampled_from(["+", "-", "*", "/", "//", "%", "**"])
+    comparisons = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+    return st.one_of(
+        st.tuples(ops, pair).map(lambda t: Binary(t[0], *t[1])),
+        inner.filter(lambda e: not isinstance(e, Value)).map(Minus),
+        inner.map(Not),
+        st.tuples(inner, st.lists(st.tuples(comparisons, inner), min_size=1, max_size=2)).map(
+            lambda t: Compare(t[0], tuple(t[1]))
+        ),
+        st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)).map(
+            lambda t: Logic(t[0], tuple(t[1]))
+        ),
+        st.tuples(inner, inner, inner).map(lambda t: IfElse(*t)),
+        inner.map(lambda e: Function("sqrt", (e,))),
+        pair.map(lambda t: Function("max", t)),
+    )
+
+
+@given(st.recursive(LEAVES, _grow, max_leaves=12))
+@settings(max_examples=300, deadline=None)
+def test_expressions_read_back_as_they_are_written(expr):
+    assert parse_expression(write(expr)) == expr
+
+
+SAFE = st.recursive(
+    st.integers(1, 9).map(lambda n: (Value(n), n)),
+    lambda inner: st.tuples(
+        st.sampled_from([("+", operator.add), ("-", operator.sub), ("*", operator.mul), ("/", operator.truediv)]),
+        inner,
+        inner,
+    ).map(lambda t: (Binary(t[0][0], t[1][0], t[2][0]), _or_none(t[0][1], t[1][1], t[2][1]))),
+    max_leaves=8,
+)
+
+
+def _or_none(op, left, right):
+    try:
+        return op(left, right)
+    except (ZeroDivisionError, TypeError):
+        return None
+
+
+@given(SAFE)
+def test_arithmetic_agrees_with_python(pair):
+    expr, expected = pair
+    try:
+        found = evaluate(expr, {}.__getitem__)
+    except EvaluationError:
+        assert expected is None or abs(expected) < 1e-9 or not math.isfinite(expected)
+    else:
+        assert expected is None or found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("2 ** 3 ** 2", 512), ("-2 ** 2", -4), ("7 // 2", 3), ("7 % 4", 3),
+        ("512 / 4", 128), ("7 / 2", 3.5), ("min(3, 2, 5)", 2), ("max(4)", 4), ("floor(2.7)", 2), ("ceil(2.1)", 3),
+        ("round(2.6)", 3), ("sqrt(16)", 4.0), ("log(1)", 0.0), ("1 < 2 < 3", True), ("1 < 3 < 2", False),
+        ("not 1 == 2 and 2 == 2", True), ("1 if 2 > 3 else 4", 4), ("yes != no", True), ("10M == 10000000", True),
+    ],
+)  # fmt: skip
+def test_values_of_expressions(text, value):
+    found = evaluate(parse_expression(text), {}.__getitem__)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["1 / 0", "1 % 0", "log(0)", "sqrt(-1)", "10 ** 10 ** 10", "(-8) ** 0.5", "1e300 * 1e300"]
+)
+def test_what_has_no_value_says_so(text):
+    with pytest.raises(EvaluationError):
+        evaluate(parse_expression(text), {}.__getitem__)
+
+
+GONE, YES, NO = Ref("x", "x"), Value(True), Value(False)
+
+
+@pytest.mark.parametrize(
+    ("expr", "value"),
+    [
+        (Compare(GONE, (("<", Value(3)),)), ABSENT),
+        (Not(Compare(GONE, (("==", Value(3)),))), ABSENT),
+        (Binary("+", GONE, Value(1)), ABSENT),
+        (Logic("and", (GONE, NO)), False),
+        (Logic("and", (GONE, YES)), ABSENT),
+        (Logic("or", (GONE, YES)), True),
+        (Logic("or", (GONE, NO)), ABSENT),
+        (IfElse(Value(1), GONE, Value(2)), 2),
+        (Compare(Value("off"), (("<=", Value(0.1)),)), ABSENT),
+        (Compare(Value("off"), (("==", Value(0.1)),)), False),
+    ],
+)
+def test_a_key_that_does_not_exist_is_neither_true_nor_false(expr, value):
+    assert evaluate(expr, {}.__getitem__) is value or evaluate(expr, {}.__getitem__) == value

@@ -1,0 +1,333 @@
+"""Study files: what is right is understood, what is wrong is said with its place, all at once."""
+
+from pathlib import Path
+
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.study.config.reader import read_study
+from scalesearch.study.config.replication import Seeds
+from scalesearch.study.engine.dry_run import preview
+from scalesearch.study.engine.setup import make_bill, refuse_the_impossible
+
+SPACE = """\
+space:
+  width: 32 | 64
+  encoder: { depth: 1..2, heads: 2, head_dim: 16, ffn: { relu: { hidden: 64 } } }
+  decoder: { depth: 1, heads: 2, head_dim: 16, ffn: { relu: { hidden: 64 } } }
+  cost: { budgets: { small: params.total <= 100k } }
+"""
+REST = """\
+data: { builtin: grammar, pairs: 500, vocab: 400 }
+recipe: { steps: 5 }
+objectives: { bleu: max, params.total: min }
+"""
+
+
+def write(folder, text):
+    file = folder / "s.yaml"
+    file.write_text(text)
+    return file
+
+
+def problems(folder, text, **more):
+    with pytest.raises(UserError) as error:
+        read_study(write(folder, text), **more)
+    return str(error.value).replace(f"{folder}/", "")
+
+
+def test_a_small_file_has_sensible_defaults(tmp_path):
+    spec = read_study(write(tmp_path, SPACE + REST))
+    assert (spec.name, spec.out, spec.trials) == ("s", Path("runs/s"), 20)
+    assert (spec.backend, spec.proposer) == ("inprocess", "bayes")
+    assert [str(objective) for objective in spec.objectives] == ["bleu: max", "params.total: min"]
+    assert spec.space.size() == 4 and spec.budget is None and spec.storage is None
+
+
+def test_every_key_is_read(tmp_path):
+    text = f"""\
+study: full
+{SPACE}{REST}
+protocol: {{ name: decode, source: 9, target: 8, vocab: corpus }}
+budget: small
+proposer: {{ kind: nsga2, seed: 4, population: 8 }}
+trials: 7
+workers: 3
+backend: ray
+resources:
+  {{ cpus_per_trial: 2, gpus_per_trial: 0.25, threads_per_trial: 2, processes_per_trial: 4, address: "head:6379" }}
+storage: postgresql://somewhere/db
+out: elsewhere
+seed: 5
+attempts: 2
+reference:
+  - transformer
+  - {{ name: wide, set: {{ width: 64, encoder.depth: 2 }} }}
+"""
+    spec = read_study(write(tmp_path, text))
+    assert spec.protocol == {"name": "decode", "source": 9, "target": 8, "vocab": "corpus"}
+    assert spec.budget is not None and spec.budget.text.startswith("params.total <= ")
+    assert (spec.proposer, spec.proposer_seed, spec.population, spec.seed) == ("nsga2", 4, 8, 5)
+    assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")
+    assert spec.resources.processes_per_trial == 4
+    assert [(r.name, r.file, r.set) for r in spec.references] == [
+        ("transformer", "transformer", {}),
+        ("wide", None, {"width": "64", "encoder.depth": "2"}),
+    ]
+
+
+def test_a_shipped_space_is_found_and_opened_up(tmp_path):
+    text = REST + "space: { file: transformer, set: { width: 64 | 128, encoder.depth: 1..3 } }\n"
+    assert read_study(write(tmp_path, text)).space.size() == 6
+
+
+def test_the_word_builtin_is_the_built_in_corpus(tmp_path):
+    short = read_study(write(tmp_path, SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }", "builtin")))
+    assert short.data.to_json() == read_study(write(tmp_path, SPACE + REST), ["data={builtin: grammar}"]).data.to_json()
+
+
+def test_set_changes_adds_and_lays_over(tmp_path):
+    sets = ["recipe.steps=9", "trials=3", "proposer.kind=random", "data.pairs=600", "objectives.macs.total=min",
+            "space.encoder.depth=1 | 2 | 4"]
+    spec = read_study(write(tmp_path, SPACE + REST), sets)
+    assert spec.space.size() == 6 and str(spec.objectives[-1]) == "macs.total: min"
+    assert (spec.recipe.steps, spec.trials, spec.proposer, spec.data.pairs) == (9, 3, "random", 600)
+    whole = read_study(write(tmp_path, SPACE + REST), ["objectives={loss: min, macs.total: min}"])
+    assert [str(objective) for objective in whole.objectives] == ["loss: min", "macs.total: min"]
+    assert problems(tmp_path, SPACE + REST, sets=["trials"]).startswith("--set trials: write it as key=value")
+
+
+def test_all_that_is_wrong_is_shown_together(tmp_path):
+    text = SPACE.replace("width: 32 | 64", "width: 64..32") + """\
+data: { builtin: grammer }
+recipe: { step: 5 }
+objectives: { blue: max, params.total: less, bleu: max, bleu: max }
+trails: 8
+workers: many
+proposer: { kind: tpee }
+protocol: { name: foward }
+reference: [ { name: a } ]
+"""
+    said = problems(tmp_path, text)
+    # The first three are the space's, the data's and the recipe's own words, at their place in this file.
+    assert said.startswith("s.yaml:2:10: ") and "\n\ns.yaml:6:7: data: " in said and "\n\ns.yaml:7:9: recipe: " in said
+    assert said[said.index("s.yaml:8:15") :] == """\
+s.yaml:8:15: there is no metric or cost `blue`
+8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
+  |               ^^^^
+  = help: did you mean `bleu`?
+
+s.yaml:8:26: params.total: the direction is `min` or `max`, not `less`
+8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
+  |                          ^^^^^^^^^^^^
+
+s.yaml:8:57: the objective bleu stands here twice
+8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
+  |                                                         ^^^^
+  = help: keep one of them
+
+s.yaml:9:1: there is no key `trails` here
+9 | trails: 8
+  | ^^^^^^
+  = help: did you mean `trials`?
+
+s.yaml:10:10: workers: `many` stands where a whole number of at least 1 is due
+10 | workers: many
+   |          ^^^^
+
+s.yaml:11:19: `tpee` is not a kind
+11 | proposer: { kind: tpee }
+   |                   ^^^^
+  = help: did you mean `tpe`?
+
+s.yaml:12:19: `foward` is not a name
+12 | protocol: { name: foward }
+   |                   ^^^^^^
+  = help: did you mean `forward`?
+
+s.yaml:13:14: a reference is a file, answers under `set`, or both
+13 | reference: [ { name: a } ]
+   |              ^^^^^^^^^^^
+  = help: such as `{name: base, set: {encoder.depth: 6}}`
+
+11 problems"""
+
+
+@pytest.mark.parametrize(("text", "seeds"), [
+    ("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)),
+    ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
+    ("seeds: {most: 2}\n", Seeds(2, 10)), ("seeds: {most: 4, trials: 6, confidence: 0.95}\n", Seeds(4, 6, 0.95)),
+    ("seeds: {most: 1, trials: 6}\n", Seeds(1, 0)),
+])
+def test_seeds_are_a_number_or_a_mapping(tmp_path, text, seeds):
+    assert read_study(write(tmp_path, SPACE + REST + text)).seeds == seeds
+
+
+def test_seeds_can_be_set_from_outside(tmp_path):
+    assert read_study(write(tmp_path, SPACE + REST), ["seeds.most=2", "seeds.trials=3"]).seeds == Seeds(2, 3)
+    assert read_study(write(tmp_path, SPACE + REST + "seeds: 3\n"), ["seeds=none"]).seeds == Seeds(1, 0)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (SPACE + REST + "seeds: many\n", "seeds: `many` stands where a whole number of at least 1 is due"),
+    (SPACE + REST + "seeds: {most: 0}\n", "most: `0` stands where a whole number of at least 1 is due"),
+    (SPACE + REST + "seeds: {confidence: 90}\n", "confidence: 90 is not from 0.5 to below 1"),
+    (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
+    (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n", "none of the objectives is measured"),
+    ("", "the file is empty"),
+    ("study: x\n", "a study needs the key `space`"),
+    (REST + "space: nowhere\n", "nowhere: no such file. The spaces that come with scalesearch: "),
+    (REST + "space: [1]\n", "a space is a file, a mapping of its keys"),
+    (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
+    (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
+    (SPACE + REST + "budget: [a]\n", "a budget is a name or one line"),
+    (SPACE + REST + "backend: slurm\n", "`slurm` is not a backend"),
+    (SPACE + REST + "data: {}\n", "`data` stands here twice"),
+    (SPACE + REST.replace("data", "date"), "a study needs the key `data`"),
+    (SPACE + REST + "reference: [{name: a, file: x}, {name: a, file: y}]\n", "two references have the same name"),
+    (SPACE + REST + "resources: 3\n", "a mapping with cpus_per_trial"),
+    ("a: [", "not YAML"),
+])
+def test_each_bad_thing_has_its_message(tmp_path, text, message):
+    assert message in problems(tmp_path, text)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (SPACE + REST + "budget: params.total <= 10\n",
+     "2000 of them miss `params.total <= 10`, the nearest by "),
+    (SPACE + REST + "budget: params.total <= 10\nprotocol: {source: 9, target: 8, vocab: 50}\n",
+     "Costs are of protocol forward (S=9, T=8, V=50)"),
+    (SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
+     "{ source: en, target: de, train: gone/train, valid: gone/v, test: gone/t }"), "gone/train.en"),
+    (SPACE + REST + "reference: [{name: open, set: {width: 32}}]\n", "reference open: it leaves encoder.depth open"),
+])
+def test_what_only_shows_on_trying_is_found_before_anything_starts(tmp_path, text, message):
+    with pytest.raises(UserError) as error:
+        preview(read_study(write(tmp_path, text)))
+    assert message in str(error.value)
+
+
+def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_says_another(tmp_path):
+    space = SPACE.replace("cost: {", "cost: { protocol: { name: decode, source: 7, vocab: 9000 },")
+    found = preview(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
+    assert (found["name"], found["source"], found["vocab"]) == ("decode", 7, 400)
+    said = preview(read_study(write(tmp_path, space + REST + "protocol: { vocab: 77 }\n"))).to_json()["protocol"]
+    assert (said["name"], said["source"], said["vocab"]) == ("decode", 7, 77)
+
+
+def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
+    found = preview(read_study(file, ["seeds=3"])).to_json()
+    assert found["seeds"] == {"most": 3, "trials": 10, "confidence": 0.9}
+    assert found["space"]["size"] == 4 and found["sampled"] == 2000 and 0 < found["feasible"] < 2000
+    assert all(p["feasible"] == (p["cost"]["params"]["total"] <= 50_000) for p in found["proposals"])
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_study_may_not_choose_by_the_test_split(tmp_path):
+    said = problems(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: test"))
+    assert "score_on is `both`" in said and "s.yaml" in said
+    chosen = read_study(write(tmp_path, SPACE + REST.replace("steps: 5", "steps: 5, score_on: valid")))
+    assert (chosen.recipe.score_on, read_study(write(tmp_path, SPACE + REST)).recipe.score_on) == ("valid", "both")
+
+
+TASK_FILES = "source: a, target: b, train: t, valid: v, test: w"
+ONLY = SPACE.replace("space:\n", "space:\n  model: decoder-only\n").replace(
+    "  encoder: { depth: 1..2, heads: 2, head_dim: 16, ffn: { relu: { hidden: 64 } } }\n", "")
+
+
+def of_task(data, objectives, space=SPACE):
+    return f"{space}data: {{ {data} }}\nrecipe: {{ steps: 5 }}\nobjectives: {{ {objectives} }}\n"
+
+
+@pytest.mark.parametrize(("data", "objectives", "space"), [
+    (f"{TASK_FILES}, tokenised: true", "tokenised_bleu: max, chrf: max, params.total: min", SPACE),
+    (f"task: summarisation, {TASK_FILES}", "rouge1: max, rouge2: max, rougeL: max, loss: min, memory.weights: min",
+     SPACE),
+    (f"task: correction, {TASK_FILES}", "f05: max, precision: max, recall: max", SPACE),
+    ("task: language-model, train: t, valid: v, test: w", "perplexity: min, word_perplexity: min", ONLY),
+])
+def test_every_tasks_metrics_are_objectives(tmp_path, data, objectives, space):
+    spec = read_study(write(tmp_path, of_task(data, objectives, space)))
+    assert ", ".join(map(str, spec.objectives)) == objectives and spec.recipe.measure == "none"
+
+
+@pytest.mark.parametrize(("objectives", "measured"), [
+    ("bleu: max, latency: min", "latency"), ("bleu: max, memory: min", "memory"),
+    ("bleu: max, memory: min, latency: min", "both"),
+])
+def test_what_is_to_be_measured_follows_from_the_objectives(tmp_path, objectives, measured):
+    assert read_study(write(tmp_path, of_task(TASK_FILES, objectives))).recipe.measure == measured
+
+
+@pytest.mark.parametrize(("data", "objectives", "space", "said"), [
+    (f"task: summarisation, {TASK_FILES}", "bleu: max", SPACE,
+     ["s.yaml:8:15: `bleu` is a metric of translation, and the data's task is summarisation",
+      "its metrics are rougeL, rouge1, rouge2, loss, perplexity, latency, memory"]),
+    (TASK_FILES, "tokenised_bleu: max", SPACE, ["does not ask for `tokenised_bleu`", "`tokenised: true`"]),
+    (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
+    (f"{TASK_FILES}, comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
+    ("task: language-model, train: t, valid: v, test: w", "perplexity: min", SPACE,
+     ["the task language-model needs `model: decoder-only`, and this architecture is encoder-decoder"]),
+    ("task: language-model, train: t, valid: v, test: w", "perplexity: min",
+     ONLY.replace("decoder-only", "decoder-only | encoder-decoder"), ["needs `model: decoder-only`"]),
+])
+def test_an_objective_that_the_task_has_not_is_refused(tmp_path, monkeypatch, data, objectives, space, said):
+    if "comet" in data:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = problems(tmp_path, of_task(data, objectives, space))
+    for words in said:
+        assert words in found
+
+
+def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "study.json").write_text("{}")
+    one, other = tmp_path / "a", tmp_path / "b"
+    for text, expected in ((f"{one}", ((str(one),), None)), (f"[{one}, {other}]", ((str(one), str(other)), None)),
+                           (f"{{from: [{one}], most: 2}}", ((str(one),), 2)), ("none", None)):
+        spec = read_study(write(tmp_path, SPACE + REST + f"warm_start: {text}\n"))
+        assert spec.warm is None if expected is None else (spec.warm.folders, spec.warm.most) == expected
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("nowhere", "no folder `nowhere`"),
+    ("[., nowhere]", "holds no study (no study.json)"),
+    ("{ from: [] }", "a warm start is the folder of another study"),
+    ("{ from: nowhere, more: 1 }", "there is no key `more` here"),
+    ("{ from: nowhere, most: -1 }", "most: "),
+    ("[[a]]", "a warm start is the folder of another study"),
+])
+def test_a_wrong_warm_start_is_told_with_its_place(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    said = problems(tmp_path, SPACE + REST + f"warm_start: {text}\n")
+    assert message in said and "s.yaml:9:" in said
+
+
+def test_a_study_does_not_begin_with_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "s").mkdir(parents=True)
+    (tmp_path / "runs" / "s" / "study.json").write_text("{}")
+    assert "is this study's own folder" in problems(tmp_path, SPACE + REST + "warm_start: runs/s\n")
+
+
+def test_proxies_are_yes_or_no(tmp_path):
+    assert read_study(write(tmp_path, SPACE + REST)).proxies
+    assert not read_study(write(tmp_path, SPACE + REST + "proxies: no\n")).proxies
+    assert "s.yaml:9:10" in problems(tmp_path, SPACE + REST + "proxies: some\n")
+
+
+WIDE = SPACE.replace("width: 32 | 64", "width: 16..512 step 8").replace("hidden: 64", "hidden: 64..4096 step 64")
+
+
+def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
+    """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
+    spec = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
+    bill = make_bill(spec, None)
+    refuse_the_impossible(bill, spec.proposer_seed)
+    assert 0 < bill.region.share < 1e-3 and "draws" in vars(bill.region)  # it was looked for: nothing drawn met it
+    impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
+    with pytest.raises(UserError, match="none of 2000 random candidates meets it; counted, nothing in the space does"):
+        refuse_the_impossible(make_bill(impossible, None), 1)

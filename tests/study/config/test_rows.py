@@ -1,0 +1,140 @@
+"""Studies of rows as they run: nothing is proposed, every row is trained with its seeds, and changes are noticed."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from scalesearch.errors import UserError
+from scalesearch.report.ablation import ablation
+from scalesearch.study.config.reader import read_study
+from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.rows import short_names
+from scalesearch.study.engine.dry_run import preview
+from scalesearch.study.engine.run import launch
+from scalesearch.study.results.results import load
+from scalesearch.study.results.tables import table_of
+from scalesearch.study.trials.compatibility import Changed
+from scalesearch.study.trials.plan import Reference
+from scalesearch.study.trials.trials import COMPLETE, DUPLICATE
+from tests.study.fakes import architecture_of, make_driver, make_plan
+from tests.study.noisy import noisy_work
+
+ROWS = [{"width": width, "depth": 1, "kind": "plain"} for width in (8, 16, 16)]
+PLAN = make_plan(0, references=tuple(Reference(f"row {at}", architecture_of(one), {}) for at, one in enumerate(ROWS)))
+FILE = """\
+study: rows
+kind: ablation
+data: { builtin: grammar, pairs: 300, vocab: 200 }
+base: { file: small/plain, set: { width: 16, encoder.depth: 1, decoder.depth: 1 } }
+changes: [encoder.depth: 2, width: 32]
+recipe: { steps: 2, max_tokens: 64, beam: 1 }
+objectives: { bleu: max, params.total: min }
+"""
+
+
+def test_rows_are_trained_and_nothing_is_proposed(tmp_path):
+    driver = make_driver(tmp_path, PLAN)
+    assert driver.run() == "3 of 3 rows trained"
+    assert [trial.state for trial in driver.ledger.trials.values()] == [COMPLETE, COMPLETE, DUPLICATE]
+    assert all(trial.in_space for trial in driver.ledger.trials.values()), "they may stand on the front"
+    copy = driver.mirror.study.trials
+    assert [trial.state.name for trial in copy] == ["COMPLETE"] * 3 and not copy[0].params
+
+
+def test_each_has_its_seeds_and_a_row_that_is_another_s_twin_has_none(tmp_path):
+    plan = make_plan(0, references=PLAN.references, seeds=Seeds(references=3))
+    driver = make_driver(tmp_path, plan, work=noisy_work)
+    driver.run()
+    assert sorted(trial.of for trial in driver.ledger.replicated()) == [0, 0, 1, 1]
+    again = make_driver(tmp_path, plan, work=noisy_work)
+    again.run()
+    assert len(again.ledger.trials) == len(driver.ledger.trials) == 7
+
+
+def test_when_no_row_trains_the_study_stops_early(tmp_path):
+    def failing(folder):
+        raise RuntimeError("the loss is not a number")
+
+    plan = make_plan(0, references=tuple(Reference(str(width), architecture_of({**ROWS[0], "width": width}), {})
+                                         for width in range(8, 64, 8)), attempts=1)
+    with pytest.raises(UserError, match=r"the first 3 rows failed, .*not a number"):
+        make_driver(tmp_path, plan, work=failing).run()
+
+
+def test_short_names_tell_paths_apart():
+    found = short_names(["width", "encoder.depth", "decoder.depth", "encoder.ffn.hidden"])
+    assert found == {"width": "width", "encoder.depth": "encoder.depth", "decoder.depth": "decoder.depth",
+                     "encoder.ffn.hidden": "hidden"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder and file of a study that has run."""
+    folder = tmp_path_factory.mktemp("rows")
+    file = folder / "rows.yaml"
+    file.write_text(FILE)
+    launch(read_study(file, [], folder / "run"), False, Console(quiet=True))
+    return folder / "run", file
+
+
+def test_a_run_ends_in_a_table_of_exact_costs(trained):
+    results = load(trained[0])
+    table = table_of(results, "bleu")
+    assert [row.name for row in table.rows] == ["base", "encoder.depth: 2", "width: 32"]
+    spec = read_study(trained[1])
+    costs = {name: one.cost["params.total"] for name, one in preview(spec).candidates.items()}
+    assert {row.name: row.params for row in table.rows} == costs
+    meta = json.loads((trained[0] / "study.json").read_text())
+    assert (meta["kind"], meta["base"], meta["rows"]) == ("ablation", "base", list(costs)) and "proposer" not in meta
+
+
+def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
+    folder, file = trained
+    more = "changes=[{encoder.depth: 2}, {width: 32}, {width: 48}]"
+    launch(read_study(file, [more, "seeds=2"], folder), True, Console(quiet=True))
+    table = table_of(load(folder), "bleu")
+    assert {row.name: row.seeds for row in table.rows} == {"base": 2, "encoder.depth: 2": 2, "width: 32": 2,
+                                                          "width: 48": 2}
+    with pytest.raises(Changed, match="`width: 32` changed: it is another architecture now"):
+        other = "changes=[{name: 'width: 32', set: {width: 40}}]"
+        launch(read_study(file, [other], folder), True, Console(quiet=True))
+    with pytest.raises(Changed, match="the kind of study changed"):
+        launch(read_study(file.parent / _searching(file), [], folder), True, Console(quiet=True))
+    launch(read_study(file, ["changes=[{encoder.depth: 2}]", "seeds=2"], folder), True, Console(quiet=True))
+    left = table_of(load(folder), "bleu")
+    assert [row.name for row in left.rows] == ["base", "encoder.depth: 2"], "what the file no longer names is left out"
+
+
+def _searching(file):
+    text = FILE.replace("kind: ablation\n", "").replace("changes: [encoder.depth: 2, width: 32]\n", "")
+    (file.parent / "search.yaml").write_text(text.replace("base:", "space:"))
+    return "search.yaml"
+
+
+def test_rows_beyond_the_budget_are_not_trained(tmp_path):
+    file = tmp_path / "rows.yaml"
+    file.write_text(FILE)
+    found = preview(read_study(file))
+    base = found.candidates["base"].cost["params.total"]
+    file.write_text(FILE + f"budget: params.total <= {base}\n")
+    found = preview(read_study(file))
+    assert found.trained == ["base"] and set(found.spec.rows.left_out) == {"encoder.depth: 2", "width: 32"}
+    assert found.trainings == 1 and "not params.total" in found.to_json()["left_out"]["width: 32"]
+    file.write_text(FILE + f"budget: params.total < {base}\n")
+    with pytest.raises(UserError, match="budget: none of the 3 rows meets it"):
+        preview(read_study(file))
+    file.write_text(FILE + f"budget: params.total > {base}\n")
+    with pytest.raises(UserError, match="budget: the base misses it"):
+        preview(read_study(file))
+
+
+def test_a_fork_of_rows_is_refused(trained, tmp_path):
+    spec = read_study(trained[1], [], trained[0])
+    with pytest.raises(UserError, match="a study of kind ablation is not forked"):
+        launch(spec, False, Console(quiet=True), tmp_path / "fork")
+
+
+def test_the_table_of_references_still_wants_names():
+    with pytest.raises(UserError, match="no named architecture"):
+        ablation([], "bleu")

@@ -1,0 +1,44 @@
+"""The studies that are shipped are read without a problem, and their references and teachers are whole."""
+
+from pathlib import Path
+
+import pytest
+
+from scalesearch.cost import protocol_of
+from scalesearch.library import find_file
+from scalesearch.study.config.constraints import limits
+from scalesearch.study.config.reader import ReferenceSpec, read_study
+from scalesearch.study.engine.setup import closed_space, references
+from scalesearch.study.trials.evaluator import Bill
+
+STUDIES = sorted(path.stem for path in (Path(__file__).parents[3] / "studies").glob("*.yaml"))
+
+
+def test_there_are_some():
+    assert {"quick", "multi30k", "distil", "transformer-tiny"} <= set(STUDIES)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_shipped_study_is_whole(name):
+    spec = read_study(find_file(name, "studies"))
+    assert len(references(spec)) == len(spec.rows.rows if spec.rows else spec.references)
+    if spec.teacher and spec.teacher.folder is None:
+        assert closed_space("teacher", ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set), spec).size() == 1
+
+
+def test_transformer_tiny_is_the_published_one():
+    spec = read_study(find_file("transformer-tiny", "studies"))
+    answers = spec.space.answer(lambda path, question: pytest.fail(f"{path} is open"))
+    keys = ("width", "norm", "encoder.depth", "decoder.depth", "encoder.heads", "embedding.tie")
+    assert [answers[key] for key in keys] == [128, "post", 4, 4, 4, "all"]
+    assert (spec.recipe.steps, spec.recipe.max_tokens, spec.data.vocab) == (8000, 8192, 10000)
+
+
+def test_the_study_of_the_papers_holds_its_references_under_its_budget():
+    spec = read_study(find_file("papers-multi30k", "studies"))
+    found = references(spec)
+    bill = Bill(spec.space, protocol_of({**spec.space.protocol, "vocab": 8000}), limits(spec.space, spec.budget))
+    assert [reference.label for reference in found] == ["Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
+    for reference in found:
+        assert reference.params is not None
+        assert bill.judge(reference.params).feasible

@@ -1,0 +1,260 @@
+"""A teacher in a study: read from its file, looked at before anything starts, and a real study under one."""
+
+import io
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from scalesearch.errors import UserError
+from scalesearch.study.config.reader import read_study
+from scalesearch.study.config.teacher import TeacherSpec
+from scalesearch.study.engine.distillation import find_teacher, share
+from scalesearch.study.engine.driver import Driver
+from scalesearch.study.engine.dry_run import Preview, preview
+from scalesearch.study.engine.run import launch
+from scalesearch.study.engine.setup import Odds, load_data, make_bill
+from scalesearch.study.results.results import load
+from tests.study.config.test_reader import REST, SPACE, problems, write
+from tests.study.engine.test_end_to_end import STUDY, start
+
+QUICK = STUDY.replace("recipe: { steps: 6,", "recipe: { steps: 6, score_on: valid,").replace("trials: 2", "trials: 1")
+TAUGHT = f"""\
+{QUICK}teacher:
+  set: {{ width: 32, encoder.depth: 1, decoder.ffn.relu.hidden: 64 }}
+  recipe: {{ steps: 60, max_tokens: 256, beam: 1, average: none }}
+  beam: 2
+"""
+
+
+def teacher_of(folder, text):
+    return read_study(write(folder, f"{SPACE}{REST}teacher: {text}\n")).teacher
+
+
+def test_a_folder_or_an_architecture_is_read(tmp_path):
+    assert teacher_of(tmp_path, "runs/big") == TeacherSpec("runs/big")
+    assert teacher_of(tmp_path, "{ folder: runs/big, beam: 3, length_penalty: 0.6, mix: yes }") == TeacherSpec(
+        "runs/big", beam=3, length_penalty=0.6, mix=True)
+    new = teacher_of(tmp_path, "{ file: transformer, set: { encoder.depth: 3 }, recipe: quick, seed: 4 }")
+    assert (new.folder, new.file, new.set, new.recipe.name, new.seed, new.beam) == (
+        None, "transformer", {"encoder.depth": "3"}, "quick", 4, 5)
+
+
+def test_none_is_none_and_settings_reach_inside(tmp_path):
+    assert teacher_of(tmp_path, "none") is None
+    file = write(tmp_path, f"{SPACE}{REST}teacher: {{ file: transformer, recipe: {{ steps: 5 }} }}\n")
+    changed = read_study(file, ("teacher.recipe.steps=7", "teacher.set.encoder.depth=2", "teacher.mix=yes")).teacher
+    assert (changed.recipe.steps, changed.set, changed.mix) == (7, {"encoder.depth": "2"}, True)
+    assert read_study(file, ("teacher=none",)).teacher is None
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("{ fodler: runs/big }", "there is no key `fodler` here"),
+    ("{ folder: runs/big, seed: 2 }", "a finished training, which has its own seed"),
+    ("{ beam: 4 }", "neither a folder nor an architecture"),
+    ("{ file: transformer, mix: perhaps }", "mix: expected yes or no, found 'perhaps'"),
+    ("{ file: transformer, beam: 0 }", "beam: `0` stands where a whole number of at least 1 is due"),
+    ("{ file: transformer, set: 3 }", "set: expected answers"),
+    ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),
+    ("{ file: transformer, recipe: { steps: 4, score_on: test } }", "a study chooses by its scores"),
+    ("[ runs/big ]", "a teacher is the folder of a finished training"),
+    ("", "a teacher is the folder of a finished training"),
+])
+def test_what_is_wrong_is_said_with_its_place(tmp_path, text, message):
+    said = problems(tmp_path, f"{SPACE}{REST}teacher: {text}\n")
+    assert message in said and "s.yaml:9:" in said
+
+
+def test_a_teacher_of_translations_is_refused(tmp_path):
+    text = f"{SPACE}{REST}teacher: runs/big\n".replace("vocab: 400", "vocab: 400, distilled: kd/train")
+    assert "a teacher's translations already" in problems(tmp_path, text)
+
+
+def test_an_open_architecture_is_refused_by_a_dry_run(tmp_path):
+    file = write(tmp_path, f"{SPACE}{REST}teacher: {{ set: {{ width: 64 }} }}\n")
+    with pytest.raises(UserError, match=r"teacher: it leaves encoder\.depth open"):
+        preview(read_study(file))
+
+
+def test_how_far_it_is():
+    assert share({}) == 0 and share({"kind": "update", "share": 0.25}) == 0.25
+    assert share({"kind": "decode", "done": 30, "of": 40}) == 0.75
+
+
+def run(folder, *sets, resume=False, text=TAUGHT, out="found", fork=None):
+    """Runs the study in this process, from inside ``folder``, and returns what it says."""
+    (folder / "run.yaml").write_text(text)
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        try:
+            launch(read_study(Path("run.yaml"), sets, Path(out)), resume, Console(file=said, width=200), fork)
+        except (UserError, KeyboardInterrupt) as error:
+            said.write(f"{type(error).__name__}: {error}")
+    return said.getvalue()
+
+
+def interrupted(driver):
+    raise KeyboardInterrupt
+
+
+def stop_before_the_first_candidate(folder, *sets):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Driver, "run", interrupted)
+        return run(folder, *sets, resume=True)
+
+
+def killed_while_the_teacher_learns(folder):
+    (folder / "tiny.yaml").write_text(TAUGHT)
+    process, until = start(folder, "run", "tiny.yaml"), time.monotonic() + 120
+    while not (folder / "found" / "teacher" / "checkpoint.pt").exists():
+        assert process.poll() is None and time.monotonic() < until, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A study killed in its teacher's training, stopped again before its first candidate, and then gone on with."""
+    where = tmp_path_factory.mktemp("taught")
+    teacher = where / "found" / "teacher"
+    killed_while_the_teacher_learns(where)
+    said = {"again": run(where), "other": run(where, "teacher.recipe.steps=99", resume=True)}
+    assert not (teacher / "result.json").exists()
+    said["stopped"] = stop_before_the_first_candidate(where)
+    files = [teacher / name for name in ("result.json", "model.safetensors", "corpus/train.de", "corpus/result.json")]
+    before = [(file, file.stat().st_mtime_ns) for file in files]
+    assert not list((where / "found").glob("trials/*"))
+    said["whole"] = run(where, resume=True)
+    assert [(file, file.stat().st_mtime_ns) for file in files] == before
+    (where / "said.json").write_text(json.dumps(said))
+    return where
+
+
+def said_by(folder):
+    return json.loads((folder / "said.json").read_text())
+
+
+def records(folder, out="found"):
+    return [json.loads(file.read_text()) for file in (folder / out).glob("trials/*/record.json")]
+
+
+def test_a_study_that_was_killed_while_its_teacher_learned_is_there(folder):
+    said = said_by(folder)
+    assert "UserError" in said["again"] and "a study is here already" in said["again"]
+    assert "Changed" in said["other"] and "since this study began, the teacher changed" in said["other"]
+
+
+def test_what_was_done_is_not_done_again(folder):
+    said = said_by(folder)
+    assert "in training" in said["stopped"] and "translates the training text\n" in said["stopped"]
+    assert said["stopped"].endswith("KeyboardInterrupt: ")
+    assert "the teacher translates the training text\n" not in said["whole"] and "[small]" in said["whole"]
+
+
+def test_every_candidate_learned_from_the_one_teacher(folder):
+    found, teacher = records(folder), json.loads((folder / "found" / "teacher" / "result.json").read_text())
+    assert len(found) == 2 and {record["state"] for record in found} == {"complete"}
+    for record in found:
+        said = record["teacher"]
+        assert said["architecture"] == teacher["architecture_id"] and teacher["steps"] == 60
+        assert said["bleu"] == {"valid": teacher["metrics"]["bleu"], "test": teacher["metrics"]["test"]["bleu"]}
+        assert said["translations"]["pairs"] == 300 and "beam 2" in said["translations"]["decode"]
+        assert record["data"]["hash"] == record["corpus"] != teacher["corpus"] == said["corpus"]
+        assert record["data"]["synthetic"] and record["data"]["spec"]["distilled"] == "found/teacher/corpus/train"
+
+
+def test_the_report_says_who_taught(folder):
+    results, teacher = load(folder / "found"), records(folder)[0]["teacher"]
+    assert results.teacher == teacher
+    start = f"Teacher: {teacher['architecture']}, {teacher['params']:,} params, BLEU {teacher['bleu']['valid']:.1f} on"
+    assert [line for line in results.notes() if line.startswith(start)]
+    assert start in said_by(folder)["whole"]
+
+
+@pytest.mark.parametrize("change", ["teacher.beam=1", "teacher=none", "teacher.seed=2"])
+def test_another_teacher_is_refused(folder, change):
+    before = (folder / "found" / "events.jsonl").read_bytes()
+    assert "since this study began, the teacher changed" in run(folder, change, resume=True)
+    assert (folder / "found" / "events.jsonl").read_bytes() == before
+
+
+def test_other_translations_are_refused(folder):
+    text = folder / "found" / "teacher" / "corpus" / "train.de"
+    before = text.read_text()
+    text.write_text(before.replace("\n", " .\n"))
+    assert "translations are not those that trial" in run(folder, resume=True)
+    text.write_text(before)
+    assert "UserError" not in run(folder, resume=True)
+
+
+def test_a_dry_run_says_who_will_teach(tmp_path):
+    spec = read_study(write(tmp_path, TAUGHT), ("teacher.mix=yes",))
+    corpus = load_data(spec.data)
+    found = Preview(spec, make_bill(spec, corpus), 1, Odds(1, 1, {}, {}), (), find_teacher(spec, corpus))
+    said = io.StringIO()
+    found.show(Console(file=said, width=400))
+    assert "trained once: 60 steps" in said.getvalue()
+    assert "with beam 2; candidates learn from its translations and the real pairs" in said.getvalue()
+    assert found.to_json()["teacher"]["recipe"]["steps"] == 60
+
+
+def test_a_finished_training_teaches_another_study(folder):
+    text = f"{QUICK}teacher: {{ folder: found/teacher, beam: 1, mix: yes }}\n"
+    said = run(folder, "reference=[]", text=text, out="again")
+    record, = records(folder, "again")
+    assert record["data"]["name"] == "grammar (distilled, mixed)" and record["state"] == "complete"
+    assert record["teacher"]["architecture"] == records(folder)[0]["teacher"]["architecture"]
+    assert "and from the real pairs" in said and not (folder / "again" / "teacher" / "result.json").exists()
+
+
+def test_a_fork_keeps_the_teacher_and_what_it_taught(folder):
+    said = run(folder, "budget=params.total <= 41k", fork=Path("forked"))
+    assert "2 of 2 candidates are taken over" in said and "in training" not in said and "UserError" not in said, said
+    found = sorted(records(folder, "forked"), key=lambda record: record["trial"])
+    before = sorted(records(folder), key=lambda record: record["trial"])
+    assert [record["metrics"] for record in found] == [record["metrics"] for record in before]
+    assert {record["teacher"]["architecture"] for record in found} == {before[0]["teacher"]["architecture"]}
+    for name in ("result.json", "corpus/train.de"):
+        old, new = (folder / out / "teacher" / name for out in ("found", "forked"))
+        assert old.read_bytes() == new.read_bytes()
+
+
+def test_a_teacher_whose_training_fails_stops_the_study(tmp_path):
+    said = run(tmp_path, "teacher.recipe.lr=1e30", "teacher.recipe.clip_norm=0", "teacher.recipe.warmup=0")
+    assert "UserError: teacher: its training failed: the loss is" in said and "Change its recipe" in said
+    assert not list((tmp_path / "found").glob("trials/*"))
+
+
+@pytest.mark.parametrize(("sets", "message"), [
+    (("teacher=nowhere",), "there is no folder"),
+    (("teacher=found",), "holds no finished training"),
+    (("teacher=$NOT_SET/big",), "UserError: teacher: $NOT_SET/big needs the environment variable NOT_SET"),
+    (("teacher=found/teacher", "data.vocab=290"), "has another vocabulary than the study's data"),
+])
+def test_a_folder_that_cannot_teach_is_refused(folder, sets, message):
+    assert message in run(folder, *sets, out="new")
+    assert not (folder / "new" / "study.json").exists()
+
+
+def test_a_teacher_of_another_task_is_refused(folder):
+    data = folder / "found" / "teacher" / "data.json"
+    before = data.read_text()
+    data.write_text(before.replace('"builtin": "grammar"', '"source": "de"'))
+    said = run(folder, "teacher=found/teacher", out="new")
+    data.write_text(before)
+    assert "learned another task: builtin None, and the study's is grammar" in said
+
+
+@pytest.mark.ray
+def test_ray_workers_train_the_teacher_and_learn_from_it(tmp_path):
+    said = run(tmp_path, "backend=ray", "workers=1")
+    found = records(tmp_path)
+    assert len(found) == 2 and {record["state"] for record in found} == {"complete"}, said
+    assert {record["teacher"]["translations"]["pairs"] for record in found} == {300}
+    assert len({record["data"]["hash"] for record in found}) == 1

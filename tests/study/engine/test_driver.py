@@ -1,0 +1,204 @@
+"""A whole study over the fake space: what is trained, what is on disk, what Optuna is told."""
+
+import json
+from collections import Counter
+
+import optuna
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.study.trials.plan import Reference
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING
+from tests.study.fakes import FakeSpace, architecture_of, breaking_work, fake_work, make_driver, make_plan, score
+
+KINDS = ["tpe", "nsga2", "random"]
+
+
+def trained(folder):
+    """Folder name of every candidate to how often it was trained."""
+    return Counter({path.parent.name: len(path.read_text().splitlines()) for path in folder.rglob("trained")})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trains_as_many_as_asked_each_once_and_none_over_budget(tmp_path, kind):
+    driver = make_driver(tmp_path, make_plan(12), kind=kind)
+    assert driver.run() == "12 candidates trained"
+    ledger = Store(tmp_path).load().ledger
+    done = ledger.having(COMPLETE)
+    assert len(done) == 12 and len({trial.id for trial in done}) == 12
+    assert all(trial.cost["params"]["total"] <= 6000 for trial in done)
+    assert trained(tmp_path) == Counter(trial.name for trial in done)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_optuna_hears_of_every_proposal_with_the_same_constraints(tmp_path, kind):
+    driver = make_driver(tmp_path, make_plan(10, most=2000), kind=kind)
+    driver.run()
+    states = {COMPLETE: "COMPLETE", INFEASIBLE: "PRUNED", DUPLICATE: "COMPLETE"}
+    there = driver.mirror.study.get_trials()
+    ours = list(driver.ledger.trials.values())
+    assert [trial.state.name for trial in there] == [states[trial.state] for trial in ours]
+    assert INFEASIBLE in {trial.state for trial in ours}
+    assert {tuple(trial.constraints) for trial in there} == {("buildable", "params.total <= 2000")}
+    for mine, theirs in zip(ours, there):
+        assert (max(theirs.constraints.values()) > 0) == (mine.state == INFEASIBLE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_proposes_the_same(tmp_path, kind):
+    params = []
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        driver = make_driver(tmp_path / name, make_plan(12), kind=kind, seed=seed)
+        driver.run()
+        params.append([trial.params for trial in driver.ledger.trials.values()])
+    assert params[0] == params[1] != params[2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_going_on_proposes_what_the_uninterrupted_study_did(tmp_path, kind):
+    make_driver(tmp_path / "whole", make_plan(12), kind=kind).run()
+    make_driver(tmp_path / "parts", make_plan(5), kind=kind).run()
+    make_driver(tmp_path / "parts", make_plan(12), kind=kind).run()
+    whole, parts = (Store(tmp_path / name).load().ledger.trials for name in ("whole", "parts"))
+    assert {n: (t.params, t.state, t.values) for n, t in whole.items()} == {
+        n: (t.params, t.state, t.values) for n, t in parts.items()
+    }
+
+
+@pytest.mark.parametrize("damage", ["deleted", "garbage", "half", "other"])
+def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
+    make_driver(tmp_path / "whole", make_plan(12)).run()
+    make_driver(tmp_path / "parts", make_plan(6)).run()
+    file = tmp_path / "parts" / "optuna.journal"
+    if damage == "deleted":
+        file.unlink()
+    elif damage == "garbage":
+        file.write_bytes(b"not a database at all" * 500)
+    elif damage == "half":
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    else:
+        make_driver(tmp_path / "other", make_plan(3), seed=9).run()
+        file.write_bytes((tmp_path / "other" / "optuna.journal").read_bytes())
+    driver = make_driver(tmp_path / "parts", make_plan(12))
+    driver.run()
+    whole = Store(tmp_path / "whole").load().ledger.trials
+    assert [trial.params for trial in driver.ledger.trials.values()] == [trial.params for trial in whole.values()]
+    assert len(driver.mirror.study.trials) == len(whole)
+
+
+def test_a_small_space_ends_with_the_reason(tmp_path):
+    driver = make_driver(tmp_path, make_plan(50, most=200, asks=600))
+    reason = driver.run()
+    assert reason.startswith("nothing new in 600 proposals")
+    ids = {trial.id for trial in driver.ledger.having(COMPLETE)}
+    reachable = [architecture_of({"width": w, "depth": d, "kind": k}) for w in (8,) for d in (1, 2)
+                 for k in ("plain", "gated")]
+    assert ids == {found.id for found in reachable}
+
+
+def test_the_record_holds_what_makes_a_number_credible(tmp_path):
+    driver = make_driver(tmp_path, make_plan(2, facts={"seed": 7, "protocol": {"name": "forward"}}))
+    driver.run()
+    trial = driver.ledger.having(COMPLETE)[0]
+    record = driver.store.record(trial)
+    assert record["architecture"]["id"] == trial.id and record["seed"] == 7
+    assert record["values"]["bleu"] == pytest.approx(score(record["architecture"]["answers"]))
+    assert record["cost"]["params"]["total"] == record["values"]["params.total"]
+    assert record["curve"] == [[1, 2]] and record["versions"]["torch"] and record["feasible"] is True
+
+
+def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):
+    driver = make_driver(tmp_path / "heals", make_plan(2, attempts=3), work=breaking_work)
+    assert driver.run() == "2 candidates trained"
+    assert {trial.crashes for trial in driver.ledger.having(COMPLETE)} == {2}
+
+    driver = make_driver(tmp_path / "fails", make_plan(4, attempts=2), work=breaking_work)
+    with pytest.raises(UserError, match=r"candidates failed, the last with: RuntimeError: the worker broke"):
+        driver.run()
+    lost = driver.ledger.having(FAILED)
+    assert driver.store.record(lost[0])["reason"] == "RuntimeError: the worker broke"
+    assert {trial.state.name for trial in driver.mirror.study.trials} <= {"FAIL", "PRUNED"}
+
+
+@pytest.mark.parametrize("metrics", [{}, {"bleu": None}, {"bleu": float("inf")}])
+def test_a_result_without_a_number_is_a_failure_with_the_reason(tmp_path, metrics):
+    def work(folder):
+        (tmp_path / "trials" / folder.rsplit("/", 1)[1] / "result.json").write_text(
+            json.dumps({"state": "complete", "metrics": metrics})
+        )
+
+    driver = make_driver(tmp_path, make_plan(1), work=work)
+    with pytest.raises(UserError, match="training gave no usable bleu"):
+        driver.run()
+
+
+def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path):
+    inside = {"width": 16, "depth": 2, "kind": "plain"}
+    large = {"width": 64, "depth": 4, "kind": "plain"}
+    references = (
+        Reference("base", architecture_of(inside), inside),
+        Reference("same", architecture_of(inside), inside),
+        Reference("large", architecture_of(large), large),
+        Reference("foreign", architecture_of({"width": 9, "depth": 3, "kind": "plain"})),
+    )
+    driver = make_driver(tmp_path, make_plan(4, references=references))
+    driver.run()
+    base, same, large, foreign, *others = driver.ledger.trials.values()
+    assert [base.label, same.state, foreign.label] == ["base", DUPLICATE, "foreign"]
+    assert large.state == COMPLETE and not large.feasible and not foreign.in_space
+    assert sum(trial.state == COMPLETE for trial in others) == 4
+    numbers = [trial.user_attrs["trial"] for trial in driver.mirror.study.trials]
+    assert numbers == [0, 1, 2] + [trial.number for trial in others]
+    assert foreign.id not in {trial.id for trial in others} and base.id not in {
+        trial.id for trial in others if trial.state == COMPLETE
+    }
+
+
+def test_what_is_announced_is_already_on_disk(tmp_path):
+    """The moment Optuna or a viewer hears of a result, log and record hold it."""
+    driver = make_driver(tmp_path, make_plan(5))
+    tell, heard = driver.mirror.tell, []
+
+    def listen(number, values):
+        there = Store(tmp_path).load()
+        trial = there.ledger.outcome(there.ledger.trials[number])
+        assert trial.state == COMPLETE and there.record(trial)["values"] == values
+        heard.append(number)
+        tell(number, values)
+
+    driver.mirror.tell = listen
+    driver.run()
+    assert len(heard) >= 5
+
+
+def test_training_starts_only_after_the_proposal_is_logged(tmp_path):
+    def work(folder):
+        there = Store(tmp_path).load().ledger
+        assert folder.rsplit("/", 1)[1] in {trial.name for trial in there.having(PENDING) if trial.attempts}
+        fake_work(folder)
+
+    assert make_driver(tmp_path, make_plan(4), work=work).run() == "4 candidates trained"
+
+
+def test_any_optuna_storage_will_do(tmp_path):
+    url = f"sqlite:///{tmp_path}/shared.db"
+    driver = make_driver(tmp_path / "one", make_plan(4), storage=url)
+    driver.run()
+    assert optuna.load_study(study_name="fake", storage=url).best_trials
+    assert not (tmp_path / "one" / "optuna.journal").exists()
+    make_driver(tmp_path / "one", make_plan(6), storage=url).run()
+    assert len(Store(tmp_path / "one").load().ledger.having(COMPLETE)) == 6
+
+
+def test_an_unreachable_storage_is_named_without_its_password(tmp_path):
+    with pytest.raises(UserError, match=r"storage: .* cannot be used") as error:
+        make_driver(tmp_path, storage="postgresql://ann:secret@localhost:1/db")
+    assert "secret" not in str(error.value)
+
+
+def test_the_fake_space_has_infeasible_and_unbuildable_corners():
+    candidate = make_plan().bill.judge({"width": 64, "depth": 8, "kind": "plain"})
+    assert candidate.slacks == {"buildable": 1.0, "params.total <= 6000": 0.0} and not candidate.feasible
+    assert candidate.reason == "depth: 8 layers of 64 do not fit"
+    assert len(FakeSpace().dimensions()) == 4

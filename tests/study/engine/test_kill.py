@@ -1,0 +1,82 @@
+"""``kill -9`` of the whole driver at random moments: nothing finished is lost, nothing is trained twice."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE
+from tests.study.engine.test_driver import trained
+from tests.study.fakes import make_driver, make_plan
+
+TRIALS = 14
+
+
+def start(folder):
+    command = [sys.executable, "-m", "tests.study.fakes", str(folder), str(TRIALS), "0.05"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def killed_after(folder, lines):
+    """Starts a driver, kills it as soon as the log holds ``lines`` lines, and says whether it was still at work."""
+    process = start(folder)
+    log = folder / "events.jsonl"
+    while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < lines):
+        time.sleep(0.001)
+    time.sleep(random.Random(lines).uniform(0, 0.03))
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    return process.returncode == -signal.SIGKILL
+
+
+def test_a_study_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
+    folder = tmp_path / "killed"
+    assert [killed_after(folder, lines) for lines in (3, 11, 24)] == [True, True, True]
+    last = start(folder)
+    out, err = last.communicate(timeout=60)
+    assert out == f"{TRIALS} candidates trained\n", err
+
+    make_driver(tmp_path / "whole", make_plan(TRIALS)).run()
+    mine, whole = (Store(path).load().ledger for path in (folder, tmp_path / "whole"))
+    assert [(t.params, t.state, t.values) for t in mine.trials.values()] == [
+        (t.params, t.state, t.values) for t in whole.trials.values()
+    ]
+    # Training may be cut short by a kill and started again, but never after its result was there.
+    done = mine.having(COMPLETE)
+    starts = trained(folder)
+    assert set(starts) == {trial.name for trial in done}
+    assert sum(starts.values()) <= len(done) + 3
+    assert all(starts[trial.name] == 1 for trial in done if trial.attempts == 1)
+
+
+def test_a_result_that_nobody_recorded_is_taken_in_not_trained_again(tmp_path):
+    class Killed(Exception):
+        pass
+
+    driver = make_driver(tmp_path, make_plan(4))
+    append = driver.store.append
+
+    def die_before_recording(event, trial, **facts):
+        if event == "ended" and trial == driver.ledger.having(COMPLETE)[-1].number and len(trained(tmp_path)) == 2:
+            raise Killed
+        return append(event, trial, **facts)
+
+    driver.store.append = die_before_recording
+    with pytest.raises(Killed):
+        driver.run()
+    assert len(Store(tmp_path).load().ledger.having(COMPLETE)) == 1
+    assert make_driver(tmp_path, make_plan(4)).run() == "4 candidates trained"
+    assert set(trained(tmp_path).values()) == {1}
+
+
+def test_a_torn_last_line_is_set_aside_and_the_rest_goes_on(tmp_path):
+    make_driver(tmp_path, make_plan(3)).run()
+    log = tmp_path / "events.jsonl"
+    log.write_bytes(log.read_bytes() + b'{"event": "propo')
+    assert make_driver(tmp_path, make_plan(5)).run() == "5 candidates trained"
+    assert (tmp_path / "events.torn").read_bytes() == b'{"event": "propo'
+    assert len(Store(tmp_path).load().ledger.having(COMPLETE)) == 5

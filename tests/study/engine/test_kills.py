@@ -1,0 +1,81 @@
+"""``kill -9`` of everything a study consists of, at random moments, again and again."""
+
+import random
+
+import pytest
+
+from scalesearch.pareto.front import front
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE
+from tests.study import kills
+from tests.study.kills import ALL, CONTROL, DRIVER, INPROCESS, PROCESSES, RAYLET, WORKER, Killed, check, plan_of
+
+SEED = 1
+BY_RAY = {WORKER: 5, RAYLET: 5, CONTROL: 5, DRIVER: 1, ALL: 1}
+BY_PROCESSES = {WORKER: 16, DRIVER: 11, ALL: 8}
+
+
+def state_of(ledger):
+    return [(t.number, t.params, t.state, t.rungs, t.values) for t in ledger.trials.values()]
+
+
+def front_of(ledger):
+    done = ledger.having(COMPLETE)
+    names = sorted(done[0].values)
+    on = front([[t.values[name] for name in names] for t in done], ["max" if n == "bleu" else "min" for n in names])
+    return {(done[i].id, *done[i].values.items()) for i in range(len(done)) if on[i]}
+
+
+def whole(folder, *given, backend=INPROCESS):
+    driver = kills.driver_of(folder, backend, *given)
+    driver.run()
+    return Store(folder).load().ledger
+
+
+def fifty(folder, seed=SEED):
+    """The study of the long run: two workers, rungs, more than fifty kills."""
+    rng = random.Random(seed)
+    parts = [plan_of(BY_PROCESSES, PROCESSES, rng), plan_of(BY_RAY, kills.RAY, rng)]
+    cut = len(parts[0]) // 2
+    return Killed(folder, [*parts[0][:cut], *parts[1], *parts[0][cut:]], 26, 3.0, seed=seed)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_more_than_fifty_kills_lose_nothing_and_do_nothing_twice(tmp_path):
+    killed = fifty(tmp_path / "study")
+    try:
+        killed.run()
+    finally:
+        print(kills.summary(killed.kills))
+        (tmp_path / "kills.txt").write_text(kills.summary(killed.kills) + "\n")
+    ledger = check(killed)
+    assert len(killed.kills) >= 50 and {kill.kind for kill in killed.kills} == {WORKER, DRIVER, RAYLET, CONTROL, ALL}
+    assert len(ledger.having(COMPLETE)) > 10 and any(len(t.rungs) == kills.RUNGS.pauses for t in ledger.trials.values())
+
+
+@pytest.mark.slow
+def test_killed_in_sequence_the_ledger_is_the_uninterrupted_one(tmp_path):
+    given = (10, 1.0, "local")
+    killed = Killed(tmp_path / "killed", [(INPROCESS, [DRIVER])] * 8, *given)
+    killed.run()
+    assert state_of(check(killed)) == state_of(whole(tmp_path / "whole", *given))
+
+
+@pytest.mark.slow
+def test_killed_with_two_workers_the_front_is_the_uninterrupted_one(tmp_path):
+    given = (14, 2.0, "random")  # whose proposals do not depend on who ends first
+    kinds = {WORKER: 6, DRIVER: 3, ALL: 3}
+    killed = Killed(tmp_path / "killed", plan_of(kinds, PROCESSES, random.Random(SEED)), *given)
+    killed.run()
+    mine, other = check(killed), whole(tmp_path / "whole", 14, 0.0, "random")
+    assert front_of(mine) == front_of(other)
+    assert {t.id for t in mine.having(COMPLETE)} == {t.id for t in other.having(COMPLETE)}
+
+
+def test_a_few_kills_with_rungs_lose_nothing(tmp_path):
+    """What runs by default: the same, of two workers and their driver."""
+    killed = Killed(tmp_path / "study", plan_of({WORKER: 2, DRIVER: 1, ALL: 1}, PROCESSES, random.Random(3)), 3, 1.0)
+    killed.run()
+    check(killed)
+    assert len(killed.kills) == 4

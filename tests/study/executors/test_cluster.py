@@ -1,0 +1,209 @@
+"""A study on a cluster of several Ray nodes, on one machine: nodes that differ, leave and join."""
+
+import json
+import os
+import time
+from itertools import combinations
+from pathlib import Path
+
+import optuna
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.study.executors.base import Done, Job
+from scalesearch.study.executors.shared_fs import sight
+from scalesearch.study.monitor.console import View
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE, PENDING
+from tests.study.engine.test_driver import trained
+from tests.study.engine.test_end_to_end import STUDY, call
+from tests.study.executors.test_executors import ends
+from tests.study.fakes import fake_work, make_driver, make_plan
+from tests.study.optuna_sync.test_storage import same
+from tests.study.postgres import running
+
+pytestmark = pytest.mark.ray
+SMALL = {"object_store_memory": 80 * 2**20}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head with one CPU, a node with a GPU that is none, and one with something rare."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **SMALL})
+    found.add_node(num_cpus=2, num_gpus=1, **SMALL)
+    found.add_node(num_cpus=2, resources={"rare": 1}, **SMALL)
+    yield found
+    found.shutdown()
+
+
+@pytest.fixture
+def make_runner(cluster):
+    """Runners on the cluster; they end with the test."""
+    from scalesearch.study.executors.ray import RayRunner
+
+    made = []
+
+    def make(work, workers=2, **more):
+        made.append(RayRunner(work, workers, address=cluster.address, **{"cpus": 1, **more}))
+        return made[-1]
+
+    yield make
+    for runner in made:
+        runner.stop(grace=1)
+
+
+def job(tmp_path, number):
+    folder = tmp_path / str(number)
+    folder.mkdir()
+    return Job(number, folder, 1)
+
+
+def stamped(folder):
+    """Says where and from when to when it ran."""
+    import ray
+
+    note = {"node": ray.get_runtime_context().get_node_id(), "from": time.time()}
+    time.sleep(1.5)
+    (Path(folder) / "note.json").write_text(json.dumps({**note, "to": time.time()}))
+
+
+def notes(jobs):
+    return [json.loads((one.folder / "note.json").read_text()) for one in jobs]
+
+
+def at_once(found):
+    return sum(a["from"] < b["to"] and b["from"] < a["to"] for a, b in combinations(found, 2))
+
+
+@pytest.mark.slow
+def test_nodes_differ_and_a_worker_goes_where_it_fits(make_runner, tmp_path):
+    runner = make_runner(stamped, workers=3, custom={"rare": 0.5})
+    assert runner.describe().endswith("1 CPU each; 2 at a time have room now")
+    jobs = [job(tmp_path, number) for number in range(3)]
+    assert all(isinstance(end, Done) for end in ends(runner, jobs).values())
+    assert len({note["node"] for note in notes(jobs)}) == 1
+    with pytest.raises(UserError, match=r"asks for 1 CPU, 0 GPU and 2 rare, and no node has that \(nodes: .*1 rare"):
+        make_runner(stamped, custom={"rare": 2})
+    with pytest.raises(UserError, match="asks for 3 CPU and 0 GPU, and no node has that"):
+        make_runner(stamped, cpus=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("share", "together"), [(0.5, 1), (0.51, 0)])
+def test_two_halves_share_a_gpu_and_two_larger_parts_do_not(make_runner, tmp_path, share, together):
+    jobs = [job(tmp_path, number) for number in range(2)]
+    ends(make_runner(stamped, gpus=share), jobs)
+    assert at_once(notes(jobs)) == together
+
+
+@pytest.mark.slow
+def test_all_nodes_are_held_against_this_machine_before_anything_starts(make_runner, tmp_path, monkeypatch):
+    runner = make_runner(stamped, cpus=2)
+    (tmp_path / "study.json").write_text('{"id": "1"}')
+    data = {"builtin": "grammar", "pairs": 300, "vocab": 300}
+    runner.check(lambda: sight(str(tmp_path), data))
+    monkeypatch.setenv("ONLY_HERE", "yes")
+    nowhere = str(tmp_path / "nowhere")
+
+    def look():
+        return sight(str(tmp_path) if "ONLY_HERE" in os.environ else nowhere, data) | {"folder": "it is there"}
+
+    def fail():
+        if "ONLY_HERE" not in os.environ:
+            raise ValueError("it cannot look")
+        return {}
+
+    with pytest.raises(UserError, match=r"(?s)not every node can train this study.*the same path.*node \S+: the folder "
+                                        r"\S+: None, and here study 1\n.*node ") as error:
+        runner.check(look)
+    assert str(error.value).count("node 1") == 2  # the head has no room for a worker, and is not asked
+    with pytest.raises(UserError, match="it cannot look"):
+        runner.check(fail)
+
+
+def elsewhere(folder):
+    """As on a machine that has the package, and not the study's folder."""
+    fake_work(folder.replace("/shared/", "/not-shared/"))
+
+
+def test_a_worker_that_does_not_see_the_folder_ends_the_study_with_the_reason_and_fails_nobody(make_runner, tmp_path):
+    folder = tmp_path / "shared" / "study"
+    with pytest.raises(UserError, match=r"does not see \S+job.json. The study's folder must be on a file system that "
+                                        "all nodes"):
+        make_driver(folder, make_plan(3), runner=make_runner(elsewhere, workers=1)).run()
+    ledger = Store(folder).load().ledger
+    waiting, = ledger.having(PENDING)
+    assert (waiting.attempts, waiting.crashes) == (1, 0) and not (tmp_path / "not-shared").exists()
+    assert make_driver(folder, make_plan(3), work=fake_work).run() == "3 candidates trained"
+
+
+def placed(folder):
+    """Says on which node it trains; there it takes as long as the test leaves ``hold`` beside the study."""
+    import ray
+
+    place = Path(folder)
+    with (place / "nodes").open("a") as file:
+        file.write(ray.get_runtime_context().get_node_id() + "\n")
+    while (place.parents[2] / "hold").exists():
+        time.sleep(0.05)
+    fake_work(folder)
+
+
+class Changing(View):
+    """Adds a node while candidates train, then takes away the one that the first of them is on."""
+
+    def __init__(self, cluster, leaving, folder):
+        self.cluster, self.leaving, self.folder, self.joined = cluster, leaving, folder, None
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def update(self):
+        running = {file.parent.name: file.read_text().split()[-1] for file in self.folder.rglob("nodes")}
+        if running and self.joined is None:
+            self.joined = self.cluster.add_node(num_cpus=4, resources={"moving": 2}, **SMALL)
+        elif self.joined and self.leaving and self.joined.node_id in running.values():
+            self.cluster.remove_node(self.leaving)
+            self.leaving = None
+        elif self.leaving is None:
+            (self.folder.parent / "hold").unlink(missing_ok=True)
+
+
+def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewhere_once(cluster, make_runner,
+                                                                                         tmp_path):
+    leaving = cluster.add_node(num_cpus=2, resources={"moving": 1}, **SMALL)
+    folder = tmp_path / "study"
+    (tmp_path / "hold").touch()
+    runner, view = make_runner(placed, workers=3, custom={"moving": 1}), Changing(cluster, leaving, folder)
+    assert "1 at a time have room now" in runner.describe()
+    driver = make_driver(folder, make_plan(5), runner=runner, view=view)
+    assert driver.run() == "5 candidates trained"
+    done = driver.ledger.having(COMPLETE)
+    nodes = {trial.number: (driver.store.trial_folder(trial) / "nodes").read_text().split() for trial in done}
+    moved, = (number for number, found in nodes.items() if leaving.node_id in found)
+    assert nodes.pop(moved) == [leaving.node_id, view.joined.node_id]
+    assert all(found == [view.joined.node_id] for found in nodes.values())
+    attempts = {trial.number: trial.attempts for trial in done}
+    assert attempts.pop(moved) == 2 and set(attempts.values()) == {1}
+    assert set(trained(folder).values()) == {1}
+    assert [text for text in view.said if text.startswith(f"trial {moved}: its worker died")]
+    cluster.remove_node(view.joined)
+
+
+@pytest.mark.slow
+def test_a_real_study_on_the_cluster_keeps_its_copy_in_postgresql(cluster, tmp_path):
+    """Through the command line: two of three workers have room at a time."""
+    with running() as server:
+        (tmp_path / "tiny.yaml").write_text(STUDY + (
+            f"ray: {{ address: '{cluster.address}' }}\nworkers: 3\nresources: {{ cpus_per_trial: 2 }}\n"
+            f"storage: {server.url}\n"))
+        said = call(tmp_path, "run", "tiny.yaml", limit=500)
+        assert "3 Ray workers on the cluster at" in said and "2 CPU each; 2 at a time have room now" in said
+        assert "2 candidates trained" in said and "secret" not in said
+        url = server.url.replace("postgresql:", "postgresql+psycopg:")
+        same(Store(tmp_path / "found").load().ledger, optuna.load_study(study_name="tiny", storage=url),
+             ("loss", "bleu", "params.total", "macs.total"))

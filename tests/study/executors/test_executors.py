@@ -1,0 +1,126 @@
+"""One contract for every runner."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.study.executors.base import Crashed, Done, Job
+from scalesearch.study.executors.local import InProcessRunner
+from scalesearch.study.trials.trials import COMPLETE
+from tests.study.fakes import fake_work, make_driver, make_plan
+
+
+def job(tmp_path, number, what="work"):
+    folder = tmp_path / f"{number}-{what}"
+    folder.mkdir()
+    (folder / "what").write_text(what)
+    return Job(number, folder, 1)
+
+
+def work(folder):
+    """Works, or raises, or dies, as the folder says."""
+    what = (Path(folder) / "what").read_text()
+    if what == "raise":
+        raise RuntimeError("it broke\nin two lines")
+    if what == "refuse":
+        raise UserError("this can never work")
+    if what == "die":
+        os._exit(9)
+    if what == "environment":
+        names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+        (Path(folder) / "seen").write_text(repr([os.environ.get(name) for name in names]))
+    (Path(folder) / "result.json").write_text(f"{os.getpid()}")
+
+
+def ends(runner, jobs, limit=90):
+    """Submits the jobs and waits for as many events."""
+    for each in jobs:
+        runner.submit(each)
+    events, until = [], time.monotonic() + limit
+    while len(events) < len(jobs) and time.monotonic() < until:
+        events += runner.poll(0.2)
+    return {event.job.trial: event for event in events}
+
+
+def hold_to_the_contract(runner, tmp_path, crashes):
+    """What every runner owes a study."""
+    assert runner.poll(5.0) == []
+    kinds = ["work", "raise", "work", "refuse", *crashes, "work"]
+    events = ends(runner, [job(tmp_path, number, what) for number, what in enumerate(kinds)])
+    assert sorted(events) == list(range(len(kinds)))
+    for number, what in enumerate(kinds):
+        event = events[number]
+        assert isinstance(event, Done if what == "work" else Crashed), (what, event)
+        assert (event.job.folder / "result.json").exists() == (what == "work")
+    assert events[1].reason.startswith("RuntimeError: it broke") and events[1].again
+    assert events[3].reason.endswith("this can never work") and not events[3].again
+    assert runner.poll(5.0) == []
+
+
+def test_the_contract_in_process(tmp_path):
+    runner = InProcessRunner(work)
+    hold_to_the_contract(runner, tmp_path, [])
+    runner.submit(job(tmp_path, 99))
+    runner.stop()
+    assert runner.poll(0) == [] and runner.slots == 1
+
+
+def test_an_interrupt_goes_through_the_in_process_runner(tmp_path):
+    def interrupted(folder):
+        raise KeyboardInterrupt
+
+    runner = InProcessRunner(interrupted)
+    runner.submit(job(tmp_path, 1))
+    with pytest.raises(KeyboardInterrupt):
+        runner.poll(0)
+
+
+@pytest.mark.ray
+def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
+    """One Ray runtime for all of it, since starting one takes seconds."""
+    from scalesearch.study.executors.ray import RayRunner
+
+    with pytest.raises(UserError, match=r"one worker asks for 1 CPU and 5 GPU, and no node has that"):
+        RayRunner(work, workers=1, gpus=5)
+    runner = RayRunner(work, workers=2, threads=1)
+    hold_to_the_contract(runner, tmp_path, ["die"])
+    assert ends(runner, [job(tmp_path, 50, "environment")])[50]
+    assert (tmp_path / "50-environment" / "seen").read_text() == "['1', '']"
+    runner._task = runner._remote(fake_work)
+    driver = make_driver(tmp_path / "study", make_plan(4), runner=runner)
+    assert driver.run() == "4 candidates trained"
+    done = driver.ledger.having(COMPLETE)
+    pids = [(driver.store.trial_folder(trial) / "trained").read_text() for trial in done]
+    assert len(set(pids)) == 4 and str(os.getpid()) not in "".join(pids).split()
+
+
+@pytest.mark.parametrize(("need", "room"), [
+    (({"CPU": 1, "GPU": 0},), 6), (({"CPU": 1, "GPU": 0.5},), 2), (({"CPU": 3, "GPU": 0},), 1),
+    (({"CPU": 2, "GPU": 0}, 2), 1), (({"CPU": 2, "GPU": 0}, 3), 0), (({"CPU": 2, "GPU": 0}, 3, True), 1),
+    (({"CPU": 0, "GPU": 0},), None), (({"CPU": 0.1, "GPU": 0, "rare": 1},), 3), (({"CPU": 5, "GPU": 0},), 0),
+])
+def test_how_many_workers_the_nodes_have_room_for(monkeypatch, need, room):
+    from scalesearch.study.executors import ray_cluster
+
+    nodes = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0, "rare": 3.0}, {"CPU": 99.0}]
+    listing = [{"Alive": number < 2, "Resources": node} for number, node in enumerate(nodes)]
+    monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: listing)
+    params = ray_cluster.Need(*need)
+    assert params.room() == room
+    if room == 0:
+        with pytest.raises(UserError, match=r"no node has that \(nodes: 4 CPU, 1 GPU; 2 CPU, 0 GPU\)"):
+            ray_cluster.refuse_the_impossible(params)
+    else:
+        ray_cluster.refuse_the_impossible(params)
+
+
+def test_a_cluster_that_does_not_answer_is_named_at_once():
+    from scalesearch.study.executors.ray import RayRunner
+
+    start = time.monotonic()
+    with pytest.raises(UserError, match=r"no cluster answers at 127\.0\.0\.1:1: .*refused"):
+        RayRunner(work, workers=1, address="127.0.0.1:1")
+    assert time.monotonic() - start < 10

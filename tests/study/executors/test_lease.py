@@ -1,0 +1,130 @@
+"""Who trains a candidate: one at a time, with a sign of life; a dead one is outlived, a silent one leaves nothing."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from scalesearch.study.executors import lease
+from scalesearch.study.executors.base import FAULT, LOST, Job, raised
+from scalesearch.study.executors.worker import Progress, finish
+from tests.study.fakes import fake_result, make_driver, make_plan
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "RENEW", 0.05)
+    monkeypatch.setattr(lease, "SILENT", 0.4)
+    monkeypatch.setattr(lease, "HELD", 1.5)
+    (tmp_path / "job.json").write_text(json.dumps({"trial": 3, "attempt": 2}))
+    (tmp_path / "architecture.yaml").write_text(json.dumps({"width": 8, "depth": 1, "kind": "plain"}))
+    return tmp_path
+
+
+def foreign(folder):
+    """A lease of another machine."""
+    (folder / lease.FILE).write_text(json.dumps({"host": "far", "machine": "other", "process": 7}))
+
+
+def test_the_holder_says_who_it_is_and_that_it_lives(folder):
+    seen = []
+
+    def work(place, job):
+        first = (place / lease.FILE).stat().st_mtime_ns
+        until = time.monotonic() + 20
+        while (place / lease.FILE).stat().st_mtime_ns == first and time.monotonic() < until:
+            time.sleep(0.01)
+        seen.append((lease.read(place), (place / lease.FILE).stat().st_mtime_ns > first, lease.describe_silence(place)))
+        return fake_result(place, job)
+
+    finish(folder, work)
+    (owner, renewed, silent), = seen
+    assert (owner["process"], owner["attempt"], renewed, silent) == (os.getpid(), 2, True, "")
+    assert not (folder / lease.FILE).exists() and (folder / "result.json").exists()
+
+
+def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(folder):
+    hold = "import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); print(flush=True); sys.stdin.read()"
+    first = subprocess.Popen([sys.executable, "-c", hold, str(folder / lease.LOCK)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    first.stdout.readline()
+    with pytest.raises(lease.Taken, match="is held by another worker") as error:
+        finish(folder, fake_result)
+    assert raised(Job(3, folder, 2), error.value).kind == LOST and raised(Job(3, folder, 2), OSError()).kind == FAULT
+    first.kill()
+    first.communicate()
+    finish(folder, fake_result)
+    assert (folder / "trained").read_text().split() == [str(os.getpid())]
+
+
+def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_after_its_silence(folder):
+    dead = {**lease.Lease(folder).owner, "process": 1}
+    (folder / lease.FILE).write_text(json.dumps(dead))
+    start = time.monotonic()
+    lease._outlive(folder)
+    assert time.monotonic() - start < lease.SILENT
+    foreign(folder)
+    finish(folder, fake_result)
+    assert time.monotonic() - start >= lease.SILENT and (folder / "result.json").exists()
+
+
+def test_a_worker_of_another_machine_that_shows_signs_of_life_keeps_the_candidate(folder):
+    foreign(folder)
+    over = threading.Event()
+
+    def beat():
+        while not over.wait(0.02):
+            os.utime(folder / lease.FILE)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        with pytest.raises(lease.Taken, match="is held by another worker"):
+            finish(folder, fake_result)
+    finally:
+        over.set()
+        thread.join()
+    assert not (folder / "trained").exists()
+
+
+def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
+    def work(place, job):
+        report = Progress(place, every=0)
+        report({"kind": "update", "step": 1})
+        foreign(place)
+        report({"kind": "update", "step": 2})
+        raise AssertionError("it should have stopped")
+
+    with pytest.raises(lease.Taken, match="was taken over by another worker"):
+        finish(folder, work)
+    assert not (folder / "result.json").exists() and not (folder / "crash.txt").exists()
+    assert lease.read(folder)["machine"] == "other" and json.loads((folder / "progress.json").read_text())["step"] == 1
+
+
+def test_a_result_that_comes_after_another_took_over_is_not_written(folder, monkeypatch):
+    monkeypatch.setattr(lease, "RENEW", 60)
+    with pytest.raises(lease.Taken, match="was taken over"):
+        finish(folder, lambda place, job: foreign(place) or fake_result(place, job))
+    assert not (folder / "result.json").exists()
+
+
+def test_the_screen_tells_a_candidate_whose_worker_died(tmp_path):
+    from rich.console import Console
+
+    from scalesearch.study.monitor.console import Screen
+    from tests.study.fakes import OBJECTIVES
+
+    driver = make_driver(tmp_path, make_plan(2))
+    driver._fill()
+    (trial,) = driver.ledger.having("pending")
+    console = Console(width=140)
+    screen = Screen(console, driver.ledger, OBJECTIVES, 2, 1, tmp_path)
+    place = driver.store.trial_folder(trial)
+    foreign(place)
+    assert screen._progress(trial) == "starting"
+    os.utime(place / lease.FILE, (time.time() - 100, time.time() - 100))
+    assert screen._progress(trial) == "no sign of life for 100 s (process 7 on far)"

@@ -1,0 +1,74 @@
+"""A study's candidate in two processes: by Ray Train where that is installed, else started by the worker itself."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.study.executors.base import Done, Job
+from scalesearch.study.executors.factory import ray_train_is_there
+from scalesearch.study.executors.local import InProcessRunner
+from scalesearch.study.executors.worker import train_job
+from scalesearch.train import Recipe
+from tests.study.executors.test_executors import ends
+from tests.train.conftest import corpus, tiny  # noqa: F401 - a fixture
+
+RECIPE = {"steps": 6, "max_tokens": 200, "lr": 1e-3, "beam": 1, "dropout": 0.0, "device": "cpu", "precision": "fp32",
+          "validate_every": 1}
+
+
+def make_job(corpus, folder: Path, processes: int) -> Job:  # noqa: F811 - the fixture
+    folder.mkdir()
+    (folder / "architecture.yaml").write_text(tiny().to_yaml())
+    recipe = Recipe.from_mapping(RECIPE).to_json()
+    (folder / "job.json").write_text(json.dumps({
+        "trial": processes, "data": corpus.spec.to_json(), "cache": str(corpus.folder.parent), "recipe": recipe,
+        "seed": 1, "threads": 1, "processes": processes}))
+    return Job(processes, folder, 1)
+
+
+def losses(job: Job) -> list[float]:
+    result = json.loads((job.folder / "result.json").read_text())
+    assert (result["state"], result["processes"]) == ("complete", job.trial)
+    return [point["valid_loss"] for point in result["curve"]]
+
+
+def test_a_worker_starts_the_processes_that_its_job_names(corpus, tmp_path) -> None:  # noqa: F811
+    one, two = (make_job(corpus, tmp_path / str(number), number) for number in (1, 2))
+    found = ends(InProcessRunner(train_job), [one, two])
+    assert all(isinstance(event, Done) for event in found.values()), found
+    assert losses(one) == pytest.approx(losses(two), rel=1e-6)
+
+
+@pytest.mark.ray
+@pytest.mark.skipif(not ray_train_is_there(), reason="Ray Train is not installed")
+def test_ray_train_runs_a_candidate_and_says_what_is_wrong(corpus, tmp_path) -> None:  # noqa: F811
+    from scalesearch.study.executors.ray import RayRunner
+    from scalesearch.study.executors.ray_ddp import RayTrainWork
+
+    one, two, bad = (make_job(corpus, tmp_path / str(number), number % 10) for number in (1, 2, 12))
+    (bad.folder / "architecture.yaml").write_text("width: 16 | 32\n")
+    train_job(str(one.folder))
+    runner = RayRunner(RayTrainWork(2, 0.5, 0), workers=1, cpus=0.5, processes=2)
+    try:
+        assert isinstance(ends(runner, [two], limit=200)[2], Done)
+        assert losses(one) == pytest.approx(losses(two), rel=1e-6)
+        failed = ends(runner, [bad], limit=200)[2]
+        assert not failed.again and "leaves width open" in failed.reason
+    finally:
+        runner.stop()
+
+
+def test_resources_are_those_of_all_processes(monkeypatch) -> None:
+    from scalesearch.study.executors import ray as module
+
+    params = {}
+    monkeypatch.setattr(module, "_connect", lambda address: None)
+    monkeypatch.setattr(module.ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 7, "GPU": 1}}])
+    monkeypatch.setattr(module.ray, "remote", lambda **given: params.update(given) or (lambda function: function))
+    runner = module.RayRunner(train_job, workers=2, cpus=3, gpus=0.5, processes=2)
+    assert (params["num_cpus"], params["num_gpus"]) == (6, 1)
+    assert "6 CPU and 1 GPU each for 2 processes" in runner.describe()
+    with pytest.raises(UserError, match="asks for 9 CPU and 0 GPU"):
+        module.RayRunner(train_job, workers=2, cpus=3, processes=3)

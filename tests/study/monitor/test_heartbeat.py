@@ -1,0 +1,70 @@
+"""Who runs a study: a sign of life while it runs, and a word on how it ended."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.files import DiskFull
+from scalesearch.study.monitor import heartbeat
+from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, UNKNOWN, Heartbeat, owner_of
+from scalesearch.study.monitor.render import describe_owner
+from tests.study.made import Made
+
+
+@pytest.fixture
+def made(tmp_path):
+    return Made(tmp_path / "made")
+
+
+def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(heartbeat, "RENEW", 0.05)
+    assert owner_of(tmp_path).state == UNKNOWN
+    with Heartbeat(tmp_path, {"workers": 3, "where": "here", "candidates": 5, "references": 1}).kept() as beat:
+        first, until = (tmp_path / heartbeat.FILE).stat().st_mtime_ns, time.monotonic() + 20
+        owner = owner_of(tmp_path)
+        assert (owner.state, owner.process, owner.workers, owner.candidates) == (RUNNING, os.getpid(), 3, 5)
+        while (tmp_path / heartbeat.FILE).stat().st_mtime_ns == first and time.monotonic() < until:
+            time.sleep(0.01)
+        assert (tmp_path / heartbeat.FILE).stat().st_mtime_ns > first
+        assert "last sign of life 0 s" in describe_owner(owner)
+        assert beat.finish("5 candidates trained") == "5 candidates trained"
+    owner = owner_of(tmp_path)
+    assert (owner.state, owner.reason, owner.over) == (FINISHED, "5 candidates trained", True)
+
+
+@pytest.mark.parametrize(("error", "words"), [
+    (KeyboardInterrupt(), "interrupted"), (UserError("too many\nfailed"), "too many"),
+    (DiskFull("no room"), "no room"), (RuntimeError(), "RuntimeError"),
+])
+def test_a_study_that_is_cut_off_says_why(tmp_path, error, words):
+    with pytest.raises(type(error)), Heartbeat(tmp_path, {}).kept():
+        raise error
+    assert (owner_of(tmp_path).state, owner_of(tmp_path).reason) == (STOPPED, words)
+
+
+def test_a_heartbeat_that_cannot_be_written_stops_nothing(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with Heartbeat(tmp_path / "file", {}).kept() as beat:
+        assert beat.finish("done") == "done"
+    assert (tmp_path / "file").read_text() == "no folder"
+
+
+def test_a_dead_process_has_stopped_and_a_silent_machine_is_named(made):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    file = made.store.folder / heartbeat.FILE
+    made.owned(process=ended.pid, machine=heartbeat.machine())
+    assert owner_of(made.store.folder).state == RUNNING  # with a fresh sign of life it may only be out of sight
+    os.utime(file, (time.time() - 20, time.time() - 20))
+    owner = owner_of(made.store.folder)
+    assert owner.state == STOPPED and owner.reason == f"its process {ended.pid} has died"
+    made.owned()
+    os.utime(file, (time.time() - 120, time.time() - 120))
+    owner = owner_of(made.store.folder)
+    assert owner.state == RUNNING and not owner.over and "no sign of life for 12" in owner.reason
+    file.write_text("{")
+    assert owner_of(made.store.folder).state == UNKNOWN

@@ -1,0 +1,112 @@
+"""Optuna's dashboard on the storage of a study: it says what we say."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from scalesearch.study.optuna_sync.attributes import Values, attributes
+from scalesearch.study.results.results import load
+from tests.study.fakes import OBJECTIVES, FakeSpace, architecture_of, make_driver, make_plan
+from tests.study.pages import Reference, references_only
+
+STATES = {"complete": "Complete", "infeasible": "Pruned", "failed": "Fail"}
+COMMAND = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"  # what `optuna-dashboard` runs
+LARGE = {"width": 64, "depth": 4, "kind": "plain"}
+
+
+@contextmanager
+def dashboard(storage):
+    """The dashboard in a process of its own; gives a function that asks its API."""
+    pytest.importorskip("optuna_dashboard", reason="optuna-dashboard is not installed")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+
+    def ask(path):
+        with urlopen(f"http://127.0.0.1:{port}/api/{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    server = subprocess.Popen([sys.executable, "-c", COMMAND, "--port", str(port), "--quiet", str(storage)],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                ask("studies")
+                break
+            except URLError:
+                assert server.poll() is None and time.monotonic() < deadline, "the dashboard does not start"
+                time.sleep(0.2)
+        yield ask
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def words(attrs):
+    return {one["key"]: one["value"] for one in attrs}
+
+
+def test_the_dashboard_shows_the_study_that_we_show(tmp_path):
+    reference = Reference("as large as it gets", architecture_of(LARGE), LARGE)
+    make_driver(tmp_path, make_plan(8, most=20000, references=(reference,))).run()
+    results = load(tmp_path)
+    with dashboard(tmp_path / "optuna.journal") as ask:
+        one, = ask("studies")["study_summaries"]
+        found = ask(f"studies/{one['study_id']}")
+    assert (found["name"], found["directions"]) == ("fake", ["maximize", "minimize"])
+    assert found["objective_names"] == [objective.name for objective in OBJECTIVES]
+    assert len(found["trials"]) == len(results.store.ledger.trials)
+    for there in found["trials"]:
+        said = words(there["user_attrs"])
+        trial = results.store.ledger.trials[int(said["trial"])]
+        outcome = results.store.ledger.outcome(trial)
+        assert there["state"] == STATES[outcome.state] and said.get("label") == trial.label
+        assert {one["name"]: one["param_external_value"] for one in there["params"]} == \
+            {name: str(value) for name, value in trial.params.items()}
+        assert int(said["params.total"]) == trial.cost["params"]["total"]
+        assert float(said["misses params.total <= 20000"]) == trial.slacks["params.total <= 20000"]
+        if outcome.state == "complete":
+            assert there["values"] == [outcome.values[objective.name] for objective in OBJECTIVES]
+    best = {int(words(there["user_attrs"])["trial"]) for there in found["best_trials"]}
+    assert {results.store.ledger.outcome(results.store.ledger.trials[number]).number for number in best} == \
+        set(results.front["trial"])
+
+
+def test_the_dashboard_shows_named_architectures_where_nothing_is_searched(tmp_path):
+    references_only(tmp_path, {"small": {**LARGE, "width": 16}, "large": LARGE}, params={})
+    with dashboard(tmp_path / "optuna.journal") as ask:
+        found = ask("studies/0")
+    assert [words(one["user_attrs"])["label"] for one in found["trials"]] == ["small", "large"]
+    assert all(one["state"] == "Complete" and one["params"] == [] for one in found["trials"])
+
+
+def test_references_from_outside_the_space_are_not_in_the_copy(tmp_path):
+    references_only(tmp_path / "outside")
+    references_only(tmp_path / "inside", params={})
+    outside, inside = (make_driver(tmp_path / name, make_plan(0)).mirror.study for name in ("outside", "inside"))
+    assert outside.get_trials() == [] and [one.params for one in inside.get_trials()] == [{}, {}]
+    assert inside.metric_names == ["bleu", "params.total"]
+
+
+def test_answers_are_shown_as_they_are():
+    sheet = {"width": 24, "depth": 4, "kind": "gated", "slope": 1.5}
+    params, shapes = Values(FakeSpace()).encode(sheet)
+    assert params == sheet
+    assert (shapes["depth"].low, shapes["depth"].high) == (1, 8) and shapes["kind"].choices == ("plain", "gated")
+
+
+def test_a_trial_says_its_costs_and_by_how_much_it_misses_a_limit(tmp_path):
+    make_driver(tmp_path, make_plan(3, most=2000)).run()
+    for trial in load(tmp_path).store.ledger.trials.values():
+        said = attributes(trial)
+        missed = {name: value for name, value in said.items() if name.startswith("misses ")}
+        assert missed == {f"misses {name}": slack for name, slack in trial.slacks.items()} and len(missed) == 2
+        assert said["feasible"] == all(value <= 0 for value in missed.values()) and said["trial"] == trial.number

@@ -1,0 +1,55 @@
+"""Further seeds of the references, as the rows of a table need them."""
+
+from dataclasses import replace
+
+import pytest
+
+from scalesearch.space.syntax.yaml_reader import Source, compose
+from scalesearch.study.config.fields import Sections
+from scalesearch.study.config.objectives import Objective
+from scalesearch.study.config.replication import ONE, Seeds, read_seeds
+from scalesearch.study.trials.plan import Reference
+from tests.study.fakes import architecture_of, make_driver, make_plan
+from tests.study.noisy import noisy_work
+
+ROWS = {"base": {"width": 8, "depth": 1, "kind": "plain"}, "far": {"width": 64, "depth": 4, "kind": "plain"}}
+NAMED = tuple(Reference(name, architecture_of(one), one if name == "base" else None) for name, one in ROWS.items())
+
+
+def seeds_of(driver):
+    """Trial to the seeds of its further trainings."""
+    again = {}
+    for trial in driver.ledger.replicated():
+        again.setdefault(trial.of, []).append(trial.seed)
+    return again
+
+
+def test_each_reference_has_its_seeds_and_nobody_else(tmp_path):
+    driver = make_driver(tmp_path, make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3)), work=noisy_work)
+    driver.run()
+    assert seeds_of(driver) == {0: [2, 3], 1: [2, 3]}
+    again = make_driver(tmp_path, driver.plan, work=noisy_work)
+    again.run()
+    assert len(again.ledger.trials) == len(driver.ledger.trials), "nothing is trained twice"
+
+
+@pytest.mark.parametrize("trials", [0, 3])
+def test_they_take_nothing_from_the_front(tmp_path, trials):
+    plan = make_plan(4, references=NAMED, seeds=Seeds(3, trials, references=3))
+    driver = make_driver(tmp_path / "with", plan, work=noisy_work)
+    driver.run()
+    found = seeds_of(driver)
+    assert {len(found[0]), len(found[1])} == {2}
+    others = sum(len(seeds) for number, seeds in found.items() if number > 1)
+    assert others <= trials and (others > 0) == (trials > 0)
+    alone = make_driver(tmp_path / "without", replace(plan, seeds=replace(plan.seeds, references=1)), work=noisy_work)
+    alone.run()
+    assert len(alone.ledger.replicated()) <= trials
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("{most: 1, references: 3}", Seeds(1, 5, 0.9, 3)), ("{most: 1}", ONE),
+                                             ("{most: 2, trials: 1, references: 4}", Seeds(2, 1, 0.9, 4))])
+def test_the_file_says_how_many(text, seeds):
+    table, problems = compose(Source("s.yaml", f"seeds: {text}"))
+    assert read_seeds(Sections(table, ("seeds",), problems), 10, (Objective("bleu", "max"),)) == seeds
+    assert not problems

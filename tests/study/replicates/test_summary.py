@@ -1,0 +1,298 @@
+"""A study with further seeds over the fake space: what is trained, what a restart finds, what people read."""
+
+import io
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from scalesearch.pareto.noise import pooled
+from scalesearch.study.config.replication import Seeds
+from scalesearch.study.executors.base import Crashed, Done, Runner
+from scalesearch.study.executors.worker import finish
+from scalesearch.study.monitor.console import Lines, Screen
+from scalesearch.study.replicates.allocation import NEIGHBOURS
+from scalesearch.study.results.results import choose, load, publish
+from scalesearch.study.trials.plan import Reference
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE, FAILED, INFEASIBLE, PENDING, SEED
+from tests.study.engine.test_driver import trained
+from tests.study.engine.test_promotion import RUNGS, rung_result
+from tests.study.fakes import OBJECTIVES, architecture_of, make_driver, make_plan, score
+from tests.study.noisy import luck, noisy_result, noisy_work, seeded_plan
+
+
+def make(folder, plan=None, work=noisy_work, **more):
+    return make_driver(folder, plan or seeded_plan(), work=work, **more)
+
+
+def either(folder):
+    """Trains to a rung or to the end."""
+    finish(Path(folder), lambda place, job: rung_result(place, job) if "until" in job else noisy_result(place, job))
+
+
+def facts(ledger):
+    """All that a study has decided."""
+    return [(t.number, t.origin, t.of, t.seed, t.state, t.params, t.rungs, t.values) for t in ledger.trials.values()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A finished study; its file's word on seeds is noted as ``study run`` notes it."""
+    where = tmp_path_factory.mktemp("seeds") / "fake"
+    driver = make(where)
+    driver.store.revise("seeds", driver.plan.seeds.to_json())
+    (where / "reason").write_text(driver.run())
+    return where
+
+
+def test_the_search_comes_first_and_then_the_front_with_seeds_of_its_own(folder):
+    ledger = Store(folder).load().ledger
+    origins = [trial.origin for trial in ledger.trials.values() if trial.state == COMPLETE]
+    assert origins.count("proposer") == 6 and 2 <= origins.count(SEED) <= 8
+    assert origins == sorted(origins, key=lambda origin: origin == SEED), "not before the search is over"
+    for trial in ledger.replicated():
+        first = ledger.trials[trial.of]
+        assert (trial.id, trial.cost, trial.params) == (first.id, first.cost, first.params)
+        again = [other.seed for other in ledger.replicated() if other.of == trial.of]
+        assert again == list(range(2, 2 + len(again))) and len(again) <= 2
+        job = json.loads((folder / "trials" / trial.name / "job.json").read_text())
+        assert (job["job"], job["of"], job["seed"], job["trial"]) == ("seed", trial.of, trial.seed, trial.number)
+        record = Store(folder).load().record(trial)
+        assert (record["origin"], record["of"], record["seed"]) == (SEED, trial.of, trial.seed)
+        assert record["values"]["bleu"] == pytest.approx(score(first.answers) + luck(first.id, trial.seed, 1.0))
+    assert set(trained(folder).values()) == {1}
+
+
+def test_the_search_and_optuna_hear_nothing_of_further_seeds(tmp_path):
+    with_seeds, without = make(tmp_path / "a"), make(tmp_path / "b", make_plan(6))
+    with_seeds.run(), without.run()
+    ours = {t.number: t.values for t in with_seeds.ledger.searched()}
+    assert ours == {t.number: t.values for t in without.ledger.trials.values()}
+    there = [[(t.user_attrs["trial"], t.values) for t in driver.mirror.study.trials]
+             for driver in (with_seeds, without)]
+    assert there[0] == there[1]
+
+
+def test_more_trials_later_propose_what_the_longer_study_would_have(tmp_path):
+    """The numbers of proposals leave out the further seeds, so that what they are drawn from is the same."""
+    make(tmp_path / "whole", make_plan(12)).run()
+    make(tmp_path / "parts").run()
+    parts = make(tmp_path / "parts", seeded_plan(12))
+    parts.run()
+    whole = Store(tmp_path / "whole").load().ledger
+    assert [(t.params, t.values) for t in parts.ledger.searched()] == [(t.params, t.values) for t in
+                                                                      whole.trials.values()]
+    assert len(parts.mirror.study.trials) == len(whole.trials)
+
+
+@pytest.mark.parametrize("plan", [seeded_plan(), seeded_plan(5, rungs=RUNGS), seeded_plan(50, most=200)])
+def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, plan):
+    whole = make(tmp_path / "whole", plan, either)
+    reason = whole.run()
+    for _ in range(400):
+        driver = make(tmp_path / "cut", plan, either)
+        driver.recover()
+        if not (driver._fill() or driver.ledger.having(PENDING)):
+            break
+        driver.runner.poll(0.1)  # trains one; that it has ended is never heard
+    assert whole.ledger.replicated() and facts(driver.ledger) == facts(whole.ledger)
+    assert trained(tmp_path / "cut") == trained(tmp_path / "whole")
+    assert make(tmp_path / "whole", plan, either).run() == reason
+
+
+def test_a_study_killed_among_its_further_seeds_ends_as_the_uninterrupted_one(tmp_path):
+    reason, log = make(tmp_path / "whole").run(), tmp_path / "cut" / "events.jsonl"
+    for seeds in (1, 3, None):
+        process = subprocess.Popen([sys.executable, "-m", "tests.study.noisy", str(tmp_path / "cut"), "0.1"], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while seeds and process.poll() is None and not (log.exists() and log.read_text().count('"seed": ') >= seeds):
+            time.sleep(0.005)
+        if seeds:
+            process.send_signal(signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == (-signal.SIGKILL if seeds else 0), err
+    assert out == reason + "\n"
+    mine, whole = (Store(tmp_path / name).load().ledger for name in ("cut", "whole"))
+    assert facts(mine) == facts(whole) and len(whole.replicated()) > 3
+    starts = trained(tmp_path / "cut")
+    assert sum(starts.values()) <= len(starts) + 2, "what had its result was not trained again"
+
+
+class Shuffled(Runner):
+    """Three workers, whose jobs end in any order."""
+
+    slots = 3
+
+    def __init__(self, rng):
+        self.jobs, self.rng, self.widest = [], random.Random(rng), 0
+
+    def submit(self, job):
+        self.jobs.append(job)
+        self.widest = max(self.widest, len(self.jobs))
+
+    def poll(self, timeout):
+        if not self.jobs:
+            return []
+        job = self.jobs.pop(self.rng.randrange(len(self.jobs)))
+        noisy_work(str(job.folder))
+        return [Done(job)]
+
+    def stop(self, grace=10.0):
+        self.jobs.clear()
+
+
+@pytest.mark.parametrize("rng", range(4))
+def test_several_workers_keep_to_what_is_allowed(tmp_path, rng):
+    runner = Shuffled(rng)
+    driver = make(tmp_path, seeded_plan(8, seeds=Seeds(3, 5)), runner=runner)
+    driver.run()
+    assert runner.widest == 3 and 2 <= len(driver.ledger.replicated()) <= 5
+    pairs = [(trial.of, trial.seed) for trial in driver.ledger.replicated()]
+    assert len(set(pairs)) == len(pairs) and {seed for _, seed in pairs} <= {2, 3}
+    numbers = list(driver.ledger.trials)
+    assert numbers == list(range(len(numbers)))
+
+
+def test_without_the_key_nothing_is_trained_again(tmp_path):
+    driver = make(tmp_path, make_plan(6))
+    assert driver.run() == "6 candidates trained" and not driver.ledger.replicated()
+
+
+def test_seeds_may_be_asked_for_once_a_study_is_over(tmp_path):
+    make(tmp_path, make_plan(6)).run()
+    driver = make(tmp_path, seeded_plan(6))
+    assert driver.run().startswith("6 candidates trained, then ") and driver.ledger.replicated()
+
+
+def test_a_reference_on_the_front_is_trained_again_and_one_from_elsewhere_is_not(tmp_path):
+    good = {"width": 8, "depth": 1, "kind": "plain"}
+    references = (Reference("small", architecture_of(good), good),
+                  Reference("foreign", architecture_of({"width": 9, "depth": 3, "kind": "plain"})))
+    driver = make(tmp_path, seeded_plan(3, references=references))
+    driver.run()
+    again = driver.ledger.replicated()
+    assert {trial.label for trial in again if trial.of == 0} == {"small"} and 1 not in {trial.of for trial in again}
+    table = load(tmp_path).table
+    assert table.loc[table["label"] == "small", "seeds"].tolist() == [1 + sum(trial.of == 0 for trial in again)]
+
+
+def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
+    class Failing(Shuffled):
+        slots = 1
+
+        def poll(self, timeout):
+            job = self.jobs[0]
+            if json.loads((job.folder / "job.json").read_text()).get("seed") == 2:
+                return [Crashed(self.jobs.pop(0), "it diverged", again=False)]
+            return super().poll(timeout)
+
+    driver = make(tmp_path, seeded_plan(6, seeds=Seeds(3, 6)), runner=Failing(0))
+    reason = driver.run()
+    lost = driver.ledger.having(FAILED)
+    assert lost and all(trial.origin == SEED and trial.seed == 2 for trial in lost)
+    assert len(driver.ledger.replicated()) <= 6 and reason.startswith("6 candidates trained, then ")
+    notes = "\n".join(load(tmp_path).notes())
+    assert f"Trial {lost[0].of} failed with seed 2 (it diverged), which its mean does not hold." in notes
+
+
+def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder):
+    results, ledger = load(folder), Store(folder).load().ledger
+    assert len(results.table) == len(ledger.searched())
+    rows, samples = results.table.set_index("trial"), []
+    for trial in ledger.searched():
+        if trial.state != COMPLETE:
+            assert pd.isna(rows.loc[trial.number, "seeds"]) and pd.isna(rows.loc[trial.number, "bleu.half"])
+            continue
+        scores = [trial.values["bleu"], *(t.values["bleu"] for t in ledger.replicated() if t.of == trial.number)]
+        samples.append(scores)
+        row = rows.loc[trial.number]
+        assert row["seeds"] == len(scores) and row["bleu"] == pytest.approx(np.mean(scores))
+        assert row["chrf"] == pytest.approx(row["bleu"] + 10) and row["test.bleu"] == pytest.approx(row["bleu"] - 1)
+        assert row["seed"] == 1 and row["params.total"] == trial.values["params.total"]
+        assert pd.isna(row["bleu.sd"]) if len(scores) == 1 else row["bleu.sd"] == pytest.approx(np.std(scores, ddof=1))
+    noise = pooled(samples)
+    assert rows["bleu.half"].dropna().tolist() == pytest.approx([noise.half(0.9, len(sample)) for sample in samples])
+    assert sorted(results.front["trial"]) == sorted(results.verdict.order.front)
+
+
+def test_seeds_have_a_file_from_which_mean_and_deviation_can_be_had_again(folder, tmp_path):
+    results = load(folder)
+    files = publish(results, tmp_path)
+    assert [file.name for file in files][:3] == ["front.csv", "all.csv", "seeds.csv"]
+    every, table = pd.read_csv(tmp_path / "seeds.csv"), pd.read_csv(tmp_path / "all.csv").set_index("trial")
+    assert (every.loc[every["trial"] == every["of"], "seed"] == 1).all()
+    for number, scores in every.groupby("of")["bleu"]:
+        assert table.loc[number, "bleu"] == pytest.approx(scores.mean())
+        assert table.loc[number, "bleu.sd"] == pytest.approx(scores.std()) and table.loc[number, "seeds"] == len(scores)
+
+
+def test_words_say_what_is_beyond_noise_and_what_within(folder):
+    results = load(folder)
+    verdict = results.verdict
+    order, said = verdict.order, verdict.sentences()
+    settled = "is settled" if order.settled else "is not settled"
+    assert said[0].startswith(f"The order of the front {settled}, at 90 % for each comparison (intervals of 95 %")
+    neighbours = [pair for pair in order.comparisons if pair.kind == NEIGHBOURS]
+    assert len(neighbours) >= 2
+    for pair, line in zip(neighbours, said[1:]):
+        assert line.startswith(f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
+        assert line.endswith(", beyond noise" if pair.settled else ", within noise")
+    beside = [pair for pair in order.comparisons if pair.kind != NEIGHBOURS]
+    assert all(f"trial {pair.second} (bleu " in said[-1] for pair in beside)
+    assert said[-1].startswith("  off the front, but within noise of it: ") == bool(beside)
+    notes = "\n".join(results.notes())
+    assert "have further seeds, and their scores are means" in notes and "± is the 90 % interval" in notes
+    assert "one seed a candidate" not in notes
+    found = verdict.to_json()
+    assert found["settled"] == order.settled and found["noise"]["bleu"]["df"] == found["trainings"]
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    ended = (folder / "reason").read_text()
+    words = "the order of the front is settled" if order.settled else "still within noise"
+    assert ended.startswith(f"6 candidates trained, then {found['trainings']} with further seeds; ") and words in ended
+
+
+def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_for(folder):
+    results = load(folder)
+    number, why = choose(results, "bleu", None)
+    assert number == results.front.loc[results.front["bleu"].astype(float).idxmax(), "trial"]
+    assert why.endswith("; the weights are those of seed 1)") and "±" in why
+    again = results.store.ledger.replicated()[0]
+    assert choose(results, None, again.number) == (again.number, f"trial {again.of} with seed {again.seed}, as asked")
+
+
+def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
+    said, shown = [], []
+
+    def work(folder):
+        console.print(screen.render())
+        shown.append(console.file.getvalue())
+        noisy_work(folder)
+
+    console = Console(file=io.StringIO(), width=110)
+    driver = make(tmp_path, view=Lines(said.append), work=work)
+    screen = Screen(console, driver.ledger, OBJECTIVES, 6, 1, tmp_path)
+    driver.run()
+    first = driver.ledger.replicated()[0]
+    assert any(f"trial {first.number} [seed 2 of trial {first.of}] ({first.id}) in training" in line for line in said)
+    assert f"{first.of}, seed 2" in shown[-1] and "further seeds" in shown[-1] and "6 of 6" in shown[-1]
+
+
+def test_infeasible_proposals_are_no_candidates_for_seeds(folder):
+    ledger = Store(folder).load().ledger
+    trained_again = {trial.of for trial in ledger.replicated()}
+    assert not trained_again & {trial.number for trial in ledger.having(INFEASIBLE)}
+
+
+def test_rungs_and_seeds_together_train_the_seeds_to_the_end(tmp_path):
+    driver = make(tmp_path, seeded_plan(5, rungs=RUNGS), either)
+    driver.run()
+    assert driver.ledger.replicated() and all(not trial.rungs for trial in driver.ledger.replicated())

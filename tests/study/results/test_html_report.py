@@ -1,0 +1,246 @@
+"""The report page: well formed, complete, safe; of finished, running, empty studies, with rungs and with seeds."""
+
+import json
+import re
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from matplotlib.figure import Figure
+
+from scalesearch.cli.study import command
+from scalesearch.cost import cost, protocol_of
+from scalesearch.errors import UserError
+from scalesearch.library import find_file
+from scalesearch.report.page.course import course
+from scalesearch.report.page.importance import FEWEST, importances
+from scalesearch.report.page.page import render
+from scalesearch.schedule.rungs import Rungs
+from scalesearch.space import read_space
+from scalesearch.study.results.html_report import gather, write_page
+from scalesearch.study.results.module_costs import config_of, modules_of
+from scalesearch.study.results.results import load
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import Trial
+from tests.study.engine.test_promotion import work as rung_work
+from tests.study.fakes import META, fake_work, make_driver, make_plan
+from tests.study.noisy import noisy_work, seeded_plan
+from tests.study.pages import FAULT, HOSTILE, Page, page_of, references_only, say, study
+
+SECTIONS = {"front", "candidates", "trust", "course", "answers", "importance", "curves", "costs", "failures",
+            "provenance"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return study(tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return page_of(folder)
+
+
+def test_the_page_is_well_formed_and_fetches_nothing(page):
+    assert page.wrong == [] and set(page.ids) >= SECTIONS
+    assert "://" not in re.sub(r'xmlns(:xlink)?="[^"]*"', "", page.file.read_text())
+    assert len(page.alts()) >= 8 and all(page.alts())
+
+
+def test_every_finished_trial_has_a_row_and_links_to_its_files(page, folder):
+    results = load(folder)
+    for trial in results.store.ledger.having("complete"):
+        assert f"trial-{trial.number}" in page.ids
+        for name in ("architecture.yaml", "record.json"):
+            assert f"trials/{trial.name}/{name}" in page.hrefs
+    rows = [found for tag, found in page.tags if tag == "tr" and found.get("class") == "front"]
+    assert {row["id"] for row in rows} == {f"trial-{number}" for number in results.front["trial"]}
+
+
+def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, folder):
+    results = load(folder)
+    across = {found["data-x"] for tag, found in page.tags if tag == "figure" and "data-x" in found}
+    assert across >= {"params.total", "macs.total", "flops.total", "memory.weights"}
+    boxes = [found for tag, found in page.tags if tag == "input" and found.get("type") == "checkbox"]
+    assert {box["value"] for box in boxes} == across
+    assert {box["value"] for box in boxes if "checked" in box} == {"params.total", "macs.total"}
+    for number in results.front["trial"]:
+        assert {f"#ledger-{number}", f"#curves-point-{number}"} <= set(page.hrefs)
+    assert any(href.endswith("job.json") for href in page.hrefs)
+
+
+def test_a_page_that_stands_alone_links_to_no_file(folder, tmp_path):
+    alone = Page(write_page(load(folder), tmp_path / "alone.html", alone=True))
+    assert alone.wrong == [] and alone.hrefs and all(href.startswith(("#", "data:")) for href in alone.hrefs)
+
+
+def test_every_failure_and_every_missed_limit_is_there(page, folder):
+    ledger = load(folder).store.ledger
+    failed = ledger.having("failed")
+    assert failed and page.text.count(FAULT) == len(failed)
+    refused = ledger.having("infeasible")
+    assert refused and f"{len(refused):,} proposals were refused" in page.text and "params.total" in page.text
+
+
+def test_a_label_is_text_wherever_it_stands(page):
+    assert HOSTILE in page.text and not any(tag == "img" for tag, _ in page.tags)
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    assert page.file.read_text().count("<script") == 1
+
+
+def test_numbers_name_protocol_signature_and_hash(page, folder):
+    for words in ("forward: 10 source, 10 target tokens, vocabulary 100", "sig|v:1", "abc", "a synthetic corpus",
+                  "one seed a candidate", f"{FEWEST} feasible finished candidates are needed"):
+        assert words in page.text
+    front = load(folder).front.iloc[0]
+    assert f"{int(front['params.total']):,}" in page.text
+
+
+def test_the_same_study_gives_the_same_page_wherever_it_lies(folder, tmp_path):
+    one, other = (write_page(load(folder), tmp_path / name / "a b.html") for name in "xy")
+    assert one.read_bytes() == other.read_bytes()
+    assert page_of(folder, tmp_path / "elsewhere.html").wrong == []
+
+
+def test_the_last_hypervolume_is_that_of_the_front(folder, page):
+    facts = gather(load(folder), folder)
+    steps = course(facts, facts.hypervolume[1])
+    assert steps[-1].volume == pytest.approx(facts.hypervolume[0]) and f"{steps[-1].volume:.6g} after" in page.text
+    assert np.all(np.diff([step.volume for step in steps]) >= 0) and steps[-1].spent > 0
+
+
+def test_a_study_without_anything_finished_says_so(tmp_path):
+    make_driver(tmp_path, make_plan(1))
+    page = page_of(tmp_path)
+    assert page.wrong == [] and set(page.ids) >= SECTIONS
+    for words in ("No candidate is finished yet", "No feasible candidate is finished yet", "No training has failed"):
+        assert words in page.text
+
+
+def test_a_running_study_says_that_it_is_running(tmp_path):
+    events = (study(tmp_path, 6) / "events.jsonl").read_text().splitlines(keepends=True)
+    ended = [at for at, line in enumerate(events) if json.loads(line)["event"] == "ended"]
+    (tmp_path / "events.jsonl").write_text("".join(events[: ended[3]]))
+    page = page_of(tmp_path)
+    assert page.wrong == [] and "Some candidates are not finished" in page.text and "pending" in page.text
+
+
+def test_rungs_are_counted_and_their_losses_shown(tmp_path):
+    rungs = Rungs((0.1, 0.3, 1.0), 2)
+    make_driver(tmp_path, make_plan(8, rungs=rungs), work=rung_work).run()
+    say(tmp_path, "rungs", {"shares": list(rungs.shares), "eta": 2})
+    page = page_of(tmp_path)
+    passed = sum(bool(trial.rungs) for trial in load(tmp_path).store.ledger.trials.values())
+    assert page.wrong == [] and "Rungs of successive halving" in page.text and f"0 10% {passed} " in page.text
+
+
+def test_further_seeds_come_with_their_verdict(tmp_path):
+    make_driver(tmp_path, seeded_plan(), noisy_work).run()
+    say(tmp_path, "seeds", {"most": 3, "trials": 8, "confidence": 0.9})
+    page, results = page_of(tmp_path), load(tmp_path)
+    assert page.wrong == [] and "trainings with further seeds" in page.text and "±" in page.text
+    for line in results.verdict.sentences():
+        assert " ".join(line.split()) in page.text
+
+
+def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_path):
+    page, results = page_of(references_only(tmp_path)), load(tmp_path)
+    assert page.wrong == [] and set(page.ids) >= {"front", "named", "candidates", "curves", "costs", "provenance"}
+    assert not set(page.ids) & {"answers", "importance", "course"}
+    for words in ("2 architectures that the study file names", "Score against cost", "No training has failed"):
+        assert words in page.text
+    for words in ("on the front", "refused", "Nobody", "proposal"):
+        assert words not in page.text
+    assert {"ledger-0", "ledger-1"} <= set(page.ids) and len(results.front) == 0
+
+
+def test_a_table_of_rows_has_a_front_and_nothing_about_questions(tmp_path):
+    say(references_only(tmp_path, params={}, most=20000), "kind", "ablation")
+    say(tmp_path, "base", HOSTILE)
+    page, results = page_of(tmp_path), load(tmp_path)
+    assert page.wrong == [] and set(page.ids) >= {"front", "named", "course"} and len(results.front) == 2
+    assert not set(page.ids) & {"answers", "importance"} and "refused" not in page.text
+    assert f"difference to {HOSTILE}" in page.text and {"ledger-0", "ledger-1"} <= set(page.ids)
+
+
+def test_named_architectures_are_compared_with_the_first(tmp_path):
+    page, results = page_of(references_only(tmp_path)), load(tmp_path)
+    small, large = (trial.values["bleu"] for trial in results.store.ledger.having("complete"))
+    assert f"{large - small:+.2f} ± –" in page.text and f"{small:.2f}" in page.text
+    assert "No row has a second seed" in page.text and "#trial-0" in page.hrefs
+
+
+def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_path):
+    sheets = {"fails": {"width": 8, "depth": 8, "kind": "plain"}, "one": {"width": 16, "depth": 2, "kind": "plain"},
+              "two": {"width": 24, "depth": 2, "kind": "plain"}}
+    page = page_of(references_only(tmp_path, sheets))
+    assert page.wrong == [] and "difference to one" in page.text and "Not finished: fails" in page.text
+
+
+def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path):
+    sheets = {name: {"width": width, "depth": 2, "kind": "plain"} for name, width in (("a", 8), ("b", 16), ("c", 24))}
+    sheets["the same"] = sheets["a"]
+    say(references_only(tmp_path, sheets, params={}), "rows", ["a", "c", "the same"])
+    page = page_of(tmp_path)
+    assert page.wrong == [] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
+    assert "1 named architecture repeated an architecture that was there already" in page.text
+
+
+def test_a_study_without_two_named_architectures_has_no_table_of_them(page):
+    assert "named" not in page.ids and "figures" not in page.ids
+
+
+def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folder, tmp_path):
+    figure = Figure()
+    figure.add_subplot().plot([1, 2], [3, 4], label="law")
+    text = StringIO()
+    figure.savefig(text, format="svg")
+    mine = (("Law & order", text.getvalue(), "BLEU by <size>."), ("Law & order", text.getvalue(), "The same."))
+    file = tmp_path / "page.html"
+    file.write_text(render(replace(gather(load(folder), None), figures=mine)))
+    page = Page(file)
+    assert page.wrong == [] and "figures" in page.ids and page.text.count("Law & order") == 2
+    assert "BLEU by <size>." in page.text and "Law & order. BLEU by <size>." in page.alts()
+
+
+def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_path):
+    space = read_space(find_file("transformer", "spaces"))
+    architecture = space.architecture(space.answer(lambda path, question: pytest.fail(path)))
+    bill = cost(architecture.block, protocol_of({"name": "forward", "source": 10, "target": 10, "vocab": 100}))
+    store = Store(tmp_path)
+    store.create(META, "study: fake\n", "width: 8\n")
+    trial = Trial(0, "complete", id=architecture.id, cost=bill.to_json())
+    store.trial_folder(trial).mkdir(parents=True)
+    assert config_of(store, trial) == "" and modules_of(store, trial) == ()
+    (store.trial_folder(trial) / "architecture.yaml").write_text(architecture.to_yaml())
+    found = modules_of(store, trial)
+    assert "width: 512" in config_of(store, trial)
+    assert sum(row.params for row in found if row.level == 0) == bill["params.total"]
+    assert sum(row.macs for row in found if row.level == 0) == bill["macs.total"]
+    trial.cost["macs"]["total"] += 1
+    assert modules_of(store, trial) == ()
+
+
+def test_importance_finds_the_question_that_decides():
+    rng = np.random.default_rng(3)
+    sheets = [{"width": int(rng.integers(1, 9)), "kind": str(rng.choice(["a", "b"])), "norm": "pre",
+               **({"slope": float(rng.random())} if at % 2 else {})} for at in range(60)]
+    found = importances(sheets, [-float(sheet["width"]) for sheet in sheets])
+    assert found[0].name == "width" and found[0].value > 0.8 and found[0].low <= found[0].value
+    assert {one.name for one in found} == {"width", "kind", "slope"}
+    assert sum(one.value for one in found) == pytest.approx(1)
+    assert importances(sheets[: FEWEST - 1], [0.0, 1.0] * 10) == []
+
+
+def test_the_verb_writes_beside_the_study_or_where_it_is_told(tmp_path):
+    make_driver(tmp_path / "fake", make_plan(3), fake_work).run()
+    call = CliRunner().invoke
+    said = call(command, ["report", str(tmp_path / "fake")], catch_exceptions=False)
+    assert said.exit_code == 0 and said.output.strip() == str(tmp_path / "fake" / "report.html")
+    target = tmp_path / "there" / "page.html"
+    found = json.loads(call(command, ["report", str(tmp_path / "fake"), "--to", str(target), "--json"]).output)
+    assert found == {"files": [str(target)]} and target.is_file()
+    with pytest.raises(UserError, match="this is a folder; give the page's file"):
+        call(command, ["report", str(tmp_path / "fake"), "--to", str(tmp_path)], catch_exceptions=False)

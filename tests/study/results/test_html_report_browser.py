@@ -1,0 +1,238 @@
+"""The report page in a real browser: no error, a table that sorts and filters, a choice of axes, points with words.
+
+Both a study made here and the page in ``docs/`` are opened. That page's picture, ``docs/example-report.png``, is what
+the test of its screenshot leaves where ``REPORT_SCREENSHOT`` says::
+
+    REPORT_SCREENSHOT=docs/example-report.png \\
+        pytest -m browser tests/study/results/test_html_report_browser.py -k screenshot
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.study.pages import Page, page_of, references_only, study
+
+pytestmark = pytest.mark.browser
+CHROMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# In a container there is neither a sandbox nor much shared memory, and a page of our own needs no sandbox.
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]
+EXAMPLE = Path(__file__).parents[3] / "docs" / "example-report.html"
+MOST_HTML, MOST_PNG = 600_000, 400_000  # bytes of the committed example and its picture
+# What no reader could use: elements that stand on one another, and text that is cut off outside of what scrolls.
+OVERLAPS = """() => {
+    const parts = Array.from(document.querySelectorAll("main > section, main > section > *, #front-panels > figure"))
+        .filter((part) => part.checkVisibility() && !part.matches("svg.letters"));
+    const name = (part) => part.id || part.tagName + " " + part.textContent.slice(0, 40);
+    const wrong = [];
+    for (const one of parts) {
+        const a = one.getBoundingClientRect();
+        if (a.left < -1 || a.right > document.documentElement.clientWidth + 1) wrong.push("too wide: " + name(one));
+        for (const other of parts) {
+            if (one === other || one.contains(other) || other.contains(one)) continue;
+            const b = other.getBoundingClientRect();
+            const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+            const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+            if (across > 1 && down > 1) wrong.push(name(one) + " on " + name(other));
+        }
+    }
+    return wrong;
+}"""
+
+
+def _open(playwright):
+    """A browser: Playwright's own, or one of the system's. Skips where none starts."""
+    chrome = next((found for name in CHROMES if (found := shutil.which(name))), None)
+    faults = []
+    for kind, path in ((playwright.chromium, None), (playwright.chromium, chrome), (playwright.firefox, None),
+                       (playwright.firefox, shutil.which("firefox"))):
+        if path is None and faults and kind is playwright.chromium:
+            continue
+        try:
+            return kind.launch(executable_path=path, args=FLAGS if path and path == chrome else None)
+        except Exception as error:
+            faults.append(str(error).strip().splitlines()[0])
+    pytest.skip(f"no headless browser starts here: {'; '.join(dict.fromkeys(faults))}")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="no headless browser here: Playwright is not installed "
+                              "(pip install playwright, then playwright install chromium)")
+    with api.sync_playwright() as playwright:
+        opened = _open(playwright)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return page_of(study(tmp_path_factory.mktemp("study"))).file
+
+
+@pytest.fixture
+def view(browser, file):
+    """The page of a study, opened, and what its console and its requests had to complain of."""
+    yield from _opened(browser, file)
+
+
+@pytest.fixture
+def example(browser):
+    """The committed page, likewise."""
+    yield from _opened(browser, EXAMPLE)
+
+
+def _opened(browser, file):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    wrong = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url) if request.url.startswith("http") else None)
+    page.goto(file.as_uri())
+    yield page, wrong
+    page.close()
+
+
+def _column(page, heading):
+    """What the visible rows say under ``heading``."""
+    return page.evaluate("""heading => {
+        const table = document.getElementById("candidates-table");
+        const at = Array.from(table.tHead.rows[0].cells).findIndex((cell) => cell.textContent === heading);
+        return Array.from(table.tBodies[0].rows).filter((row) => !row.hidden).map((row) => row.cells[at].textContent);
+    }""", heading)
+
+
+def test_it_opens_without_an_error_and_is_seen(view, tmp_path):
+    page, wrong = view
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        shot = tmp_path / f"{theme}.png"
+        page.screenshot(path=shot, full_page=True)
+        assert shot.stat().st_size > 10_000
+    assert wrong == []
+
+
+def test_the_table_sorts_both_ways_with_gaps_at_the_end(view):
+    page, wrong = view
+    button = page.locator("#candidates-table th button", has_text="BLEU (valid)")
+    for down in (False, True):
+        button.click()
+        said = _column(page, "BLEU (valid)")
+        scores = [float(text) for text in said if text != "–"]
+        assert len(scores) > 2 and scores == sorted(scores, reverse=down)
+        assert "–" not in said[: len(scores)]
+    assert button.locator("..").get_attribute("aria-sort") == "descending" and wrong == []
+
+
+def test_the_table_filters_by_state_and_words(view):
+    page, _ = view
+    everyone = _column(page, "state")
+    page.select_option("#filter-state", "failed")
+    assert set(_column(page, "state")) == {"failed"} and everyone.count("failed") == len(_column(page, "state"))
+    page.select_option("#filter-state", "front")
+    assert set(_column(page, "front")) == {"yes"}
+    page.select_option("#filter-state", "")
+    page.fill("#filter-words", "gated complete")
+    assert 0 < len(_column(page, "state")) < len(everyone)
+
+
+def test_a_point_leads_to_its_row(view):
+    page, _ = view
+    number = page.locator("#front .point").first.get_attribute("data-trial")
+    page.locator("#front .point").first.dispatch_event("click")
+    assert page.locator("tr.chosen").get_attribute("id") == f"trial-{number}"
+
+
+def test_a_point_says_its_numbers_at_once_and_lights_its_row(view):
+    page, wrong = view
+    point = page.locator("#front-panels figure:not([hidden]) .point").first
+    number = point.get_attribute("data-trial")
+    point.dispatch_event("pointerenter", {"clientX": 1270, "clientY": 880})
+    assert f"trial {number}" in page.locator("#tip").inner_text() and "BLEU" in page.locator("#tip").inner_text()
+    box = page.locator("#tip").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 1280 and box["y"] + box["height"] <= 900
+    assert "lit" in page.locator(f"#trial-{number}").get_attribute("class")
+    point.dispatch_event("pointerleave")
+    assert page.locator("#tip").is_hidden() and page.locator(".lit").count() == 0 and wrong == []
+
+
+def _across(page):
+    return page.eval_on_selector_all("#front-panels figure", """all => all.filter((one) => one.checkVisibility())
+        .map((one) => one.dataset.x)""")
+
+
+@pytest.mark.parametrize("which", ["view", "example"])
+def test_the_reader_chooses_what_stands_across(which, request):
+    page, wrong = request.getfixturevalue(which)
+    assert _across(page) == ["params.total", "macs.total"]
+    for name in ("flops.total", "memory.weights"):
+        page.check(f"#front-axes input[value='{name}']")
+    page.uncheck("#front-axes input[value='params.total']")
+    assert _across(page) == ["macs.total", "flops.total", "memory.weights"] and wrong == []
+
+
+def test_without_a_script_the_figures_of_the_objectives_stand_there(browser, file):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    figures = page.locator("#front-panels figure")
+    assert [figures.nth(at).get_attribute("data-x") for at in range(figures.count())] == ["params.total", "macs.total"]
+    assert page.locator("#front-others summary").is_visible() and page.locator("#front-axes").is_hidden()
+    context.close()
+
+
+def test_a_link_unfolds_the_ledger_that_it_leads_to(view):
+    page, _ = view
+    link = page.locator("#candidates-table a", has_text="ledger").first
+    link.click()
+    ledger = page.locator(link.get_attribute("href"))
+    assert ledger.evaluate("one => one.open") and ledger.evaluate("one => one.getBoundingClientRect().top < 900")
+
+
+def test_a_study_of_references_alone_opens_without_an_error(browser, tmp_path):
+    for page, wrong in _opened(browser, page_of(references_only(tmp_path)).file):
+        assert page.evaluate(OVERLAPS) == [] and wrong == []
+        assert page.locator("#named-table tbody tr").count() == 2
+
+
+def test_the_example_is_whole_and_small(example):
+    page, wrong = example
+    read = Page(EXAMPLE)
+    assert read.wrong == [] and EXAMPLE.stat().st_size < MOST_HTML
+    assert all(href.startswith(("#", "data:")) for href in read.hrefs)
+    assert page.locator("#importance svg").count() == 1 and page.locator("#rungs-table").count() == 1
+    button = page.locator("#candidates-table th button", has_text="params").first
+    button.click()
+    said = [int(text.replace(",", "")) for text in _column(page, "params") if text != "–"]
+    assert len(said) > 20 and said == sorted(said)
+    page.select_option("#filter-state", "failed")
+    assert len(_column(page, "state")) == 1 and wrong == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_of_the_example_stands_on_anything_else(example, width, theme):
+    page, wrong = example
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert page.evaluate(OVERLAPS) == [] and page.evaluate("document.documentElement.scrollWidth") <= width
+    assert wrong == []
+
+
+def test_a_screenshot_of_the_example(example, tmp_path):
+    page, wrong = example
+    file = Path(os.environ.get("REPORT_SCREENSHOT") or tmp_path / "example-report.png")
+    page.set_viewport_size({"width": 1280, "height": 2000})
+    page.locator("#front-panels .point[data-trial='13']").first.hover(force=True)
+    assert "trial 13" in page.locator("#tip").inner_text()
+    page.screenshot(path=file)
+    assert 10_000 < file.stat().st_size < MOST_PNG and wrong == []
+
+
+def test_nothing_but_tables_is_wider_than_a_phone(view):
+    page, _ = view
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -1,0 +1,82 @@
+"""What is read from a study's folder: table, front, figures, the candidate to take away."""
+
+import pandas as pd
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.pareto.front import front
+from scalesearch.study.results.results import choose, load, publish
+from scalesearch.study.trials.plan import Reference
+from tests.study.fakes import architecture_of, make_driver, make_plan
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("study")
+    large = {"width": 64, "depth": 4, "kind": "plain"}
+    make_driver(where, make_plan(10, references=(Reference("large", architecture_of(large), large),))).run()
+    return where
+
+
+def test_the_front_is_that_of_the_finished_feasible_candidates(folder):
+    results = load(folder)
+    done = results.table[(results.table["state"] == "complete") & results.table["feasible"]]
+    on_front = front(done[["bleu", "params.total"]].to_numpy(float), ["max", "min"])
+    assert sorted(results.front["trial"]) == sorted(done["trial"][on_front])
+    assert "large" in set(results.table["label"]) and "large" not in set(results.front["label"])
+    assert len(results.table) == len(results.store.ledger.trials)
+
+
+def test_all_files_are_written_and_the_same_again(folder, tmp_path):
+    results = load(folder)
+    files = publish(results, tmp_path / "one")
+    assert [file.name for file in files] == ["front.csv", "all.csv", "bleu-vs-params.png", "bleu-vs-params.svg",
+                                             "bleu-vs-macs.png", "bleu-vs-macs.svg"]
+    for one, other in zip(files, publish(load(folder), tmp_path / "two")):
+        assert one.read_bytes() == other.read_bytes()
+    assert pd.read_csv(files[0])["trial"].tolist() == results.front["trial"].tolist()
+
+
+def test_what_was_never_trained_has_its_answers_in_the_same_columns(tmp_path):
+    """Answers hold constants and canonical names, which the questions alone do not."""
+    plan = make_plan(4)
+    plain = plan.bill.space.answer
+    plan.bill.space.answer = lambda ask: plain(ask) | {"norm": "pre"}
+    make_driver(tmp_path, plan).run()
+    table = load(tmp_path).table
+    assert {"infeasible", "complete"} <= set(table["state"]) and set(table["answer.norm"]) == {"pre"}
+
+
+def test_notes_name_protocol_synthetic_corpus_signature_and_seed(folder):
+    notes = "\n".join(load(folder).notes())
+    for words in ("protocol forward, 10 source and 10 target tokens", "synthetic", "sig|v:1", "seed 1"):
+        assert words in notes
+
+
+def test_the_hypervolume_names_its_reference_point(folder):
+    value, corner = load(folder).hypervolume()
+    table = load(folder).table
+    done = table[table["state"] == "complete"]
+    assert value > 0 and corner[0] < done["bleu"].min() and corner[1] > done["params.total"].max()
+
+
+def test_export_takes_the_best_or_the_given_one(folder):
+    results = load(folder)
+    rows = results.front.set_index("trial")
+    assert choose(results, "bleu", None)[0] == rows["bleu"].idxmax()
+    assert choose(results, "params.total", None) == (
+        rows["params.total"].idxmin(), f"best params.total of the front ({rows['params.total'].min():,})")
+    assert choose(results, None, None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
+    assert choose(results, None, int(rows.index[1])) == (rows.index[1], "as asked")
+    with pytest.raises(UserError, match="there is no blue on the front"):
+        choose(results, "blue", None)
+    with pytest.raises(UserError, match="trial 999 is not a finished candidate"):
+        choose(results, None, 999)
+
+
+def test_a_study_that_has_only_begun_can_be_read(tmp_path):
+    driver = make_driver(tmp_path, make_plan(1))
+    results = load(tmp_path)
+    assert results.front.empty and results.hypervolume() is None and results.signature == ""
+    assert [file.name for file in publish(results)] == ["front.csv", "all.csv"]
+    assert driver.ledger.trials == {}

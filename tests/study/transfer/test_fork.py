@@ -1,0 +1,182 @@
+"""A study whose space, budget or objectives changed goes on in another folder with what still counts."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from scalesearch.cli.main import main
+from scalesearch.space import read_space
+from scalesearch.study.executors.worker import finish
+from scalesearch.study.results.results import load
+from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.trials import COMPLETE, FAILED
+
+STUDY = """\
+study: forked
+data: { builtin: grammar, pairs: 300, vocab: 300 }
+recipe: { steps: 6, max_tokens: 256, beam: 1 }
+objectives: { loss: min, params.total: min }
+protocol: { source: 12, target: 12 }
+budget: params.total <= 60k
+space:
+  width: 16 | 32 | 48
+  encoder: { depth: 1..4, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 } } }
+  decoder: { depth: 1, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 | 64 } } }
+reference: [ { name: small, set: { width: 16, encoder.depth: 1, decoder.ffn.relu.hidden: 32 } } ]
+trials: 8
+out: old
+"""
+
+
+def quick(folder):
+    """Trains in no time; one architecture in the middle fails."""
+    def run(place, job):
+        (place / "trained").touch()
+        space = read_space(place / "architecture.yaml")
+        answers = dict(space.answer(lambda path, question: pytest.fail(f"{path} is open")))
+        if answers["encoder.depth"] == 4:
+            return {"state": "failed", "reason": "the loss is not finite"}
+        loss = 10 / (answers["width"] + answers["encoder.depth"])
+        return {"state": "complete", "seconds": 1.0, "metrics": {"loss": loss, "bleu": 100 - loss, "split": "valid"}}
+
+    finish(Path(folder), run)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys, cache):
+    """The command line, in a folder with the study file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr("scalesearch.study.executors.factory.train_job", quick)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "s.yaml").write_text(STUDY)
+
+    def run(*arguments, status=0):
+        monkeypatch.setattr("sys.argv", ["scalesearch", "study", "run", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert (ended.value.code or 0) == status, said.out + said.err
+        return said.out + said.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def state(folder):
+    return {file.relative_to(folder): file.read_bytes() for file in Path(folder).rglob("*")
+            if file.is_file() and not file.name.startswith(".")}
+
+
+def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command_does(call):
+    call("s.yaml")
+    before, old = state("old"), Store(Path("old")).load()
+    most = sorted(trial.cost["params"]["total"] for trial in old.ledger.having(COMPLETE))[4]
+    change = ("--set", "space.width=20 | 24 | 28 | 32", "--set", f"budget=params.total <= {most}")
+    said = call("s.yaml", "--resume", "--trials", "9", *change, status=2)
+    assert "since this study began, the space and the limits changed. Undo that" in said
+    command = shlex.split(said.strip().splitlines()[-1])
+    assert command[:3] == ["scalesearch", "study", "run"] and command[-2:] == ["--fork", "old-2"]
+
+    seen = call(*command[3:], "--dry-run")
+    assert not Path("old-2").exists()
+    said = call(*command[3:])
+    new = Store(Path("old-2")).load()
+    assert state("old") == before
+    assert set(seen.splitlines()) >= {line for line in said.splitlines() if "not trial" in line or "From old" in line}
+
+    fit = [trial for trial in old.ledger.having(COMPLETE) if trial.cost["params"]["total"] <= most]
+    taken = [trial for trial in new.ledger.trials.values() if new.record(trial) and "forked_from" in new.record(trial)]
+    assert [trial.id for trial in taken] == [trial.id for trial in fit] and len(fit) >= 2
+    assert f"{len(fit)} of {len(old.ledger.having(COMPLETE, FAILED))} candidates are taken over" in said
+    over = [trial for trial in old.ledger.having(COMPLETE) if trial not in fit]
+    assert over and all(f"not trial {t.number} ({t.id}): not params.total <= {most} (by " in said for t in over)
+    failed = old.ledger.having(FAILED)
+    assert failed and all(f"not trial {t.number} ({t.id}): it failed: the loss is not finite" in said for t in failed)
+
+    for trial, was in zip(taken, fit):
+        record, before_ = new.record(trial), old.record(was)
+        assert trial.values == was.values and trial.in_space == (trial.answers["width"] == 32)
+        assert record["space"] == before_["space"] == old.meta["space"] != new.meta["space"]
+        assert record["forked_from"] == {"study": "forked", "id": old.meta["id"], "trial": was.number,
+                                         "folder": str(Path("old").resolve()), "space": old.meta["space"]}
+        assert {key: record[key] for key in ("recipe", "seed", "data", "metrics", "versions")} == {
+            key: before_[key] for key in ("recipe", "seed", "data", "metrics", "versions")}
+        assert (new.trial_folder(trial) / "architecture.yaml").read_text() == (
+            old.trial_folder(was) / "architecture.yaml").read_text()
+    assert [t.label for t in taken if t.origin == "reference"] == ["small"]
+    assert sum(t.state == COMPLETE and t.origin == "proposer" for t in new.ledger.trials.values()) == 9
+    known = [trial.id for trial in new.ledger.having(COMPLETE, FAILED)]
+    assert len(known) == len(set(known)) and new.meta["name"] == "old-2"
+    assert new.meta["forked_from"]["trials"] == len(fit)
+    assert len(load(Path("old-2")).front)
+
+    again = call("s.yaml", "--out", "old-2", "--resume", "--trials", "10", *change)
+    assert "10 candidates trained" in again
+    assert {new.record(t)["study"] for t in Store(Path("old-2")).load().ledger.having(COMPLETE)} == {"old-2"}
+
+
+def test_an_objective_that_the_records_hold_already_is_taken_from_them(call):
+    call("s.yaml", "--trials", "3")
+    more = ("--set", "objectives={bleu: max, macs.total: min}", "--set", "protocol.source=20", "--trials", "3")
+    assert "the objectives and the cost protocol changed" in call("s.yaml", "--resume", *more, status=2)
+    call("s.yaml", *more, "--fork", "new")
+    old, new = Store(Path("old")).load(), Store(Path("new")).load()
+    done = new.ledger.having(COMPLETE)
+    assert [trial.id for trial in done] == [trial.id for trial in old.ledger.having(COMPLETE)]
+    for trial in done:
+        was = old.record(old.ledger.first(trial.id))
+        assert trial.values == {"bleu": was["metrics"]["bleu"], "macs.total": float(trial.cost["macs"]["total"])}
+        assert trial.cost["macs"]["total"] > was["cost"]["macs"]["total"]
+
+
+def test_what_was_not_measured_is_not_taken_over(call):
+    call("s.yaml", "--trials", "2")
+    latency = ("--set", "objectives.latency=min", "--trials", "2")
+    said = call("s.yaml", "--resume", *latency, status=2)
+    assert "the objectives and what the recipe measures changed" in said and "--fork old-2" in said
+    said = call("s.yaml", *latency, "--fork", "new", status=2)
+    assert "nothing can be taken over" in said and "training gave no usable latency" in said
+    assert not Store(Path("new")).exists()
+
+
+@pytest.mark.parametrize(("change", "what"), [
+    ("recipe.steps=7", "the training recipe"), ("seed=3", "the training seed"), ("data.pairs=301", "the data"),
+])
+def test_what_changes_the_numbers_themselves_cannot_be_forked(call, change, what):
+    call("s.yaml", "--trials", "1")
+    said = call("s.yaml", "--resume", "--set", change, status=2)
+    assert what in said and "changed, so old and new candidates would not compare" in said
+    assert "start another study with --out" in said and "--fork" not in said
+    said = call("s.yaml", "--fork", "new", "--set", change, status=2)
+    assert what in said and "nothing that it trained compares" in said and not Store(Path("new")).exists()
+
+
+def test_where_a_fork_may_go(call):
+    assert "there is no study here" in call("s.yaml", "--fork", "new", status=2)
+    call("s.yaml", "--trials", "1")
+    assert "this is the study's own folder" in call("s.yaml", "--fork", "./old", status=2)
+    call("s.yaml", "--trials", "1", "--out", "other")
+    assert "a study is there already. Go on with it by --out other --resume" in call("s.yaml", "--fork", "other",
+                                                                                     status=2)
+
+
+def test_a_fork_that_was_cut_off_is_made_again(call, monkeypatch):
+    call("s.yaml", "--trials", "2")
+    create, change = Store.create, ("--set", "budget=params.total <= 70k", "--trials", "3")
+
+    def die(self, *_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Store, "create", die)
+    assert "--out new --resume in place of --fork" in call("s.yaml", *change, "--fork", "new", status=130)
+    monkeypatch.setattr(Store, "create", create)
+    assert "3 candidates trained" in call("s.yaml", *change, "--fork", "new")
+    events = [json.loads(line) for line in Path("new/events.jsonl").read_text().splitlines()]
+    assert [event["trial"] for event in events[:3]] == [0, 1, 2] and "forked_from" in events[0]

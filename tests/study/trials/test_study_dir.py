@@ -1,0 +1,68 @@
+"""The folder: one owner, a log that stays readable, events that fold to the same state."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.files import DiskFull
+from scalesearch.study.trials.study_dir import Store
+from tests.study.fakes import make_driver, make_plan
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from scalesearch.study.trials.study_dir import Store
+with Store(Path(sys.argv[1])).owned():
+    print("mine", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_owner_is_told_who_the_first_is_and_a_dead_one_is_none(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert first.stdout.readline() == "mine\n"
+    with pytest.raises(UserError, match=f"process {first.pid} on .* is running this study"), Store(tmp_path).owned():
+        pass
+    first.kill()
+    first.communicate()
+    with Store(tmp_path).owned():
+        assert (tmp_path / ".owner").read_text().startswith(f"process {os.getpid()} ")
+
+
+def test_reading_a_folder_without_a_study_says_so(tmp_path):
+    with pytest.raises(UserError, match="there is no study here"):
+        Store(tmp_path).load()
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path):
+    make_driver(tmp_path, make_plan(3)).run()
+    log = tmp_path / "events.jsonl"
+    lines = log.read_text().splitlines()
+    lines[3] = lines[3][:20]
+    log.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match=r"events.jsonl:4: not a JSON line"):
+        Store(tmp_path).load()
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
+    driver = make_driver(tmp_path, make_plan(2))
+    driver.run()
+    before = (tmp_path / "events.jsonl").read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFull, match=r"No space left.*what was there is untouched"):
+        driver.store.append("started", 0, attempt=9)
+    assert (tmp_path / "events.jsonl").read_bytes() == before
+
+
+def test_the_log_folds_to_what_the_driver_knew(tmp_path):
+    driver = make_driver(tmp_path, make_plan(8))
+    driver.run()
+    assert Store(tmp_path).load().ledger.trials == driver.ledger.trials
