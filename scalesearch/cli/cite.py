@@ -18,7 +18,7 @@ def show_formulas(
 ) -> None:
     """Prints the closed forms of params and MACs, by section (``levels`` 1) or by module."""
     from scalesearch.cost import protocol_of
-    from scalesearch.whatif.cite import cite
+    from scalesearch.whatif import cite
 
     space, architecture = load_architecture(file, settings)
     found = cite(space, architecture.answers, protocol_of(space.protocol, **lengths), levels)
@@ -31,16 +31,14 @@ def show_formulas(
 def _show(found: Citation, identity: str) -> None:
     import click
 
-    from scalesearch.whatif.cite import write
-
     for at, quantity in enumerate(("params", "macs")):
         click.echo(f"{quantity}.total = {' + '.join(_parts(found, quantity)) or 0}")
         for path, formulas in found.modules.items():
             if formulas[at].terms:
-                click.echo(f"  {'  ' * path.count('.')}{path} = {write(formulas[at])}")
+                click.echo(f"  {'  ' * path.count('.')}{path} = {formulas[at].collected()}")
         click.echo("")
     click.echo("with")
-    for name in _names(found):
+    for name in found.names:
         follows = f"    (here = {found.where[name]})" if name in found.where else ""
         click.echo(f"  {name} = {found.values[name]:,}{follows}")
     for line in _notes(found):
@@ -53,20 +51,14 @@ def _parts(found: Citation, quantity: str) -> list[str]:
     return [f"{quantity}.{name}" for name in SECTIONS if found.sections[f"{quantity}.{name}"].terms]
 
 
-def _names(found: Citation) -> list[str]:
-    """The names that occur, lengths first, then in the order of the file."""
-    used = {name for formula in found.sections.values() for name in formula.names}
-    return [name for name in (*"STV", *(key for key in found.values if len(key) > 1)) if name in used]
-
-
 def _notes(found: Citation) -> list[str]:
     held = [f"{key} {_word(value)}" for key, value in found.held.items()
             if not (isinstance(value, str | bool) and value in PLAIN)]
     notes = [f"held fixed: {', '.join(held)}"]
     if found.numbers:
-        many = f"{found.numbers} size{'s' * (found.numbers > 1)} that follow{'s' * (found.numbers == 1)}"
-        notes.append(f"{many} from others by more than sums and products (a schedule's groups, a quotient, the smaller "
-                     "of two): written as the number that is there now")
+        many = f"{found.numbers} numbers stand" if found.numbers > 1 else "1 number stands"
+        notes.append(f"{many} for sizes that follow from others by more than sums and products (a schedule's groups, "
+                     "a quotient, the smaller of two)")
     if found.vocab_bound:
         notes.append("some shapes follow from the vocabulary: the formulas hold for V as it is here")
     return notes

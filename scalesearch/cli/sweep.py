@@ -53,7 +53,7 @@ def _show(found: Sweep, drawn: list[Path]) -> None:
 
 
 def _varied(found: Sweep) -> str:
-    from scalesearch.whatif.crossing import LENGTHS
+    from scalesearch.whatif.crossings import LENGTHS
 
     free = [name for key in found.keys if key in LENGTHS for name in LENGTHS[key]]
     return f", but for {', '.join(free)}, which {'varies' if len(free) == 1 else 'vary'}" if free else ""
@@ -84,7 +84,7 @@ def _draw(found: Sweep, path: Path) -> list[Path]:
     need("matplotlib")
     from scalesearch.report.plot import save
     from scalesearch.report.sweep import curves
-    from scalesearch.whatif.crossing import ATTENTION, OUTPUT
+    from scalesearch.whatif.crossings import ATTENTION, OUTPUT
 
     words = {OUTPUT: "output over encoder + decoder", ATTENTION: "attention over half"}
 

@@ -81,14 +81,14 @@ def cost(block: Block, protocol: Protocol) -> Cost:
 
 
 def _entry(line: Line, protocol: Protocol) -> Entry:
-    params = sum(line.copies[name] * weight_size(shape, protocol.vocab) for name, shape in line.leaf.weights().items())
+    params = sum(line.copies[name] * weight_size(shape, protocol.words) for name, shape in line.leaf.weights().items())
     macs = sum(n * work_done(line, kind, protocol) for kind, n in protocol.counts.items())
     return Entry(line.path, type(line.leaf).__name__, line.calls, params, macs)
 
 
-def weight_size(shape: Shape, vocab: int) -> Size:
+def weight_size(shape: Shape, words: Size) -> Size:
     """How many numbers a weight of this shape has; the only axis that a weight may have is the vocabulary."""
-    return math.prod(vocab if isinstance(extent, str) else extent for extent in shape)
+    return math.prod(words if isinstance(extent, str) else extent for extent in shape)
 
 
 def work_done(line: Line, kind: str, protocol: Protocol) -> Size:

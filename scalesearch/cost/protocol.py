@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, VOCAB, Axis
+from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, VOCAB, Axis, Size
 from scalesearch.errors import UserError
 
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
@@ -43,6 +43,11 @@ class Protocol:
             values = ({VOCAB: self.vocab, **step} for step in self.passes)
             self._sums[axes] = sum(math.prod(step.get(axis, 0) for axis in axes) for step in values)
         return self._sums[axes]
+
+    @property
+    def words(self) -> Size:
+        """The vocabulary's size where a weight has that axis."""
+        return self.vocab
 
     def to_json(self) -> dict[str, Any]:
         """Name, lengths, and what the MACs include."""

@@ -7,8 +7,8 @@ What each returns has ``frame()``, a pandas frame.
 
 from scalesearch.whatif.cite import Citation, cite
 from scalesearch.whatif.compare import Beside, Comparison, compare
-from scalesearch.whatif.crossing import Crossing, Crossings, crossings
-from scalesearch.whatif.formula import Formula
+from scalesearch.whatif.crossings import Crossing, Crossings, crossings
+from scalesearch.whatif.formulas import Formula
 from scalesearch.whatif.solution import Solution, Solutions
 from scalesearch.whatif.solve import solve
 from scalesearch.whatif.sweep import Sweep, sweep

@@ -15,7 +15,7 @@ from scalesearch.space.syntax.domains import Alternatives, Between, Literal, Spe
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.value_parser import parse_value
 from scalesearch.whatif.candidates import EMPTY, Candidate, first_fault, priced
-from scalesearch.whatif.crossing import LENGTHS, Crossings, crossings, sizes_of, work_of
+from scalesearch.whatif.crossings import LENGTHS, Crossings, attention_products, crossings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,14 +109,8 @@ def _rows(
         values = {key: candidate.own.get(key) for key in keys} | dict(chosen)
         costs = dict.fromkeys(columns) | dict(candidate.costs or {})
         if PRODUCTS in columns and candidate.costs is not None:
-            costs[PRODUCTS] = products(candidate.answers, protocol)
+            costs[PRODUCTS] = attention_products(network(candidate.answers)[1], protocol)
         yield {**values, **costs, "fault": candidate.fault}
-
-
-def products(answers: Mapping[str, Any], protocol: Protocol) -> int:
-    """MACs of attention's products, the term that is quadratic in the lengths."""
-    work = work_of(network(answers)[1], protocol).get("attention")
-    return work.at(sizes_of(protocol)) if work else 0
 
 
 def _lengths(key: str, text: str) -> list[int]:

@@ -14,9 +14,8 @@ from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from scalesearch.whatif import cite, compare, crossings, sweep
-from scalesearch.whatif.crossing import positive, value
-from scalesearch.whatif.formula import Formula
-from scalesearch.whatif.lengths import extent_of
+from scalesearch.whatif.crossings import positive
+from scalesearch.whatif.formulas import Formula, extent_of
 
 TRANSFORMER = read_space(find_file("transformer", "spaces"))
 EDGE = {
@@ -121,7 +120,8 @@ def test_formulas_at_numbers_are_costs(name: str) -> None:
         assert {key: formula.at(found.values) for key, formula in found.sections.items()} == {
             key: mine[key] for key in found.sections}
         tops = [formulas for path, formulas in found.modules.items() if "." not in path]
-        assert sum((macs for _, macs in tops), Formula({})) == found.sections["macs.total"]
+        together = Formula.of(term for _, macs in tops for term in macs.terms.items())
+        assert together == found.sections["macs.total"]
 
 
 @settings(max_examples=20, deadline=None)
@@ -157,7 +157,7 @@ def test_formulas_are_readable() -> None:
 
 @given(st.lists(st.tuples(st.text("abc", max_size=4), st.integers(-6, 6)), max_size=6), st.integers(-3, 9))
 def test_a_formula_means_what_it_says(terms: list[tuple[str, int]], divisor: int) -> None:
-    formula = Formula.of(terms) * Fraction(1, divisor or 1)
+    formula = Formula.of((names, Fraction(factor, divisor or 1)) for names, factor in terms)
     names = {"a": 2, "b": 3, "c": 5}
     for text in (str(formula), formula.collected(lambda name: name == "a")):
         meant = eval(text.replace("^", "**").replace(",", ""), {}, {k: Fraction(v) for k, v in names.items()})
@@ -189,7 +189,8 @@ def test_ranges_of_positive_values_are_those_of_trying(factors: list[int]) -> No
         line.pop()
     found = list(positive(line))
     for n in (*range(1, 90), 10**6):
-        assert (value(line, n) > 0) == any(low <= n and (high is None or n <= high) for low, high in found)
+        value = sum(factor * n**power for power, factor in enumerate(line))
+        assert (value > 0) == any(low <= n and (high is None or n <= high) for low, high in found)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

@@ -1,0 +1,194 @@
+"""Formulas: polynomials in named sizes and lengths, with exact fractions, and the protocol that yields them.
+
+An extent is a sum over passes of a product of lengths, so it is a polynomial in S and T: it is interpolated from exact
+values at small lengths and checked at others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache, reduce
+from typing import Any
+
+import numpy as np
+from numpy.polynomial.polynomial import polymul
+
+from scalesearch.blocks.core import VOCAB, Axis, Block, walk
+from scalesearch.blocks.poly import Columns, Poly
+from scalesearch.blocks.sizes import plain
+from scalesearch.cost import find_protocol
+from scalesearch.cost.protocol import Protocol
+
+S, T, V = "S", "T", "V"
+CHECKED = ((7, 11), (12, 5))  # lengths at which an interpolated extent is compared with the protocol's
+Monomial = tuple[str, ...]  # names, sorted, each as often as its power
+
+
+# -- formulas
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Polynomial with rational coefficients: monomial to its factor, none of which is 0."""
+
+    terms: Mapping[Monomial, Fraction]
+
+    @classmethod
+    def of(cls, terms: Iterable[tuple[Iterable[str], Any]]) -> Formula:
+        """The sum of (names, factor) pairs."""
+        sums: dict[Monomial, Fraction] = defaultdict(Fraction)
+        for names, factor in terms:
+            sums[tuple(sorted(names))] += Fraction(factor)
+        return cls({key: factor for key, factor in sums.items() if factor})
+
+    @property
+    def names(self) -> set[str]:
+        """Every name in it."""
+        return {name for key in self.terms for name in key}
+
+    def at(self, values: Mapping[str, int]) -> int:
+        """Its value, an exact whole number. Raises ValueError where it is none."""
+        terms = (factor * math.prod(values[name] for name in key) for key, factor in self.terms.items())
+        total = sum(terms, Fraction(0))
+        if total.denominator != 1:
+            raise ValueError(f"{total} is no whole number")
+        return int(total)
+
+    def collected(self, outer: Callable[[str], bool] = lambda name: name.endswith(".depth")) -> str:
+        """The text, with the names that ``outer`` picks (depths) in front of brackets."""
+        groups: dict[Monomial, dict[Monomial, Fraction]] = {}
+        for key, factor in self.terms.items():
+            head = tuple(name for name in key if outer(name))
+            groups.setdefault(head, {})[tuple(name for name in key if not outer(name))] = factor
+        return _sum(_bracket(head, groups[head]) for head in sorted(groups, key=_order))
+
+    def __str__(self) -> str:
+        return _sum(_term(self.terms[key], _powers(key)) for key in sorted(self.terms, key=_order))
+
+
+def _sum(terms: Iterable[str]) -> str:
+    return " + ".join(terms).replace("+ -", "- ") or "0"
+
+
+def _order(key: Monomial) -> tuple[int, Monomial]:
+    return -len(key), key
+
+
+def _bracket(head: Monomial, rest: dict[Monomial, Fraction]) -> str:
+    """``head * (rest)``, with what divides every term of the rest in front."""
+    if not head:
+        return str(Formula(rest))
+    shared = sorted(set.intersection(*map(set, rest)))
+    common = tuple(name for name in shared for _ in range(min(key.count(name) for key in rest)))
+    inner = {_without(key, common): factor for key, factor in rest.items()}
+    outside = [*_powers(head), *_powers(common)]
+    if len(inner) == 1:
+        return _term(next(iter(inner.values())), outside)
+    factors = list(inner.values())
+    share = Fraction(math.gcd(*(f.numerator for f in factors)), math.lcm(*(f.denominator for f in factors)))
+    return f"{_term(share, outside)} * ({Formula({key: factor / share for key, factor in inner.items()})})"
+
+
+def _without(key: Monomial, names: Iterable[str]) -> Monomial:
+    left = list(key)
+    for name in names:
+        left.remove(name)
+    return tuple(left)
+
+
+def _powers(key: Monomial) -> list[str]:
+    return [name if key.count(name) == 1 else f"{name}^{key.count(name)}" for name in dict.fromkeys(key)]
+
+
+def _term(factor: Fraction, names: list[str]) -> str:
+    """``4 * width^2``; fractions as ``1/2 * T^2``."""
+    if factor == -1 and names:
+        return "-" + " * ".join(names)
+    number = f"{factor.numerator:,}" + (f"/{factor.denominator}" if factor.denominator != 1 else "")
+    return " * ".join(([] if factor == 1 and names else [number]) + names)
+
+
+# -- symbolic costs
+
+
+@lru_cache(maxsize=4096)
+def extent_of(protocol: str, axes: tuple[Axis, ...]) -> Formula:
+    """The extent of ``axes`` (sorted) under the protocol of this name, for lengths of at least 1."""
+    inner = tuple(axis for axis in axes if axis != VOCAB)
+    points = range(1, len(inner) + 3)  # the degree is one more than a pass's own, for the sum over passes
+
+    def at(source: int, target: int) -> int:
+        return find_protocol(protocol, source, target, 1).extent(inner)
+
+    table = np.array([[at(s, t) for t in points] for s in points], dtype=object)
+    lagrange = np.array([  # of each point its polynomial that is 1 there and 0 at the others, from power 0 upwards
+        reduce(polymul, [np.array([Fraction(-m, k - m), Fraction(1, k - m)]) for m in points if m != k]) for k in points
+    ])
+    factors = lagrange.T @ table @ lagrange
+    found = Formula.of(((S,) * s + (T,) * t, factor) for (s, t), factor in np.ndenumerate(factors))
+    if any(found.at({S: s, T: t}) != at(s, t) for s, t in CHECKED):
+        raise ArithmeticError(f"protocol {protocol}: {axes} is no polynomial in the lengths")
+    return Formula.of(((*key, *(V,) * (len(axes) - len(inner))), factor) for key, factor in found.terms.items())
+
+
+class Symbols:
+    """Columns of one candidate of which some have names, and its polynomials as formulas of these."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self.columns, self.values = Columns(1), dict(values)
+        self.sizes = {name: self.columns.symbol(np.array([value], np.int64), name) for name, value in values.items()}
+        self.numbers: set[int] = set()  # what stands in formulas for columns without a name
+
+    def poly(self, formula: Formula) -> Poly:
+        """The formula as a size."""
+        at = {name: index for index, name in enumerate(self.sizes)}
+        return Poly(self.columns, {tuple(sorted(at[n] for n in key)): f for key, f in formula.terms.items()})  # type: ignore[misc]
+
+    def formula(self, size: Any) -> Formula:
+        """A size as a formula; a column without a name is the number that it holds."""
+        if isinstance(size, np.ndarray):
+            size = self.columns.symbol(size)
+        if not isinstance(size, Poly):
+            return Formula.of([((), int(plain(size)))])
+        return Formula.of(self._monomial(key, factor) for key, factor in size.terms.items())
+
+    def _monomial(self, key: tuple[int, ...], factor: int) -> tuple[list[str], int]:
+        numbers = [int(self.columns.arrays[column][0]) for column in key if column >= len(self.sizes)]
+        self.numbers.update(numbers)
+        factor *= math.prod(numbers)
+        return [self.columns.names[column] for column in key if column < len(self.sizes)], factor
+
+
+@dataclass(frozen=True)
+class Symbolic(Protocol):
+    """Protocol whose extents are polynomials in S, T and V, of :class:`Symbols` that have these names."""
+
+    symbols: Symbols = field(default_factory=lambda: Symbols({}), repr=False)
+
+    @classmethod
+    def of(cls, protocol: Protocol, symbols: Symbols) -> Symbolic:
+        """``protocol`` with symbols for its lengths."""
+        sizes = protocol.name, protocol.source, protocol.target, protocol.vocab
+        return cls(*sizes, protocol.passes, protocol.counts, symbols)
+
+    def extent(self, axes: tuple[Axis, ...]) -> Any:
+        return self.symbols.poly(extent_of(self.name, axes))
+
+    @property
+    def words(self) -> Any:
+        return self.symbols.sizes[V]
+
+
+def lengths_of(protocol: Protocol) -> dict[str, int]:
+    """The protocol's lengths by the names that formulas have for them."""
+    return {S: protocol.source, T: protocol.target, V: protocol.vocab}
+
+
+def follows_vocab(block: Block, protocol: Protocol, part: Callable[[Block], Any] = lambda leaf: leaf) -> bool:
+    """Whether ``part`` of any leaf, besides axes over the vocabulary, changes with the vocabulary's size."""
+    one, two = ([part(line.leaf) for line in walk(block, vocab=factor * protocol.vocab)] for factor in (1, 2))
+    return one != two
