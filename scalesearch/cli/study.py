@@ -8,7 +8,7 @@ import click
 
 from scalesearch.cli import study_compare, study_run, study_scaling, study_table, study_watch
 from scalesearch.cli.options import json_option, need, print_json
-from scalesearch.cli.study_show import as_json_of, load_study, reading, show_front, show_signs
+from scalesearch.cli.study_show import as_json_of, load_study, reading, show_front, show_proxies
 from scalesearch.errors import UserError
 
 
@@ -56,7 +56,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
     for line in (describe_owner(owner), *([describe_teacher(teacher)] if teacher else [])):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(screen_of(results.store, console).render())
-    show_signs(results, console)
+    show_proxies(results, console)
     for trial in results.store.ledger.having("failed"):
         console.print(f"trial {trial.number} failed: {trial.reason}", highlight=False)
 

@@ -11,7 +11,7 @@ import click
 
 from scalesearch.cli import study_scaling, study_table
 from scalesearch.cli.options import json_option, need, print_json
-from scalesearch.cli.study_show import as_json_of, show_front, show_signs
+from scalesearch.cli.study_show import as_json_of, show_front, show_proxies
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted, interruptible
 
@@ -139,7 +139,7 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
         files, found = more + files, found | own
     elif not as_json:
         show_front(results, console)
-        show_signs(results, console)
+        show_proxies(results, console)
     if as_json:
         print_json(found | {"files": [str(file) for file in files]})
     else:

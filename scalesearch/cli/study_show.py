@@ -29,8 +29,8 @@ def show_front(results: Results, console: Console) -> None:
         console.print(f"Hypervolume {found[0]:.6g} against the reference point {corner}.", highlight=False)
 
 
-def show_signs(results: Results, console: Console) -> None:
-    for line in results.signs().lines():
+def show_proxies(results: Results, console: Console) -> None:
+    for line in results.proxies().lines():
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -51,7 +51,7 @@ def as_json_of(results: Results) -> dict[str, Any]:
         "teacher": results.teacher,
         "counts": results.table["state"].value_counts().to_dict(),
         "front": json.loads(results.front.to_json(orient="records")),
-        "proxies": results.signs().to_json(),
+        "proxies": results.proxies().to_json(),
         "hypervolume": None if found is None else {"value": found[0], "reference": found[1]},
     }
 

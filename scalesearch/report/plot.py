@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from scalesearch.files import write_atomic
 from scalesearch.pareto.front import staircase
 from scalesearch.pareto.noise import CONFIDENCE, percent
-from scalesearch.report.labels import place
+from scalesearch.report.label_placement import place
 from scalesearch.report.seeds import HALF
 from scalesearch.tasks import MEASURED, METRICS
 
@@ -209,7 +209,7 @@ def _points(axes: Axes, table: pd.DataFrame, done: pd.DataFrame, subject: Subjec
     shown = refused[(refused[x] >= left) & (refused[x] <= right)]
     if len(shown):
         axes.plot(shown[x], np.full(len(shown), 0.0), "|", color=LIMIT, markersize=5, markeredgewidth=0.7,
-                  transform=axes.get_xaxis_transform(), clip_on=False, label="refused, not trained")
+                  transform=axes.get_xaxis_transform(), clip_on=False, label="infeasible, not trained")
     return bool(len(done))
 
 

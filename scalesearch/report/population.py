@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from scalesearch.feasible.answer import binned
-from scalesearch.report.labels import place
+from scalesearch.report.label_placement import place
 from scalesearch.report.plot import FRONT, INK, LIMIT, REFERENCE, REST, STYLE, describe
 
 MOST_BARS = 12  # bars of one question; more values of a range are put together

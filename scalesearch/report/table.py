@@ -9,7 +9,7 @@ from rich.table import Table
 
 from scalesearch.pareto.front import front
 from scalesearch.pareto.noise import CONFIDENCE
-from scalesearch.report.proxies import of_record
+from scalesearch.report.proxies import proxies_of
 from scalesearch.report.seeds import HALF, is_seed, shown, with_seeds
 from scalesearch.tasks import MEASURED
 from scalesearch.tasks import METRICS as EVERY_METRIC
@@ -48,12 +48,14 @@ def frame(
     scores = [name for name in _names(objectives) if name in METRICS or name in REPORTED]
     # Copies, since pandas warns of a table that was made column by column.
     table = with_seeds(table.copy(), seed_rows(every, objectives), scores, confidence).copy()
-    eligible = (table["state"] == "complete") & table["feasible"] & table["in_space"]
-    values = table.loc[eligible, list(objectives)].to_numpy(dtype=float)
-    on_front = np.zeros(len(table), dtype=bool)
-    on_front[np.flatnonzero(eligible)] = front(values, list(objectives.values()))
-    table.insert(2, "front", on_front)
+    values = table[list(objectives)].where(eligible(table)).to_numpy(dtype=float)
+    table.insert(2, "front", front(values, list(objectives.values())))
     return table
+
+
+def eligible(table: pd.DataFrame) -> pd.Series:
+    """Mask of the rows that may be on the front: trained to the end, feasible, and of the space."""
+    return (table["state"] == "complete") & table["feasible"].astype(bool) & table["in_space"].astype(bool)
 
 
 def seed_rows(records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str]) -> pd.DataFrame:
@@ -136,7 +138,7 @@ def _row(record: Mapping[str, Any], objectives: Mapping[str, str]) -> dict[str, 
     found = {**head, "id": architecture.get("id")}
     found |= {key: record.get(key) for key in ("feasible", "in_space")}
     found |= {name: _value(record, name) for name in _names(objectives)}
-    found |= {column: record.get(key) for column, key in FACTS.items()} | of_record(record)
+    found |= {column: record.get(key) for column, key in FACTS.items()} | proxies_of(record)
     answers = architecture.get("answers") or {}
     return found | {f"answer.{path}": _text(value) for path, value in answers.items()}
 

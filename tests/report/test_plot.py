@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from scalesearch.report.labels import place
+from scalesearch.report.label_placement import place
 from scalesearch.report.plot import FRONT, Subject, describe, save, tradeoff
 from scalesearch.report.table import frame
 from tests.report.made_up import OBJECTIVES, PROTOCOL, again, record, records

@@ -1,4 +1,4 @@
-"""Correlations of early signs with the final score: the numbers of scipy, and no word where there are too few."""
+"""Correlations of early measurements with the final score: scipy's numbers, and none where there are too few."""
 
 import json
 import random
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scalesearch.report.proxies import FEWEST, correlation, of_record, signs
+from scalesearch.report.proxies import MIN_TRIALS, correlation, proxies_of, proxy_correlations
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -38,12 +38,12 @@ def test_the_interval_holds_what_it_says():
     assert 0.92 < np.mean([one.low <= truth <= one.high for one in found]) < 0.985
 
 
-def test_pure_chance_says_little_and_a_clear_order_does_not():
+def test_pure_chance_is_reported_as_such_and_a_clear_order_does_not():
     rng = random.Random(1)
     chance = [correlation("x", np.array(rng.sample(range(12), 12)), np.arange(12)) for _ in range(400)]
-    assert np.mean([one.telling for one in chance]) < 0.08
-    assert not correlation("x", *columns(10, 50.0)).telling
-    assert "says little" in correlation("x", *columns(10, 50.0)).describe()
+    assert np.mean([one.significant for one in chance]) < 0.08
+    assert not correlation("x", *columns(10, 50.0)).significant
+    assert "within chance" in correlation("x", *columns(10, 50.0)).describe()
     perfect = correlation("x", np.arange(10.0), np.arange(10.0))
     assert perfect.rho == pytest.approx(1) and perfect.high == pytest.approx(1) and 0.5 < perfect.low < 1
     assert "says little" not in perfect.describe()
@@ -62,30 +62,32 @@ def table(count):
 
 
 def test_only_the_finished_count():
-    found = signs(table(9), "bleu")
-    assert found.candidates == 9 and [one.sign for one in found.found] == ["proxy.snip"]  # the params are all the same
-    assert found.found[0].rho == pytest.approx(stats.spearmanr(*columns(9, 0.5)).statistic)
-    assert "over 9 finished candidates" in found.lines()[0] and found.lines()[1].startswith("  SNIP: +")
+    found = proxy_correlations(table(9), "bleu")
+    assert found.trials == 9 and [one.proxy for one in found.correlations] == ["proxy.snip"]  # params are constant
+    assert found.correlations[0].rho == pytest.approx(stats.spearmanr(*columns(9, 0.5)).statistic)
+    assert "over 9 finished trials" in found.lines()[0] and found.lines()[1].startswith("  SNIP: +")
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_a_sign_that_some_lack_is_told_of_the_others():
+def test_a_proxy_that_some_trials_lack_is_correlated_over_the_others():
     some = table(9)
     some.loc[0, "proxy.snip"] = np.nan
-    assert signs(some, "bleu").found[0].candidates == 8 and "(some signs 8)" in signs(some, "bleu").lines()[0]
+    found = proxy_correlations(some, "bleu")
+    assert found.correlations[0].trials == 8 and "(some over 8)" in found.lines()[0]
 
 
-def test_too_few_are_told():
-    found = signs(table(FEWEST - 1), "bleu")
-    assert not found.found and found.lines() == [
-        "Early signs: 5 finished candidates are needed to say whether they rank as bleu does; there are 4."]
-    assert signs(table(0), "bleu").candidates == 0 and not signs(pd.DataFrame(), "bleu").found
+def test_too_few_trials_are_reported():
+    found = proxy_correlations(table(MIN_TRIALS - 1), "bleu")
+    assert not found.correlations and found.lines() == [
+        "Early measurements: 5 finished trials are needed to say whether they rank trials as bleu does; there are 4."]
+    assert proxy_correlations(table(0), "bleu").trials == 0
+    assert not proxy_correlations(pd.DataFrame(), "bleu").correlations
 
 
 def test_a_record_gives_its_rung_or_its_first_validation():
     curve = [{"valid_loss": 5.0}, {"valid_loss": 4.0}]
-    assert of_record({"rungs": [6.0], "curve": curve})["proxy.first_loss"] == 6.0
-    assert of_record({"rungs": [], "curve": curve})["proxy.first_loss"] is None  # a reference
-    assert of_record({"curve": curve, "metrics": {"proxies": {"snip": 2.0}}}) == {
+    assert proxies_of({"rungs": [6.0], "curve": curve})["proxy.first_loss"] == 6.0
+    assert proxies_of({"rungs": [], "curve": curve})["proxy.first_loss"] is None  # a reference
+    assert proxies_of({"curve": curve, "metrics": {"proxies": {"snip": 2.0}}}) == {
         "proxy.first_loss": 5.0, "proxy.snip": 2.0}
-    assert of_record({"curve": curve[:1]})["proxy.first_loss"] is None  # that is the end
+    assert proxies_of({"curve": curve[:1]})["proxy.first_loss"] is None  # that is the end

@@ -23,7 +23,7 @@ class Page(HTMLParser):
     def __init__(self, file):
         super().__init__()
         self.file, self.wrong, self.open = Path(file), [], []
-        self.ids, self.hrefs, self.tags, self.said, self.rows = [], [], [], [], {}
+        self.ids, self.hrefs, self.tags, self.said, self.marks = [], [], [], [], []
         self.feed(self.file.read_text())
         self.close()
         self.wrong += [f"never closed: {name}" for name in self.open]
@@ -49,6 +49,8 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if not {"script", "style"} & set(self.open):
             self.said.append(data)
+        elif self.open[-1] == "script" and self.tags[-1][1].get("type") == "application/json":
+            self.marks.append(json.loads(data))
 
     def _leads(self, href):
         if href.startswith("#"):
@@ -65,7 +67,7 @@ class Page(HTMLParser):
 
     def alts(self):
         """The words for each figure."""
-        return [found.get("aria-label") for tag, found in self.tags if tag == "svg" and "aria-hidden" not in found]
+        return [found.get("aria-label") for _, found in self.tags if found.get("role") == "img"]
 
 
 def page_of(folder, to=None):

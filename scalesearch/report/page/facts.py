@@ -1,35 +1,36 @@
-"""What a page is made of: a study's results as plain values, so that nothing here knows how a study is run."""
+"""What a page is made from: a study's results as plain values, so that nothing here knows how a study is run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from scalesearch.cost.modules import Row
 from scalesearch.report.ablation import Ablation
 from scalesearch.report.plot import Subject
-from scalesearch.report.proxies import Signs
+from scalesearch.report.proxies import ProxyCorrelations
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One trial, a further training of another one included.
+class TrialFacts:
+    """One trial, a replicate included.
 
     Attributes:
         number: of the trial.
-        state: as the study says it: complete, failed, pending, paused, infeasible, duplicate.
+        state: complete, failed, pending, paused, infeasible or duplicate.
         origin: who proposed it: ``proposer``, ``reference``, ``seed``, ``warm``, ``enqueued``.
-        of: the trial that this one repeats or trains again.
-        answers: question to value: what was asked of it, or for one from outside the space, all its answers.
-        limits: the limits that it misses.
-        cost: its bill by group and section, or None.
-        links: file name to a relative address, of those of its files that there are.
+        of: the trial that this one duplicates or replicates.
+        params: hyperparameter to value: what was sampled, or for a trial from outside the space, its whole description.
+        violated: the constraints that it violates.
+        cost: its costs by group and section, or None.
+        links: name to relative address of its files.
         curve: the validations of its training: ``step``, ``train_loss``, ``valid_loss`` and others.
         rungs: (updates, validation loss) at each rung that it has reached.
         values: objective to value, once complete; of its own training alone.
-        config, modules: of those whose ledger is shown, the text of the architecture file, and what it costs module by
-            module under the study's protocol.
+        config, modules: of those whose costs are shown in full, the text of the architecture file, and its costs module
+            by module under the study's protocol.
     """
 
     number: int
@@ -39,8 +40,8 @@ class Candidate:
     of: int | None = None
     seed: int | None = None
     reason: str = ""
-    answers: Mapping[str, Any] = field(default_factory=dict)
-    limits: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    violated: tuple[str, ...] = ()
     cost: Mapping[str, Any] | None = None
     links: Mapping[str, str] = field(default_factory=dict)
     curve: tuple[Mapping[str, Any], ...] = ()
@@ -50,14 +51,19 @@ class Candidate:
     modules: tuple[Row, ...] = ()
 
     @property
+    def replicate(self) -> bool:
+        """Whether it trains another trial again with a further seed."""
+        return self.origin == "seed"
+
+    @property
     def name(self) -> str:
-        """What a figure or table calls it."""
+        """Its name in figures and tables."""
         own = f"trial {self.number}" + (f" ({self.label})" if self.label else "")
-        return f"{own}, trial {self.of} with seed {self.seed}" if self.origin == "seed" else own
+        return f"{own}, trial {self.of} with seed {self.seed}" if self.replicate else own
 
 
 @dataclass(frozen=True)
-class Moment:
+class Finished:
     """A finished training that may count for the front.
 
     Attributes:
@@ -75,26 +81,25 @@ class Moment:
 
 @dataclass(frozen=True)
 class Facts:
-    """One study, as it stands.
+    """One study as it stands.
 
     Attributes:
         name: of the study.
         meta: its ``study.json``.
-        table: a row a candidate (see ``report.table.frame``).
-        front: the rows that nothing dominates, from the cheapest.
+        table: a row a trial (see ``report.table.frame``).
+        front: the non-dominated rows, from the cheapest.
         subject: of the figures.
         main: the metric that is shown against costs.
-        asked: every question that a proposal answered.
-        candidates: by number.
-        moments: in the order of time.
-        hypervolume: of the front, and the reference point; None before any candidate is finished.
+        sampled: every hyperparameter that a proposal had a value for.
+        trials: by number.
+        finished: in the order of time.
+        hypervolume: of the front, and the reference point; None before any trial is finished.
         notes: what must be known to read the numbers.
-        verdict: what further seeds say of the front's order.
-        signs: how early signs rank the candidates.
-        reached: updates at each rung's share, for a study with rungs.
+        verdict: what replicates say of the front's order.
+        proxies: how early measurements rank the trials.
         files: name to relative address of the study's own files.
         named: the named architectures and their differences, of a study that has several.
-        figures: of studies that have their own: title, SVG as matplotlib writes it, caption.
+        figures: of studies that have their own: title, figure, caption.
     """
 
     name: str
@@ -103,25 +108,29 @@ class Facts:
     front: pd.DataFrame
     subject: Subject
     main: str
-    asked: frozenset[str]
-    candidates: Mapping[int, Candidate]
-    moments: tuple[Moment, ...]
+    sampled: frozenset[str]
+    trials: Mapping[int, TrialFacts]
+    finished: tuple[Finished, ...]
     hypervolume: tuple[float, list[float]] | None
     notes: tuple[str, ...]
     verdict: tuple[str, ...]
-    signs: Signs
+    proxies: ProxyCorrelations
     files: Mapping[str, str]
     named: Ablation | None = None
-    figures: tuple[tuple[str, str, str], ...] = ()
+    figures: tuple[tuple[str, Figure, str], ...] = ()
+
+    @property
+    def own(self) -> list[TrialFacts]:
+        """All trials but replicates."""
+        return [one for one in self.trials.values() if not one.replicate]
 
     @property
     def searched(self) -> bool:
-        """Whether candidates were, or are to be, proposed; else all that is trained is what the study file names."""
-        named = sum(one.origin == "reference" for one in self.candidates.values())
-        if self.meta.get("kind", "search") != "search" and not self.asked:
+        """Whether trials were, or are to be, proposed; else all that is trained is what the study file names."""
+        named = sum(one.origin == "reference" for one in self.own)
+        if self.meta.get("kind", "search") != "search" and not self.sampled:
             return False
-        return bool(self.asked) or int(self.meta.get("trials", named + 1)) > named \
-            or any(one.origin not in ("reference", "seed") for one in self.candidates.values())
+        return bool(self.sampled) or int(self.meta.get("trials", named + 1)) > named or len(self.own) > named
 
     @property
     def ranked(self) -> bool:
@@ -130,16 +139,10 @@ class Facts:
 
     @property
     def done(self) -> pd.DataFrame:
-        """The finished rows of the table that have the main score."""
+        """The finished rows of the table that have the main metric."""
         if self.main not in self.table:
             return self.table.iloc[:0]
         return self.table[(self.table["state"] == "complete") & self.table[self.main].notna()]
-
-    @property
-    def eligible(self) -> pd.DataFrame:
-        """Of those, the ones that may stand on the front: feasible and of the space."""
-        done = self.done
-        return done[done["feasible"].astype(bool) & done["in_space"].astype(bool)]
 
     @property
     def members(self) -> list[int]:
@@ -147,7 +150,7 @@ class Facts:
         return [int(number) for number in self.front["trial"]]
 
     @property
-    def billed(self) -> list[int]:
-        """The trials whose ledgers are shown: the front's; where nothing was searched, all that are finished."""
+    def itemised(self) -> list[int]:
+        """The trials whose costs are shown in full: the front's; where nothing was searched, all that are finished."""
         members = self.members if self.searched else [int(number) for number in self.done["trial"]]
-        return [number for number in members if self.candidates[number].cost]
+        return [number for number in members if self.trials[number].cost]

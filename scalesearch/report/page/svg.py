@@ -1,30 +1,41 @@
-"""A matplotlib figure inside a page: its ids made unique, its ink following the page's light or dark colours."""
+"""Matplotlib figures as inline SVG in the page's colours, with the marks that its script shows on hover."""
 
-import html
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import StringIO
+from typing import Any
 
 import matplotlib
+import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from scalesearch.report.page.html import Html, tag
-from scalesearch.report.page.slim import FONT, slim
+from scalesearch.report.page.parts import Picture
 from scalesearch.report.plot import FRONT, STYLE
 
 GRID = "#e6e6e6"
-# What a figure draws in these is drawn in the page's own colours, which are others in the dark.
+# Colours of a figure that follow the reader's light or dark theme.
 THEME = {"#000000": "var(--ink)", "#222222": "var(--ink)", "#ffffff": "var(--page)", GRID: "var(--grid)",
          FRONT.lower(): "var(--front)", "#8a3a6a": "var(--over)"}
-POINT = "point-"  # the id of what stands for a trial in a figure, before its number
+NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # would name addresses on the network
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point or a line of a trial, in data coordinates of ``axes``, and what it shows on hover."""
+
+    trial: int
+    text: str
+    axes: Axes
+    points: Sequence[tuple[float, float]]
 
 
 @contextmanager
 def canvas(width: float, height: float, columns: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure in the style of the study's own, in inches, and its panels side by side."""
+    """Figure of so many inches in the style of the study's own, and its panels side by side."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
@@ -35,60 +46,29 @@ def canvas(width: float, height: float, columns: int = 1) -> Iterator[tuple[Figu
         yield figure, list(panels)
 
 
-def inline(figure: Figure, key: str, alt: str, titles: Mapping[int, str] | None = None) -> Html:
-    """``figure`` as an SVG element.
+def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Mark] = (), **rest: Any) -> Picture:
+    """``figure`` as a part of the page.
 
     Args:
-        key: put before every id in it.
-        alt: what one who cannot see it must know.
-        titles: trial to what is said where the pointer rests on its mark (an artist with the gid ``point-TRIAL``).
+        key: the page's name for it; ids within the SVG begin with it, so that no two figures share one.
+        rest: further attributes of :class:`Picture`.
     """
-    text = StringIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return inline_text(text.getvalue(), key, alt, titles)
+    with matplotlib.rc_context({**STYLE, "svg.fonttype": "none", "svg.hashsalt": key}):
+        figure.set_dpi(72)  # of SVG's user units, so that marks lie where the drawing does
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        for at, artist in enumerate(figure.findobj()):
+            artist.set_gid(f"{key}-{at}")
+        text = StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata=NO_METADATA)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg"):]
+    for color, variable in THEME.items():
+        svg = svg.replace(color, variable)
+    return Picture(Markup(svg), key, alt, caption, [_placed(mark, figure.bbox.height) for mark in marks], **rest)
 
 
-def inline_text(text: str, key: str, alt: str, titles: Mapping[int, str] | None = None) -> Html:
-    """The same from ``text``, an SVG file as matplotlib writes it."""
-    body = text[text.index("<svg"):].strip()
-    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
-    body = _themed(_owned(body, key))
-    body = _marked(body, key, titles or {})
-    head = f'<svg class="figure" role="img" aria-label="{html.escape(alt, quote=True)}"'
-    body = re.sub(r'^<svg(.*?)>', lambda found: _head(head, found.group(1)), body, count=1, flags=re.DOTALL)
-    return Html(slim(body))
-
-
-def _head(head: str, attributes: str) -> str:
-    """The opening tag without a size of its own, so that it is as wide as the page lets it be."""
-    rest = re.sub(r'\s(width|height|version)="[^"]*"', "", attributes)
-    return f"{head}{rest}>"
-
-
-def _owned(body: str, key: str) -> str:
-    """With ``key`` before every id but those of letters, which all figures share."""
-    body = re.sub(rf'\bid="(?!{FONT})([^"]+)"', rf'id="{key}-\1"', body)
-    body = re.sub(rf'href="#(?!{FONT})([^"]+)"', rf'href="#{key}-\1"', body)
-    return re.sub(r"url\(#([^)]+)\)", rf"url(#{key}-\1)", body)
-
-
-def _themed(body: str) -> str:
-    for color, name in THEME.items():
-        body = body.replace(color, name)
-    return body
-
-
-def _marked(body: str, key: str, titles: Mapping[int, str]) -> str:
-    """Gives each trial's mark its words."""
-    def mark(found: re.Match[str]) -> str:
-        number = int(found.group(1))
-        said = html.escape(titles.get(number, f"trial {number}"), quote=False)
-        return f'<g id="{key}-{POINT}{number}" class="point" data-trial="{number}"><title>{said}</title>'
-
-    return re.sub(rf'<g id="{key}-{POINT}(\d+)">', mark, body)
-
-
-def framed(picture: Html, caption: object, **attributes: object) -> Html:
-    """A figure and what it says."""
-    return tag("figure", picture, tag("figcaption", caption), **attributes)
+def _placed(mark: Mark, height: float) -> list[Any]:
+    """A mark in SVG coordinates, whose y axis points down, to a tenth of a point."""
+    spots = mark.axes.transData.transform(np.asarray(mark.points, dtype=float))
+    return [mark.trial, mark.text, [[round(float(x), 1), round(height - float(y), 1)] for x, y in spots]]

@@ -1,12 +1,8 @@
 """The figures that a study's page has of its own: how scores grow, of a scaling study."""
 
-from io import StringIO
-
-import matplotlib
 from matplotlib.figure import Figure
 
 from scalesearch.errors import UserError
-from scalesearch.report.plot import STYLE
 from scalesearch.report.scaling_curves import curves, laws
 from scalesearch.report.scaling_study import ScalingStudy
 from scalesearch.report.scaling_tables import sheets
@@ -14,7 +10,7 @@ from scalesearch.study.config.rows import SCALING
 from scalesearch.study.results.results import Results
 from scalesearch.study.results.scaling import scaling_of
 
-Drawn = tuple[str, str, str]  # title, SVG, caption
+Drawn = tuple[str, Figure, str]  # title, figure, caption
 
 
 def own_figures(results: Results) -> tuple[Drawn, ...]:
@@ -29,16 +25,9 @@ def own_figures(results: Results) -> tuple[Drawn, ...]:
     found += [(f"Laws against {cost}", laws(study, cost), "A power law a rule, its band as far as the next size; the "
                "ring is what came at the largest size, the black bar what the others foretell there.")
               for cost in study.costs]
-    return tuple((title, _svg(figure), caption) for title, figure, caption in found if figure is not None)
+    return tuple((title, figure, caption) for title, figure, caption in found if figure is not None)
 
 
 def _followed(study: ScalingStudy) -> str:
     """The sentences of the rankings: which rule to follow."""
     return " ".join(line for sheet in sheets(study) for line in sheet.under)
-
-
-def _svg(figure: Figure) -> str:
-    text = StringIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return text.getvalue()

@@ -12,8 +12,8 @@ from urllib.parse import quote
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.report.ablation import Ablation, ablation, scores_of
-from scalesearch.report.page.facts import Candidate, Facts, Moment
-from scalesearch.report.page.page import render
+from scalesearch.report.page.facts import Facts, Finished, TrialFacts
+from scalesearch.report.page.render import render
 from scalesearch.study.results.figures import own_figures
 from scalesearch.study.results.module_costs import config_of, modules_of
 from scalesearch.study.results.results import Results, main_metric
@@ -48,18 +48,18 @@ def gather(results: Results, beside: Path | None) -> Facts:
     for event in events:
         if event["event"] == RUNG:
             rungs.setdefault(event["trial"], []).append(event)
-    candidates = {trial.number: _candidate(store, trial, rungs.get(trial.number, []), beside)
-                  for trial in store.ledger.trials.values()}
+    trials = {trial.number: _facts_of(store, trial, rungs.get(trial.number, []), beside)
+              for trial in store.ledger.trials.values()}
     found = Facts(
         name=meta["name"], meta=meta, table=results.table, front=results.front, subject=results.subject,
-        main=main_metric(results), asked=frozenset(results.params), candidates=candidates,
-        moments=tuple(_moments(results, events)), hypervolume=results.hypervolume(), notes=tuple(results.notes()),
-        verdict=tuple(results.verdict.sentences()), signs=results.signs(),
+        main=main_metric(results), sampled=frozenset(results.params), trials=trials,
+        finished=tuple(_finished(results, events)), hypervolume=results.hypervolume(), notes=tuple(results.notes()),
+        verdict=tuple(results.verdict.sentences()), proxies=results.proxies(),
         files=_links(store.folder, OWN, beside), named=_named(results), figures=own_figures(results),
     )
-    ledgers = {number: replace(candidates[number], config=config_of(store, trial), modules=modules_of(store, trial))
-               for number in found.billed for trial in (store.ledger.trials[number],)}
-    return replace(found, candidates={**candidates, **ledgers})
+    itemised = {number: replace(trials[number], config=config_of(store, trial), modules=modules_of(store, trial))
+                for number in found.itemised for trial in (store.ledger.trials[number],)}
+    return replace(found, trials={**trials, **itemised})
 
 
 def _named(results: Results) -> Ablation | None:
@@ -76,13 +76,13 @@ def _named(results: Results) -> Ablation | None:
     return ablation(records, metric, base, results.verdict.confidence)
 
 
-def _candidate(store: Store, trial: Trial, rungs: list[dict[str, Any]], beside: Path | None) -> Candidate:
+def _facts_of(store: Store, trial: Trial, rungs: list[dict[str, Any]], beside: Path | None) -> TrialFacts:
     folder = store.trial_folder(trial)
     record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
     params = trial.params or (trial.answers if trial.state == COMPLETE else {})
-    return Candidate(
+    return TrialFacts(
         number=trial.number, state=trial.state, origin=trial.origin, label=trial.label, of=trial.of, seed=trial.seed,
-        reason=trial.reason, answers=params, limits=tuple(name for name, miss in trial.slacks.items() if miss > 0),
+        reason=trial.reason, params=params, violated=tuple(name for name, miss in trial.slacks.items() if miss > 0),
         cost=trial.cost, links=_links(folder, (*LINKED, *_rung_files(folder)), beside), values=trial.values,
         curve=tuple(one for one in _curve(folder, record) if isinstance(one, dict)),
         rungs=tuple((float(event["step"]), float(event["loss"])) for event in rungs if event.get("step") is not None),
@@ -114,7 +114,7 @@ def _links(folder: Path, names: Iterable[str], beside: Path | None) -> dict[str,
     return {name: quote(Path(os.path.relpath(folder / name, beside)).as_posix()) for name in there}
 
 
-def _moments(results: Results, events: list[dict[str, Any]]) -> list[Moment]:
+def _finished(results: Results, events: list[dict[str, Any]]) -> list[Finished]:
     """The finished first trainings of those that may stand on the front, with what all had spent until then."""
     trials, names = results.store.ledger.trials, list(results.objectives)
     start = datetime.fromisoformat(results.store.meta.get("created") or events[0]["time"]) if events else None
@@ -129,5 +129,5 @@ def _moments(results: Results, events: list[dict[str, Any]]) -> list[Moment]:
         if event["event"] == ENDED and event["state"] == COMPLETE and mine and start is not None:
             hours = (datetime.fromisoformat(event["time"]) - start).total_seconds() / 3600
             values = tuple(float(event["values"][name]) for name in names)
-            found.append(Moment(hours, sum(spent.values()) / 3600, number, values))
+            found.append(Finished(hours, sum(spent.values()) / 3600, number, values))
     return found

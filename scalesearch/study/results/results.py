@@ -11,7 +11,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.report.plot import Subject, direction, save, tradeoff
-from scalesearch.report.proxies import Signs, signs
+from scalesearch.report.proxies import ProxyCorrelations, proxy_correlations
 from scalesearch.report.table import cell, filled, frame, front_rows, seed_rows
 from scalesearch.study.config.objectives import main_objective
 from scalesearch.study.config.teacher import describe_taught
@@ -78,9 +78,9 @@ class Results:
         done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
         return next((record.get("teacher") for record in done if record), None)
 
-    def signs(self) -> Signs:
-        """Whether early signs rank the finished candidates as their score does."""
-        return signs(self.table, main_metric(self))
+    def proxies(self) -> ProxyCorrelations:
+        """Whether early measurements rank the finished trials as their score does."""
+        return proxy_correlations(self.table, main_metric(self))
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Of the front, and the reference point: beyond the worst of all finished candidates. None before any."""

@@ -154,11 +154,11 @@ def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments,
     assert (folder / "found" / "events.jsonl").read_bytes() == before
 
 
-def test_every_finished_candidate_has_early_signs(folder):
+def test_every_finished_candidate_has_early_measurements(folder):
     table = pd.read_csv(folder / "found" / "all.csv")
     done = table[table["state"] == "complete"]
     assert done[["params.decoder", "proxy.synflow", "proxy.snip", "proxy.grad_norm"]].notna().all().all()
-    assert "Early signs: 5 finished candidates are needed" in (folder / "second.txt").read_text()
+    assert "Early measurements: 5 finished trials are needed" in (folder / "second.txt").read_text()
     said = json.loads(call(folder, "status", "found", "--json"))["proxies"]
     assert (said["score"], said["candidates"], said["correlations"]) == ("bleu", 3, [])
 

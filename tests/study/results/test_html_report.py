@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from io import StringIO
 
 import numpy as np
 import pytest
@@ -14,9 +13,9 @@ from scalesearch.cli.study import command
 from scalesearch.cost import cost, protocol_of
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
-from scalesearch.report.page.course import course
-from scalesearch.report.page.importance import FEWEST, importances
-from scalesearch.report.page.page import render
+from scalesearch.report.page.render import render
+from scalesearch.report.page.sections.hypervolume_history import history
+from scalesearch.report.page.sections.importance import MIN_TRIALS, importances
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import read_space
 from scalesearch.study.results.html_report import gather, write_page
@@ -29,8 +28,8 @@ from tests.study.fakes import META, fake_work, make_driver, make_plan
 from tests.study.noisy import noisy_work, seeded_plan
 from tests.study.pages import FAULT, HOSTILE, Page, page_of, references_only, say, study
 
-SECTIONS = {"front", "candidates", "trust", "course", "answers", "importance", "curves", "costs", "failures",
-            "provenance"}
+SECTIONS = {"front", "trials", "reliability", "hypervolume", "hyperparameters", "importance", "curves", "costs",
+            "failures", "provenance"}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,8 @@ def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, fo
     assert {box["value"] for box in boxes} == across
     assert {box["value"] for box in boxes if "checked" in box} == {"params.total", "macs.total"}
     for number in results.front["trial"]:
-        assert {f"#ledger-{number}", f"#curves-point-{number}"} <= set(page.hrefs)
+        assert f"#costs-{number}" in page.hrefs
+        assert ("a", {"href": "#curves", "data-mark": str(number)}) in page.tags
     assert any(href.endswith("job.json") for href in page.hrefs)
 
 
@@ -81,18 +81,33 @@ def test_every_failure_and_every_missed_limit_is_there(page, folder):
     failed = ledger.having("failed")
     assert failed and page.text.count(FAULT) == len(failed)
     refused = ledger.having("infeasible")
-    assert refused and f"{len(refused):,} proposals were refused" in page.text and "params.total" in page.text
+    assert refused and f"{len(refused):,} proposals were infeasible" in page.text and "params.total" in page.text
+
+
+def test_marks_lie_where_the_points_are_drawn(page, folder):
+    results = load(folder)
+    text = page.file.read_text().partition('<figure id="front-params-total-bleu"')[2]
+    places = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', text.partition("</svg>")[0])
+    drawn = [(float(x), float(y)) for x, y in places]
+    marks = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text)[1])
+    done = {trial.number: trial for trial in results.store.ledger.having("complete")}
+    assert {trial for trial, _, _ in marks} == set(done)
+    for trial, words, ((x, y),) in marks:
+        assert min(abs(x - at) + abs(y - up) for at, up in drawn) < 0.2
+        assert f"{done[trial].values['bleu']:.2f}" in words and f"{int(done[trial].values['params.total']):,}" in words
 
 
 def test_a_label_is_text_wherever_it_stands(page):
     assert HOSTILE in page.text and not any(tag == "img" for tag, _ in page.tags)
-    assert sum(tag == "script" for tag, _ in page.tags) == 1
-    assert page.file.read_text().count("<script") == 1
+    scripts = [found.get("type") for tag, found in page.tags if tag == "script"]
+    assert scripts.count(None) == 1 and set(scripts) == {None, "application/json"}
+    assert page.file.read_text().count("<script") == len(scripts)
+    assert any(HOSTILE in text for marks in page.marks for _, text, _ in marks)
 
 
 def test_numbers_name_protocol_signature_and_hash(page, folder):
     for words in ("forward: 10 source, 10 target tokens, vocabulary 100", "sig|v:1", "abc", "a synthetic corpus",
-                  "one seed a candidate", f"{FEWEST} feasible finished candidates are needed"):
+                  "one seed a candidate", f"{MIN_TRIALS} feasible finished trials are needed"):
         assert words in page.text
     front = load(folder).front.iloc[0]
     assert f"{int(front['params.total']):,}" in page.text
@@ -106,7 +121,7 @@ def test_the_same_study_gives_the_same_page_wherever_it_lies(folder, tmp_path):
 
 def test_the_last_hypervolume_is_that_of_the_front(folder, page):
     facts = gather(load(folder), folder)
-    steps = course(facts, facts.hypervolume[1])
+    steps = history(facts, facts.hypervolume[1])
     assert steps[-1].volume == pytest.approx(facts.hypervolume[0]) and f"{steps[-1].volume:.6g} after" in page.text
     assert np.all(np.diff([step.volume for step in steps]) >= 0) and steps[-1].spent > 0
 
@@ -115,7 +130,7 @@ def test_a_study_without_anything_finished_says_so(tmp_path):
     make_driver(tmp_path, make_plan(1))
     page = page_of(tmp_path)
     assert page.wrong == [] and set(page.ids) >= SECTIONS
-    for words in ("No candidate is finished yet", "No feasible candidate is finished yet", "No training has failed"):
+    for words in ("No trial is finished yet", "No feasible trial is finished yet", "No training has failed"):
         assert words in page.text
 
 
@@ -124,7 +139,7 @@ def test_a_running_study_says_that_it_is_running(tmp_path):
     ended = [at for at, line in enumerate(events) if json.loads(line)["event"] == "ended"]
     (tmp_path / "events.jsonl").write_text("".join(events[: ended[3]]))
     page = page_of(tmp_path)
-    assert page.wrong == [] and "Some candidates are not finished" in page.text and "pending" in page.text
+    assert page.wrong == [] and "Some trials are not finished" in page.text and "pending" in page.text
 
 
 def test_rungs_are_counted_and_their_losses_shown(tmp_path):
@@ -140,29 +155,29 @@ def test_further_seeds_come_with_their_verdict(tmp_path):
     make_driver(tmp_path, seeded_plan(), noisy_work).run()
     say(tmp_path, "seeds", {"most": 3, "trials": 8, "confidence": 0.9})
     page, results = page_of(tmp_path), load(tmp_path)
-    assert page.wrong == [] and "trainings with further seeds" in page.text and "±" in page.text
+    assert page.wrong == [] and "replicates: trainings with further seeds" in page.text and "±" in page.text
     for line in results.verdict.sentences():
         assert " ".join(line.split()) in page.text
 
 
 def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_path):
     page, results = page_of(references_only(tmp_path)), load(tmp_path)
-    assert page.wrong == [] and set(page.ids) >= {"front", "named", "candidates", "curves", "costs", "provenance"}
-    assert not set(page.ids) & {"answers", "importance", "course"}
+    assert page.wrong == [] and set(page.ids) >= {"front", "named", "trials", "curves", "costs", "provenance"}
+    assert not set(page.ids) & {"hyperparameters", "importance", "hypervolume"}
     for words in ("2 architectures that the study file names", "Score against cost", "No training has failed"):
         assert words in page.text
-    for words in ("on the front", "refused", "Nobody", "proposal"):
+    for words in ("on the front", "infeasible", "No trial", "proposal"):
         assert words not in page.text
-    assert {"ledger-0", "ledger-1"} <= set(page.ids) and len(results.front) == 0
+    assert {"costs-0", "costs-1"} <= set(page.ids) and len(results.front) == 0
 
 
 def test_a_table_of_rows_has_a_front_and_nothing_about_questions(tmp_path):
     say(references_only(tmp_path, params={}, most=20000), "kind", "ablation")
     say(tmp_path, "base", HOSTILE)
     page, results = page_of(tmp_path), load(tmp_path)
-    assert page.wrong == [] and set(page.ids) >= {"front", "named", "course"} and len(results.front) == 2
-    assert not set(page.ids) & {"answers", "importance"} and "refused" not in page.text
-    assert f"difference to {HOSTILE}" in page.text and {"ledger-0", "ledger-1"} <= set(page.ids)
+    assert page.wrong == [] and set(page.ids) >= {"front", "named", "hypervolume"} and len(results.front) == 2
+    assert not set(page.ids) & {"hyperparameters", "importance"} and "infeasible" not in page.text
+    assert f"difference to {HOSTILE}" in page.text and {"costs-0", "costs-1"} <= set(page.ids)
 
 
 def test_named_architectures_are_compared_with_the_first(tmp_path):
@@ -185,7 +200,7 @@ def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path)
     say(references_only(tmp_path, sheets, params={}), "rows", ["a", "c", "the same"])
     page = page_of(tmp_path)
     assert page.wrong == [] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
-    assert "1 named architecture repeated an architecture that was there already" in page.text
+    assert "1 named architecture duplicated an architecture that was there already" in page.text
 
 
 def test_a_study_without_two_named_architectures_has_no_table_of_them(page):
@@ -195,9 +210,7 @@ def test_a_study_without_two_named_architectures_has_no_table_of_them(page):
 def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folder, tmp_path):
     figure = Figure()
     figure.add_subplot().plot([1, 2], [3, 4], label="law")
-    text = StringIO()
-    figure.savefig(text, format="svg")
-    mine = (("Law & order", text.getvalue(), "BLEU by <size>."), ("Law & order", text.getvalue(), "The same."))
+    mine = (("Law & order", figure, "BLEU by <size>."), ("Law & order", figure, "The same."))
     file = tmp_path / "page.html"
     file.write_text(render(replace(gather(load(folder), None), figures=mine)))
     page = Page(file)
@@ -231,7 +244,7 @@ def test_importance_finds_the_question_that_decides():
     assert found[0].name == "width" and found[0].value > 0.8 and found[0].low <= found[0].value
     assert {one.name for one in found} == {"width", "kind", "slope"}
     assert sum(one.value for one in found) == pytest.approx(1)
-    assert importances(sheets[: FEWEST - 1], [0.0, 1.0] * 10) == []
+    assert importances(sheets[: MIN_TRIALS - 1], [0.0, 1.0] * 10) == []
 
 
 def test_the_verb_writes_beside_the_study_or_where_it_is_told(tmp_path):

@@ -24,7 +24,7 @@ MOST_HTML, MOST_PNG = 600_000, 400_000  # bytes of the committed example and its
 # What no reader could use: elements that stand on one another, and text that is cut off outside of what scrolls.
 OVERLAPS = """() => {
     const parts = Array.from(document.querySelectorAll("main > section, main > section > *, #front-panels > figure"))
-        .filter((part) => part.checkVisibility() && !part.matches("svg.letters"));
+        .filter((part) => part.checkVisibility());
     const name = (part) => part.id || part.tagName + " " + part.textContent.slice(0, 40);
     const wrong = [];
     for (const one of parts) {
@@ -98,7 +98,7 @@ def _opened(browser, file):
 def _column(page, heading):
     """What the visible rows say under ``heading``."""
     return page.evaluate("""heading => {
-        const table = document.getElementById("candidates-table");
+        const table = document.getElementById("trials-table");
         const at = Array.from(table.tHead.rows[0].cells).findIndex((cell) => cell.textContent === heading);
         return Array.from(table.tBodies[0].rows).filter((row) => !row.hidden).map((row) => row.cells[at].textContent);
     }""", heading)
@@ -116,7 +116,7 @@ def test_it_opens_without_an_error_and_is_seen(view, tmp_path):
 
 def test_the_table_sorts_both_ways_with_gaps_at_the_end(view):
     page, wrong = view
-    button = page.locator("#candidates-table th button", has_text="BLEU (valid)")
+    button = page.locator("#trials-table th button", has_text="BLEU (valid)")
     for down in (False, True):
         button.click()
         said = _column(page, "BLEU (valid)")
@@ -183,12 +183,20 @@ def test_without_a_script_the_figures_of_the_objectives_stand_there(browser, fil
     context.close()
 
 
-def test_a_link_unfolds_the_ledger_that_it_leads_to(view):
-    page, _ = view
-    link = page.locator("#candidates-table a", has_text="ledger").first
+def test_a_link_to_a_curve_highlights_it(view):
+    page, wrong = view
+    link = page.locator("#trials-table a", has_text="curve").first
     link.click()
-    ledger = page.locator(link.get_attribute("href"))
-    assert ledger.evaluate("one => one.open") and ledger.evaluate("one => one.getBoundingClientRect().top < 900")
+    number = link.get_attribute("data-mark")
+    assert page.locator(f"#valid-loss .point.chosen[data-trial='{number}']").count() == 1 and wrong == []
+
+
+def test_a_link_unfolds_the_costs_that_it_leads_to(view):
+    page, _ = view
+    link = page.locator("#trials-table a", has_text="costs").first
+    link.click()
+    folded = page.locator(link.get_attribute("href"))
+    assert folded.evaluate("one => one.open") and folded.evaluate("one => one.getBoundingClientRect().top < 900")
 
 
 def test_a_study_of_references_alone_opens_without_an_error(browser, tmp_path):
@@ -203,7 +211,7 @@ def test_the_example_is_whole_and_small(example):
     assert read.wrong == [] and EXAMPLE.stat().st_size < MOST_HTML
     assert all(href.startswith(("#", "data:")) for href in read.hrefs)
     assert page.locator("#importance svg").count() == 1 and page.locator("#rungs-table").count() == 1
-    button = page.locator("#candidates-table th button", has_text="params").first
+    button = page.locator("#trials-table th button", has_text="params").first
     button.click()
     said = [int(text.replace(",", "")) for text in _column(page, "params") if text != "–"]
     assert len(said) > 20 and said == sorted(said)

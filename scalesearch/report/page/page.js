@@ -1,9 +1,11 @@
-"""The page's script: sorting, filtering, the choice of axes, from a point to its row and back. Without it, the figures
-of the objectives stand there, the others are folded, and all rows are shown.
-"""
-
-JS = """
 "use strict";
+// Sorts and filters tables, chooses the costs of the front's figures, connects points of figures with rows of the table.
+// Without it the figures of the objectives are shown, the others are folded, and all rows are there.
+
+const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
+for (const part of all(".scripted")) part.hidden = false;
+
+// Tables: a click on a heading sorts by its column, gaps last.
 const keyOf = (row, at) => {
   const cell = row.cells[at], key = cell ? cell.dataset.key : undefined;
   if (key === undefined || key === "") return null;
@@ -20,14 +22,14 @@ const sortBy = (heading) => {
   rows.sort(([a], [b]) => a === null ? (b === null ? 0 : 1) : b === null ? -1 : down ? order(b, a) : order(a, b));
   body.append(...rows.map(([, row]) => row));
 };
-for (const button of document.querySelectorAll("button.sort"))
-  button.addEventListener("click", () => sortBy(button.closest("th")));
+for (const button of all("button.sort")) button.addEventListener("click", () => sortBy(button.closest("th")));
 
+// The table of trials: filtered by words and state.
 const words = document.getElementById("filter-words"), state = document.getElementById("filter-state");
 const filter = () => {
-  const wanted = words.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
-  for (const row of document.getElementById("candidates-table").tBodies[0].rows) {
+  for (const row of document.getElementById("trials-table").tBodies[0].rows) {
     const text = row.textContent.toLowerCase(), kind = state.value;
     const fits = kind === "" || row.dataset.state === kind || (kind === "front" && row.classList.contains("front"));
     row.hidden = !(fits && wanted.every((word) => text.includes(word)));
@@ -36,32 +38,36 @@ const filter = () => {
   document.getElementById("filter-count").textContent = shown + " shown";
 };
 if (words) {
-  document.getElementById("filter-tools").hidden = false;
   words.addEventListener("input", filter);
   state.addEventListener("change", filter);
 }
 
-for (const part of document.querySelectorAll(".scripted")) part.hidden = false;
-
+// The front: one figure a chosen cost.
 const panels = document.getElementById("front-panels"), others = document.getElementById("front-others");
-const boxes = document.querySelectorAll("#front-axes input");
+const boxes = all("#front-axes input");
 if (panels && others) {
-  panels.append(...others.querySelectorAll("figure"));
+  panels.append(...all("figure", others));
   others.remove();
 }
 const choose = () => {
-  const chosen = Array.from(boxes).filter((box) => box.checked).map((box) => box.value);
+  const chosen = boxes.filter((box) => box.checked).map((box) => box.value);
   for (const figure of panels.children) figure.hidden = !chosen.includes(figure.dataset.x);
 };
 for (const box of boxes) box.addEventListener("change", choose);
 if (boxes.length) choose();
 
+// Marks of trials in figures: a ring or a line over the drawing, which shows its text on hover.
 const tip = document.createElement("div");
 tip.id = "tip";
 tip.hidden = true;
 document.body.append(tip);
+const ofTrial = (trial) => all('[data-trial="' + trial + '"]');
 const light = (trial, on) => {
-  for (const one of document.querySelectorAll('[data-trial="' + trial + '"]')) one.classList.toggle("lit", on);
+  for (const one of ofTrial(trial)) one.classList.toggle("lit", on);
+};
+const select = (trial) => {
+  for (const other of all(".chosen")) other.classList.remove("chosen");
+  for (const one of ofTrial(trial)) one.classList.add("chosen");
 };
 const place = (event) => {
   const right = document.documentElement.clientWidth - tip.offsetWidth - 8;
@@ -69,41 +75,49 @@ const place = (event) => {
   const below = event.clientY + 18, fits = below + tip.offsetHeight < window.innerHeight;
   tip.style.top = (fits ? below : event.clientY - tip.offsetHeight - 10) + "px";
 };
-for (const point of document.querySelectorAll(".point")) {
-  const title = point.querySelector("title"), said = title ? title.textContent : "";
-  if (title) title.remove();  // what the pointer rests on is said at once, not also by the browser after a while
+const draw = (svg, [trial, text, points]) => {
+  const point = document.createElementNS(svg.namespaceURI, points.length > 1 ? "polyline" : "circle");
+  const shape = points.length > 1 ? { points: points.join(" ") } : { cx: points[0][0], cy: points[0][1], r: 6 };
+  for (const [name, value] of Object.entries(shape)) point.setAttribute(name, value);
+  point.classList.add("point");
+  point.dataset.trial = trial;
   point.addEventListener("pointerenter", (event) => {
-    light(point.dataset.trial, true);
-    tip.textContent = said;
-    tip.hidden = said === "";
+    light(trial, true);
+    tip.textContent = text;
+    tip.hidden = false;
     place(event);
   });
   point.addEventListener("pointermove", place);
   point.addEventListener("pointerleave", () => {
-    light(point.dataset.trial, false);
+    light(trial, false);
     tip.hidden = true;
   });
   point.addEventListener("click", () => {
-    const row = document.getElementById("trial-" + point.dataset.trial);
+    select(trial);
+    const row = document.getElementById("trial-" + trial);
     if (!row) return;
-    for (const other of document.querySelectorAll("tr.chosen")) other.classList.remove("chosen");
     row.hidden = false;
-    row.classList.add("chosen");
     row.scrollIntoView({ block: "center" });
   });
+  svg.append(point);
+};
+for (const marks of all("figure > script")) {
+  const svg = marks.parentElement.querySelector("svg");
+  for (const mark of JSON.parse(marks.textContent)) draw(svg, mark);
 }
-for (const row of document.querySelectorAll("tr[data-trial]")) {
+for (const row of all("tr[data-trial]")) {
   row.addEventListener("pointerenter", () => light(row.dataset.trial, true));
   row.addEventListener("pointerleave", () => light(row.dataset.trial, false));
 }
+for (const link of all("a[data-mark]")) link.addEventListener("click", () => select(link.dataset.mark));
 
+// A link into what is folded unfolds it.
 const unfold = () => {
   const target = location.hash ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
   if (!target) return;
   for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
   target.hidden = false;
-  target.scrollIntoView({ block: target.closest("svg") ? "center" : "start" });
+  target.scrollIntoView({ block: "start" });
 };
 window.addEventListener("hashchange", unfold);
 unfold();
-"""

@@ -1,0 +1,40 @@
+"""How far the numbers carry: the noise between seeds, and whether early measurements rank as the final score does."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from scalesearch.report.page.facts import Facts
+from scalesearch.report.page.parts import Cell, Heading, Section, Text, number, table
+from scalesearch.report.proxies import PROXIES
+
+
+def section(facts: Facts) -> Section:
+    """The verdict on the front's order, every replicate, and the rank correlations."""
+    return Section("reliability", "Seed noise and early measurements",
+                   [Heading("Noise between seeds"), *_seeds(facts),
+                    Heading("Early measurements against the final score"), _proxies(facts)])
+
+
+def _seeds(facts: Facts) -> Iterator[Any]:
+    replicates = [one for one in facts.trials.values() if one.replicate]
+    unknown = "Replicates are under way; the noise is not known yet." if replicates else \
+        "Each trial was trained with one seed: differences within the noise of a seed are no order."
+    yield Text(facts.verdict or [unknown])
+    measured = [name for name in facts.subject.objectives if "." not in name]
+    rows = [[one.of, one.seed, one.state, *(number((one.values or {}).get(name), ".2f") for name in measured)]
+            for one in replicates]
+    if rows:
+        yield table(["trial", "seed", "state", *measured], rows, f"{len(rows)} replicates: trainings with further "
+                    "seeds.", "seeds-table")
+
+
+def _proxies(facts: Facts) -> Any:
+    found = facts.proxies
+    if not found.correlations:
+        return Text(found.lines()[:1] if found.too_few else ["No early measurement differs between trials."])
+    rows = [[PROXIES.get(one.proxy, one.proxy), number(one.rho, "+.2f"),
+             Cell(f"{one.low:+.2f} to {one.high:+.2f}", one.low), one.trials, "yes" if one.significant else "no"]
+            for one in found.correlations]
+    caption = (f"Spearman's rank correlation with the final {found.metric}, with its 95 % interval "
+               "(Fieller et al., 1957).")
+    return table(["measurement", "rho", "95 % interval", "trials", "beyond chance"], rows, caption, "proxies-table")

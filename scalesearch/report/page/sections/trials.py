@@ -1,0 +1,66 @@
+"""The table of trials, with links to their files; it can be sorted and filtered."""
+
+from typing import Any
+
+import pandas as pd
+
+from scalesearch.report.page.facts import Facts, TrialFacts
+from scalesearch.report.page.labels import brief, heading, protocol_words, shown
+from scalesearch.report.page.parts import MISSING, Cell, Filter, Link, Section, Text, number, table
+from scalesearch.report.page.sections.curves import plotted
+from scalesearch.report.table import REPORTED, differing
+
+UNTRAINED = ("infeasible", "duplicate")  # counted among the failures
+MAX_PARAMS = 12  # columns of hyperparameters
+
+
+def section(facts: Facts) -> Section:
+    """All trials but those that were infeasible or duplicates."""
+    rows = facts.table[~facts.table["state"].isin(UNTRAINED)]
+    if rows.empty:
+        return Section("trials", "Trials", [Text(["No trial has been started yet."])])
+    metrics, params = _metrics(facts), differing(rows, facts.sampled, MAX_PARAMS)
+    rungs = bool(facts.meta.get("rungs"))
+    headings = ["trial", "state", *["front"] * facts.ranked, *map(heading, metrics), "seeds", "training seconds",
+                *["loss at rungs"] * rungs, *(name.partition(".")[2] for name in params), "files"]
+    cells = [_row(facts, row, metrics, params, rungs) for _, row in rows.iterrows()]
+    attributes = [{"id": f"trial-{row['trial']}", "data-trial": row["trial"], "data-state": row["state"],
+                   "class": "front" if row["front"] else None} for _, row in rows.iterrows()]
+    caption = (f"{len(rows)} trials; costs under {protocol_words(facts.subject.protocol)}. Click a heading to sort. "
+               "Training seconds are the updates alone, of the first seed.")
+    states = [*[("front", "on the front")] * facts.ranked, *((state, state) for state in sorted(set(rows["state"])))]
+    return Section("trials", "Trials", [Filter(states), table(headings, cells, caption, "trials-table", attributes)])
+
+
+def _metrics(facts: Facts) -> list[str]:
+    """The columns of scores and costs: the objectives, the main metric and its test score, params, MACs."""
+    reported = [name for name in REPORTED if name in facts.table and facts.table[name].notna().any()][:1]
+    names = dict.fromkeys([*facts.subject.objectives, facts.main, *reported, "params.total", "macs.total"])
+    return [name for name in names if name in facts.table]
+
+
+def _row(facts: Facts, row: Any, metrics: list[str], params: list[str], rungs: bool) -> list[Any]:
+    trial = facts.trials[int(row["trial"])]
+    name = f"{trial.number}" + (f" ({row['label']})" if isinstance(row["label"], str) else "")
+    return [Cell(name, trial.number, left=True), Cell(row["state"], row["state"], css=row["state"]),
+            *[Cell("yes" if row["front"] else "", "1" if row["front"] else "0")] * facts.ranked,
+            *(MISSING if pd.isna(row[column]) else Cell(shown(row, column), float(row[column])) for column in metrics),
+            number(row["seeds"]), number(row["training_seconds"], ",.1f"), *[_rungs(trial)] * rungs,
+            *(_param(row[column]) for column in params), Cell("", links=links_of(facts, trial.number))]
+
+
+def _rungs(trial: TrialFacts) -> Cell:
+    losses = [loss for _, loss in trial.rungs]
+    return Cell(", ".join(f"{loss:.3f}" for loss in losses), losses[-1]) if losses else MISSING
+
+
+def _param(value: Any) -> Cell:
+    plain = isinstance(value, int | float) and not isinstance(value, bool) and pd.notna(value)
+    return Cell(brief(value), value if plain else brief(value))
+
+
+def links_of(facts: Facts, trial: int) -> tuple[Link, ...]:
+    """Links to a trial's files, as far as there are any, and to its costs and its curve on this page."""
+    links = [Link(name, address) for name, address in facts.trials[trial].links.items()]
+    links += [Link("costs", f"#costs-{trial}")] * (trial in facts.itemised)
+    return (*links, *[Link("curve", "#curves", trial)] * (trial in plotted(facts)))
