@@ -1,6 +1,6 @@
-"""Train one: recipe, loop, checkpoints, metrics. Runs without Ray and Optuna.
+"""Training of one model: recipe, loop, checkpoints, metrics. Needs neither Ray nor Optuna.
 
-Names are found when first used, so that a study file's recipe is checked without loading PyTorch.
+Names are imported on first use, so that the recipe of a study file is checked without loading PyTorch.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Weights at several moments of a run, kept as files, and their mean (Popel & Bojar 2018, section 4.10)."""
+"""Averaging of weights from several moments of a run (Popel & Bojar 2018, section 4.10)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +15,14 @@ FOLDER = "snapshots"
 
 @dataclass
 class Snapshot:
-    """Weights after ``step`` updates; ``score`` is lower for better ones, where that decides which are kept."""
+    """Snapshot of the weights after ``step`` updates; a lower ``score`` is better."""
 
     step: int
     score: float = 0.0
 
 
 class Snapshots:
-    """The last or the best few moments, each a safetensors file written once; ``kept`` belongs into a checkpoint."""
+    """Snapshots of the last or best few moments, one safetensors file each; checkpoints store ``kept``."""
 
     def __init__(self, directory: Path, recipe: Recipe) -> None:
         self.folder = directory / FOLDER
@@ -30,7 +30,7 @@ class Snapshots:
         self.kept: list[Snapshot] = []
 
     def add(self, model: nn.Module, step: int, score: float = 0.0) -> None:
-        """Keep the weights of now, unless ``count`` better (or, of equal score, newer) ones are there."""
+        """Keeps the current weights, unless ``count`` better (or of equal score, newer) ones exist."""
         if any(snapshot.step == step for snapshot in self.kept):
             return
         rank = (lambda s: (s.score, -s.step)) if self.kind == "best" else (lambda s: -s.step)
@@ -40,7 +40,7 @@ class Snapshots:
         self.kept = kept
 
     def mean(self) -> dict[str, Tensor]:
-        """The mean of what is kept, summed in fp32; tied weights are one and stay so."""
+        """Mean of the kept weights, summed in fp32; tied weights stay tied."""
         total: dict[str, Tensor] = {}
         for snapshot in self.kept:
             for name, weight in read_weights(self._file(snapshot.step)).items():
@@ -48,14 +48,14 @@ class Snapshots:
         return {name: weight / len(self.kept) for name, weight in total.items()}
 
     def sweep(self) -> None:
-        """Delete files that are kept no longer; only after a checkpoint that does not name them has been written."""
+        """Deletes files that are not kept; call it only after writing a checkpoint that does not name them."""
         kept = {self._file(snapshot.step) for snapshot in self.kept}
         for file in self.folder.glob("*.safetensors"):
             if file not in kept:
                 file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Delete all of them."""
+        """Deletes all snapshots."""
         self.kept = []
         self.sweep()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
@@ -66,11 +66,11 @@ class Snapshots:
 
 
 def write_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """Atomically write weights as safetensors, which hold nothing that could run when read."""
+    """Writes weights atomically as safetensors, a format that cannot run code when read."""
     plain = {name: weight.detach().to("cpu", copy=False).contiguous() for name, weight in weights.items()}
     write_atomic(path, lambda file: file.write(save(plain)))
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """The weights in a safetensors file, on the CPU."""
+    """Reads the weights in a safetensors file, onto the CPU."""
     return load(path.read_bytes())

@@ -1,10 +1,10 @@
-"""A training's folder: what is needed to go on after an interruption, and what is needed to translate.
+"""Folder of a training: its description, the state to resume from, the trained model.
 
 ::
 
-    architecture.yaml  tokenizer.model  recipe.json  data.json     what it is
-    checkpoint.pt  snapshots/                                      to go on; gone once it is finished
-    model.safetensors  result.json                                 what came of it
+    architecture.yaml  tokenizer.model  recipe.json  data.json     description
+    checkpoint.pt  snapshots/                                      state to resume from; deleted at the end
+    model.safetensors  result.json                                 trained model and result
 """
 
 import pickle
@@ -25,35 +25,35 @@ from scalesearch.nn import build
 from scalesearch.train.averaging import read_weights
 from scalesearch.train.recipe import Recipe
 
-FORMAT = 1
+FORMAT = 2
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
-# Fields of a recipe that do not change what is learned: a run may go on with others.
+# Fields of a recipe that do not change what is learned: a resumed run may have others.
 FREE = ("threads", "checkpoint_minutes", "name")
 
 
 def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int,
              processes: int = 1) -> dict[str, Any]:
-    """What must be the same for a run to go on."""
+    """Settings that a resumed run must share."""
     fields = {key: value for key, value in recipe.to_json().items() if key not in FREE}
     return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes, **fields}
 
 
-def check_identity(found: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:
-    """Refuse to go on with something else.
+def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:
+    """Checks that a training to be resumed has the same settings.
 
     Raises:
-        UserError: naming what differs.
+        UserError: naming those that differ.
     """
-    differ = [f"{key} was {found.get(key)!r} and is now {value!r}" for key, value in wanted.items()
-              if found.get(key) != value]
+    differ = [f"{key} was {stored.get(key)!r} and is now {value!r}" for key, value in wanted.items()
+              if stored.get(key) != value]
     if differ:
         raise UserError(f"{directory}: holds another training: {'; '.join(differ)}. "
                         "Give the same settings to go on, or another folder")
 
 
 def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe) -> None:
-    """Write what the run is; an architecture file that is there already stays."""
+    """Writes the description of a run; an existing architecture file stays."""
     directory.mkdir(parents=True, exist_ok=True)
     if not (directory / ARCHITECTURE).exists():
         write_text(directory / ARCHITECTURE, architecture.to_yaml())
@@ -63,12 +63,12 @@ def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe)
 
 
 def save_state(directory: Path, state: Mapping[str, Any]) -> None:
-    """Atomically write a run's state: tensors and plain values only, so that reading it can run nothing."""
+    """Writes a run's state atomically: tensors and plain values only, so that reading runs no code."""
     write_atomic(directory / STATE, lambda file: torch.save({"format": FORMAT, **state}, file))
 
 
 def load_state(directory: Path, device: torch.device) -> dict[str, Any] | None:
-    """The state in ``directory``, or None if there is none.
+    """Reads the state in ``directory``; None if there is none.
 
     Raises:
         UserError: the file is not one that this version wrote.
@@ -88,14 +88,14 @@ def load_state(directory: Path, device: torch.device) -> dict[str, Any] | None:
 
 
 def random_state() -> dict[str, Any]:
-    """Where all random number generators stand: PyTorch's (CPU and GPUs), NumPy's and Python's."""
+    """States of the random number generators of PyTorch (CPU and GPUs), NumPy and Python."""
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the global one is what libraries draw from
     return {"torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all(),
             "numpy": [name, [int(key) for key in keys], *rest], "python": random.getstate()}
 
 
 def restore_random(state: Mapping[str, Any]) -> None:
-    """Put all random number generators back to where they stood."""
+    """Restores the random number generators."""
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] and len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all([item.cpu() for item in state["cuda"]])
@@ -107,11 +107,11 @@ def restore_random(state: Mapping[str, Any]) -> None:
 
 @dataclass
 class Checkpoint:
-    """A trained model and what it takes to use it.
+    """Trained model with what it takes to use it.
 
     Attributes:
         lowercase: it was trained on lower-cased text.
-        max_length: tokens of a source sentence that it was trained on at most.
+        max_length: of source sentences in training, in tokens.
         task: that it was trained for.
     """
 
@@ -121,11 +121,11 @@ class Checkpoint:
     lowercase: bool
     max_length: int
     recipe: Recipe
-    task: str = "translation"
+    task: str
 
 
 def read_checkpoint(directory: Path | str) -> Checkpoint:
-    """The finished model in ``directory``, in eval mode on the CPU.
+    """Reads the finished model in ``directory``, in eval mode on the CPU.
 
     Raises:
         UserError: the folder is not a finished training.
@@ -145,14 +145,14 @@ def read_checkpoint(directory: Path | str) -> Checkpoint:
     model.load_state_dict(weights)
     spec = loads((folder / DATA).read_text())["spec"]
     recipe = Recipe.from_mapping(loads((folder / RECIPE).read_text()))
-    return Checkpoint(model.eval(), tokenizer, architecture, spec.get("lowercase", False),
-                      spec.get("max_length", 256), recipe, spec.get("task", "translation"))
+    return Checkpoint(model.eval(), tokenizer, architecture, spec["lowercase"],
+                      spec["max_length"], recipe, spec["task"])
 
 
 def load_checkpoint(directory: Path | str) -> tuple[Any, Tokenizer, Any]:
-    """Model, tokenizer and architecture of a finished training; see :func:`read_checkpoint`."""
-    found = read_checkpoint(directory)
-    return found.model, found.tokenizer, found.architecture
+    """Reads model, tokenizer and architecture of a finished training; see :func:`read_checkpoint`."""
+    trained = read_checkpoint(directory)
+    return trained.model, trained.tokenizer, trained.architecture
 
 
 def _closed(path: str, question: Any) -> Any:

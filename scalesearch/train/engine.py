@@ -1,4 +1,4 @@
-"""One update: gradients of some batches, clipped, applied. Memory that runs out makes the pieces smaller."""
+"""Updates: gradients of some batches, clipped and applied; batches are split where memory runs out."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +17,11 @@ from scalesearch.train.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Share:
-    """What one process works off of an update.
+class Shard:
+    """Part of an update that one process computes.
 
     Attributes:
-        batches: this process's. tokens: real target tokens of all processes' batches.
+        batches: of this process. tokens: real target tokens of the batches of all processes.
         rows: sentences of the longest batch of any process.
     """
 
@@ -31,10 +31,10 @@ class Share:
 
 
 class Engine:
-    """A model, its optimiser and how to take a step.
+    """Model and optimiser, and how they take a step.
 
     Attributes:
-        parts: pieces that each batch is cut into; doubled when memory runs out, tokens an update stay the same.
+        parts: pieces that each batch is cut into; doubled when memory runs out, tokens per update stay the same.
     """
 
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
@@ -46,21 +46,21 @@ class Engine:
         self.unit: Tensor | None = None  # the gradient of the loss by itself; None is 1
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
-        """One step on ``batches``; the smoothed loss a token, still on the device.
+        """Takes one step on ``batches``; returns the smoothed loss per token, on the device.
 
         The sum of all losses is divided by all real target tokens, so that how batches are cut changes nothing.
 
         Raises:
             TrainingFailed: there is no memory even for one sentence at a time.
         """
-        return self.step(Share(batches, sum(batch.tokens for batch in batches), max(map(len, batches))), lr)
+        return self.step(Shard(batches, sum(batch.tokens for batch in batches), max(map(len, batches))), lr)
 
-    def step(self, share: Share, lr: float) -> Tensor:
-        """One step on ``share``; see :meth:`update`."""
-        loss = self._gradients(share)
+    def step(self, shard: Shard, lr: float) -> Tensor:
+        """Takes one step on ``shard``; see :meth:`update`."""
+        loss = self._gradients(shard)
         while loss is None:
-            self._cut_smaller(share)
-            loss = self._gradients(share)
+            self._split_batches(shard)
+            loss = self._gradients(shard)
         if self.recipe.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm, foreach=True)
         for group in self.optimizer.param_groups:
@@ -68,44 +68,44 @@ class Engine:
         self.optimizer.step()
         return loss
 
-    def elsewhere(self) -> float:
-        """CPU seconds that other processes have worked since the last call."""
+    def follower_seconds(self) -> float:
+        """CPU seconds of other processes since the last call."""
         return 0.0
 
     def state(self) -> dict[str, Any]:
-        """What the next update depends on, besides its batches and its rate."""
+        """State that the next update depends on, besides its batches and learning rate."""
         return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "parts": self.parts,
                 "random": checkpoint.random_state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to where :meth:`state` was taken."""
+        """Restores what :meth:`state` returned."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.parts = state["parts"]
         checkpoint.restore_random(state["random"])
 
     def loss_sum(self, batch: Batch, smoothing: float) -> Tensor:
-        """The summed cross-entropy of one batch's real target tokens."""
+        """Cross-entropy summed over the real target tokens of a batch, in nats."""
         tensor = self.hardware.tensor
         # Found on the host: finding it on a GPU would make every update wait for the one before.
         real = np.flatnonzero(batch.target_out != PAD)
         with self.hardware.autocast():
             states = self.states(tensor(batch.source), tensor(batch.target_in))
             hidden = states.flatten(0, 1).index_select(0, tensor(real))
-            right = tensor(batch.target_out.ravel()[real])
-            losses = [cross_entropy(*term, smoothing) for term in self.model.terms(hidden, right)]
+            labels = tensor(batch.target_out.ravel()[real])
+            losses = [cross_entropy(*term, smoothing) for term in self.model.terms(hidden, labels)]
             return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))
 
-    def _gradients(self, share: Share) -> Tensor | None:
-        """Gradients of the share's batches, and their part of the loss; None if memory ran out."""
+    def _gradients(self, shard: Shard) -> Tensor | None:
+        """Computes the gradients of the shard; returns its part of the loss, or None if memory ran out."""
         self.optimizer.zero_grad(set_to_none=True)
         try:
             total = torch.zeros((), device=self.hardware.device)
-            for piece in (piece for batch in share.batches for piece in cut(batch, self.parts)):
-                loss = self.loss_sum(piece, self.recipe.label_smoothing) / share.tokens
+            for piece in (piece for batch in shard.batches for piece in cut(batch, self.parts)):
+                loss = self.loss_sum(piece, self.recipe.label_smoothing) / shard.tokens
                 loss.backward(self.unit)
                 total += loss.detach()
             return total
@@ -115,9 +115,9 @@ class Engine:
         # Only here, with the exception and the frames that it held gone, is what they held free.
         return None
 
-    def _cut_smaller(self, share: Share) -> None:
+    def _split_batches(self, shard: Shard) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        if self.parts >= share.rows:
+        if self.parts >= shard.rows:
             raise TrainingFailed(
                 f"out of memory on {self.hardware.name}, even with one sentence at a time "
                 f"(batches of {self.recipe.max_tokens} tokens cut into {self.parts} pieces)"
@@ -128,14 +128,14 @@ class Engine:
 
 
 def first_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
-    """The model before its first update; all random number generators of PyTorch start at ``seed``."""
+    """Builds the model before its first update; seeds all random number generators of PyTorch."""
     torch.manual_seed(seed)
     rates = Dropout(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
     return build(block, vocab=vocab, init=recipe.init, seed=seed, dropout=rates)
 
 
 def adam(parameters: list[Any], recipe: Recipe) -> torch.optim.Optimizer:
-    """Adam; with a weight decay AdamW, for matrices and not for gains and biases. Fused where PyTorch can."""
+    """Adam, or AdamW with a weight decay on matrices (not gains and biases); fused where PyTorch can."""
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": recipe.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
@@ -149,7 +149,7 @@ def adam(parameters: list[Any], recipe: Recipe) -> torch.optim.Optimizer:
 
 
 def cut(batch: Batch, parts: int) -> list[Batch]:
-    """``batch`` as at most ``parts`` batches of like size, each without columns that hold only padding."""
+    """Cuts ``batch`` into at most ``parts`` batches of like size, without columns of padding alone."""
     if parts == 1:
         return [batch]
     rows = np.array_split(np.arange(len(batch)), min(parts, len(batch)))

@@ -1,4 +1,4 @@
-"""How good a model is: loss and perplexity a token, and what its task makes of its hypotheses."""
+"""Evaluation of a model: loss and perplexity per token, translations, and the metrics of its task."""
 
 import math
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from scalesearch.train.engine import Engine
 from scalesearch.train.failures import out_of_memory
 from scalesearch.train.hardware import Hardware
 
-LOSS_TOKENS = 4096  # places in a batch when scoring
-DECODE_TOKENS = 6144  # source places in a batch when decoding, divided among the beams
+LOSS_TOKENS = 4096  # in a batch when scoring, padding included
+DECODE_TOKENS = 6144  # source tokens in a batch when decoding, divided among the beams
 
 Check = Callable[[], None]
 Progress = Callable[[int, int], None]
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Search:
-    """How to translate: ``beam`` 1 is greedy; see :func:`scalesearch.nn.decode.beam_search`."""
+    """Settings of decoding: ``beam`` 1 is greedy; see :func:`scalesearch.nn.decode.beam_search`."""
 
     beam: int = 5
     length_penalty: float = 1.0
@@ -34,17 +34,17 @@ class Search:
 
     @property
     def protocol(self) -> str:
-        """One line that says how a translation was made."""
+        """Description in one line, for records."""
         if self.beam == 1:
             return "greedy"
         return f"beam {self.beam}, log-probability / length^{self.length_penalty:g}"
 
 
-def loss_a_token(engine: Engine, split: Split, check: Check = lambda: None) -> float:
+def loss_per_token(engine: Engine, split: Split, check: Check = lambda: None) -> float:
     """Mean negative log-likelihood of the real target tokens (EOS included), in nats, without smoothing."""
-    def run(most: int) -> float:
+    def run(max_tokens: int) -> float:
         total, tokens = torch.zeros((), dtype=torch.float64, device=engine.hardware.device), 0
-        for batch in eval_batches(split, most):
+        for batch in eval_batches(split, max_tokens):
             check()
             total += engine.loss_sum(batch, 0.0)
             tokens += batch.tokens
@@ -58,21 +58,21 @@ def loss_a_token(engine: Engine, split: Split, check: Check = lambda: None) -> f
 
 
 def perplexity(loss: float) -> float | None:
-    """e to the loss; None where that is beyond what a number holds."""
+    """Exponential of the loss; None where that overflows."""
     return math.exp(loss) if loss < 700 else None
 
 
 def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware, search: Search,
               check: Check = lambda: None, progress: Progress = lambda done, of: None) -> tuple[list[str], list[float]]:
-    """The best translation of each source sentence, detokenised, and its score, in the split's order."""
-    def run(most: int) -> tuple[list[str], list[float]]:
-        batches, ids, scores, done = eval_batches(split, most), [], [], 0
+    """Best translation of each source sentence, detokenised, and their scores, in the split's order."""
+    def run(max_tokens: int) -> tuple[list[str], list[float]]:
+        batches, ids, scores, done = eval_batches(split, max_tokens), [], [], 0
         for batch in batches:
             check()
             with hardware.autocast():
-                found = _search(model, hardware.tensor(batch.source), search)
-            ids.append(found.best())
-            scores.append(found.scores[:, 0].tolist())
+                hypotheses = _search(model, hardware.tensor(batch.source), search)
+            ids.append(hypotheses.best())
+            scores.append(hypotheses.scores[:, 0].tolist())
             progress(done := done + len(batch), len(split))
         return tokenizer.decode(put_back(batches.plan, ids)), put_back(batches.plan, scores)
 
@@ -84,15 +84,15 @@ def score_split(engine: Engine, corpus: Corpus, name: str, search: Search, check
                 progress: Progress = lambda done, of: None) -> dict[str, Any]:
     """Loss, perplexity and the task's metrics, with their signatures, on the split ``name`` of ``corpus``."""
     task, split = TASKS[corpus.spec.task], getattr(corpus, name)
-    loss, found = loss_a_token(engine, split, check), {}
+    loss, metrics = loss_per_token(engine, split, check), {}
     if task.score is not None:
-        said, _ = translate(engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
-        found = {**task.score(said, split.texts, corpus.spec), "decode": search.protocol}
-    found |= {"loss": loss, "perplexity": perplexity(loss)}
+        hypotheses, _ = translate(engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
+        metrics = {**task.score(hypotheses, split.texts, corpus.spec), "decode": search.protocol}
+    metrics |= {"loss": loss, "perplexity": perplexity(loss)}
     if task.of_loss is not None:
         tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_TOKENS))
-        found |= task.of_loss(loss, tokens, split.texts, corpus.spec)
-    return found
+        metrics |= task.of_loss(loss, tokens, split.texts, corpus.spec)
+    return metrics
 
 
 def _search(model: Any, source: torch.Tensor, search: Search) -> Hypotheses:
@@ -101,12 +101,12 @@ def _search(model: Any, source: torch.Tensor, search: Search) -> Hypotheses:
     return beam_search(model, source, search.beam, search.length_penalty)
 
 
-def with_memory(run: Callable[[int], T], most: int) -> T:
-    """``run(most)``, with half as many tokens a batch whenever memory runs out; at 1 the error stands."""
+def with_memory(run: Callable[[int], T], max_tokens: int) -> T:
+    """Calls ``run(max_tokens)``, with half the tokens per batch whenever memory runs out; at 1 it raises."""
     while True:
         try:
-            return run(most)
+            return run(max_tokens)
         except (RuntimeError, MemoryError) as error:
-            if most == 1 or not out_of_memory(error):
+            if max_tokens == 1 or not out_of_memory(error):
                 raise
-        most //= 2
+        max_tokens //= 2

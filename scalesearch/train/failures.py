@@ -1,4 +1,4 @@
-"""Failures of a training that are no faults of the program: no memory, no number."""
+"""Failures of a training, and how running out of memory is recognised."""
 
 import torch
 
@@ -6,15 +6,15 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "CU
 
 
 class TrainingFailed(Exception):
-    """This candidate cannot be trained; the message is the reason that its result gives."""
+    """Error: this candidate cannot be trained; the message is the reason in its result."""
 
 
 class Diverged(TrainingFailed):
-    """The loss is no number any more."""
+    """Error: the loss is not finite."""
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out, on a GPU or on the host."""
+    """Whether ``error`` means that memory ran out, on a GPU or on the host."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)

@@ -1,10 +1,10 @@
-"""The endless stream of training batches, at a place that can be written down."""
+"""Stream of training batches without end, at a position that checkpoints can store."""
 
 from scalesearch.data import Batch, Batches, Split, batches
 
 
 class Feed:
-    """Batches of epoch after epoch; ``epoch`` and ``index`` say which comes next, and the seed alone their order."""
+    """Batches of epoch after epoch in an order that the seed decides; ``epoch`` and ``index`` are those of the next."""
 
     def __init__(self, split: Split, max_tokens: int, seed: int) -> None:
         self.split, self.max_tokens, self.seed = split, max_tokens, seed
@@ -12,11 +12,11 @@ class Feed:
         self._plan: Batches | None = None
 
     def take(self, count: int) -> list[Batch]:
-        """The next ``count`` batches."""
+        """Takes the next ``count`` batches."""
         return [self._next() for _ in range(count)]
 
     def seek(self, epoch: int, index: int) -> None:
-        """Go to a place."""
+        """Moves to a position."""
         self.epoch, self.index, self._plan = epoch, index, None
 
     def _next(self) -> Batch:

@@ -1,4 +1,4 @@
-"""What a run computes on: device, number type, and what of PyTorch pays there."""
+"""Hardware of a run: device, number type, and the PyTorch settings that pay there."""
 
 import contextlib
 import ctypes
@@ -22,7 +22,7 @@ _FAST_BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where tensors live and products run.
+    """Device, precision and compilation of a run.
 
     Attributes:
         device: of weights and batches.
@@ -36,7 +36,7 @@ class Hardware:
 
     @classmethod
     def of(cls, recipe: Recipe) -> "Hardware":
-        """What ``recipe`` asks for on this machine; threads and TF32 are set on the way.
+        """Chooses the hardware for ``recipe`` on this machine; sets threads and TF32.
 
         Raises:
             UserError: a GPU is asked for and there is none.
@@ -57,36 +57,36 @@ class Hardware:
 
     @property
     def dtype(self) -> str:
-        """How a record names the type that products run in."""
+        """Name of the type of matrix products, for records."""
         return "bf16" if self.bf16 else "fp32"
 
     @property
     def name(self) -> str:
-        """The device in words: a GPU's model, or the processor and its threads."""
+        """Name of the device: a GPU's model, or the processor and its threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return f"cpu, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}, {processor()}"
 
     @property
     def attention(self) -> str:
-        """The faster attention kernel, forward and backward at sentences' lengths.
+        """Faster attention kernel, forward and backward at the lengths of sentences.
 
         On a CPU the fused one is 2-6 % faster in fp32, and much slower in bf16.
         """
         return "products" if self.device.type == "cpu" and self.bf16 else "fused"
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """The context that a forward pass runs in."""
+        """Context manager for forward passes."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
 
     def tensor(self, array: np.ndarray) -> Tensor:
-        """``array`` on the device; to a GPU from pinned memory, without waiting for the copy."""
+        """Copies ``array`` to the device; to a GPU from pinned memory, without waiting."""
         tensor = torch.from_numpy(np.ascontiguousarray(array))
         return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
 
 
 def fast_bf16(device: torch.device) -> bool:
-    """Whether bf16 products beat fp32 there: AMX or AVX512-BF16 on a CPU, tensor cores from Ampere on on a GPU."""
+    """Whether bf16 products are faster than fp32: AMX or AVX512-BF16 on CPUs, Ampere or newer on GPUs."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     flags = _cpu_facts().get("flags", "").split()
@@ -94,7 +94,7 @@ def fast_bf16(device: torch.device) -> bool:
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep large blocks that are freed, for the next update, which asks for the same ones.
+    """Tells glibc to keep freed large blocks for the next update, which allocates the same ones.
 
     Handing them back and having them zeroed page by page took 2,000 to 15,000 page faults an update, 1-7 % of its time.
     """
@@ -105,12 +105,12 @@ def _keep_freed_memory() -> None:
 
 
 def processor() -> str:
-    """The processor's model as the system names it."""
+    """Name of the processor's model, as the system gives it."""
     return _cpu_facts().get("model name", "unknown processor")
 
 
 def _cpu_facts() -> dict[str, str]:
-    """What Linux says of the first processor; empty elsewhere."""
+    """Entries of /proc/cpuinfo for the first processor; empty on systems without it."""
     facts = Path("/proc/cpuinfo")
     if not facts.exists():
         return {}

@@ -1,4 +1,4 @@
-"""Lines of text in, lines of text out: translation with a finished training."""
+"""Translates lines of text with a finished training."""
 
 from collections.abc import Iterable
 
@@ -10,16 +10,16 @@ from scalesearch.train.hardware import Hardware
 
 def translate_lines(checkpoint: Checkpoint, lines: list[str], search: Search, hardware: Hardware,
                     ) -> Iterable[tuple[str, str, float | None]]:
-    """Each line with its translation and its score; a line without words has an empty one, and no score."""
+    """Triples of line, translation and score; a line without words has an empty translation and no score."""
     text = [line.lower() for line in lines] if checkpoint.lowercase else lines
     ids = [row[: checkpoint.max_length] for row in checkpoint.tokenizer.encode(text)]
     filled = [place for place, row in enumerate(ids) if row]
-    said = [""] * len(lines)
+    translations = [""] * len(lines)
     scores: list[float | None] = [None] * len(lines)
     if filled:
         split = Split.of([ids[place] for place in filled])
-        found = translate(checkpoint.model, split, checkpoint.tokenizer, hardware, search)
-        for place, translation, score in zip(filled, *found):
+        results = translate(checkpoint.model, split, checkpoint.tokenizer, hardware, search)
+        for place, translation, score in zip(filled, *results):
             # One line in, one line out, whatever the vocabulary holds.
-            said[place], scores[place] = " ".join(translation.split()), score
-    return zip(lines, said, scores)
+            translations[place], scores[place] = " ".join(translation.split()), score
+    return zip(lines, translations, scores)

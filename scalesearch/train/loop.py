@@ -1,4 +1,4 @@
-"""A run: updates until the budget is used up, looking now and then; it can stop anywhere and go on as if it had not."""
+"""Training loop: updates and validations until the budget is used; it can stop and resume anywhere."""
 
 import math
 import time
@@ -17,21 +17,21 @@ from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
 from scalesearch.train.averaging import Snapshot, Snapshots, write_weights
 from scalesearch.train.engine import Engine
-from scalesearch.train.evaluate import Search, loss_a_token, perplexity, score_split, translate
+from scalesearch.train.evaluate import Search, loss_per_token, perplexity, score_split, translate
 from scalesearch.train.failures import Diverged, TrainingFailed
 from scalesearch.train.feed import Feed
 from scalesearch.train.measure import latency
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.schedule import Marks, Schedule, Spent
+from scalesearch.train.schedule import Interval, Schedule, Spent
 
 Report = Callable[[dict[str, Any]], None]
-GPU_LOOK = 20  # updates between looks at the loss on a GPU: each look waits for it
+GPU_LOSS_INTERVAL = 20  # updates between readings of the loss on a GPU: each reading waits for it
 REPORT_SECONDS = 0.5
-GO_BACK_RATE = 0.5  # of the learning rate after a divergence
+ROLLBACK_RATE = 0.5  # of the learning rate after a divergence
 
 
 class Run:
-    """Everything that changes while training. ``spent`` counts updates only; the rest is watched from outside."""
+    """State of a training and its loop; ``spent`` counts updates only."""
 
     def __init__(self, engine: Engine, corpus: Corpus, recipe: Recipe, directory: Path, seed: int, stop: Stop,
                  report: Report) -> None:
@@ -41,16 +41,16 @@ class Run:
         self.feed = Feed(corpus.train, recipe.max_tokens, seed)
         self.spent, self.schedule = Spent(), Schedule(recipe)
         self.snapshots = Snapshots(directory, recipe)
-        self.validations, self.averages = Marks(recipe.validate_every), Marks(recipe.average_every)
+        self.validations, self.averages = Interval(recipe.validate_every), Interval(recipe.average_every)
         self.curve: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.best, self.stale, self.stopped = math.inf, 0, ""
         self.window = [0.0, 0]  # summed loss and tokens since the last validation
         self._pending: list[tuple[Tensor, int]] = []
         self.lr = self.loss = 0.0  # of the last update
-        self.scale = 1.0  # of the learning rate; less after going back from a divergence
+        self.scale = 1.0  # of the learning rate; less after a rollback
         self.identity: dict[str, Any] = {}
-        self.scores: dict[str, Any] = {}  # of the first weights, for the result
+        self.scores: dict[str, Any] = {}  # of the initial weights, for the result
         self._before = [0.0, 0.0]
         self._start = [time.perf_counter(), time.process_time()]
         self._saved = self._reported = time.monotonic()
@@ -58,20 +58,20 @@ class Run:
     # -- the loop
 
     def train(self, until: float = 1.0) -> bool:
-        """Update until the budget is used up or patience is, or the share ``until`` of the budget is.
+        """Trains until the budget, the patience or the share ``until`` of the budget is used.
 
         Returns:
-            Whether training is over; if not, it was saved, to be gone on with.
+            Whether training is over; if not, it was saved, to be resumed.
 
         Raises:
-            TrainingFailed: the loss is no number any more, or memory ran out.
-            Interrupted: someone wants it to stop; see :meth:`Stop.check`.
+            TrainingFailed: the loss is not finite, or memory ran out.
+            Interrupted: by a signal; see :meth:`Stop.check`.
         """
         if not self.spent.steps:
-            self.save()  # there is always something to go back to
+            self.save()  # for a rollback before the first save
         while True:
             try:
-                self.look()
+                self.evaluate_if_due()
                 if self.share >= 1 or self.stopped:
                     break
                 if self.share >= until:
@@ -81,26 +81,26 @@ class Run:
                 with self._clock():
                     self._update()
             except Diverged as error:
-                self._go_back(error)
+                self._roll_back(error)
             if time.monotonic() - self._reported >= REPORT_SECONDS:
-                self._tell()
+                self._report_update()
         self.stopped = self.stopped or "budget"
         return True
 
     def measure(self) -> dict[str, Any]:
-        """Where training stands, and ``valid_loss`` there; nothing that is learned later depends on having asked."""
+        """Position of training and ``valid_loss`` there; later training does not depend on the call."""
         last = self.curve[-1] if self.curve else {"step": -1}
-        looked = last["step"] == self.spent.steps
-        loss = last["valid_loss"] if looked else loss_a_token(self.engine, self.corpus.valid, self.stop.check)
-        return {**self._where(), "valid_loss": loss}
+        known = last["step"] == self.spent.steps
+        loss = last["valid_loss"] if known else loss_per_token(self.engine, self.corpus.valid, self.stop.check)
+        return {**self._position(), "valid_loss": loss}
 
-    def _go_back(self, error: Diverged) -> None:
-        """To the last save, to go on at half the rate; a second time is a failure.
+    def _roll_back(self, error: Diverged) -> None:
+        """Restores the last save, to go on at half the learning rate.
 
-        Time that was spent stays spent, updates and tokens are counted again.
+        The time used still counts, updates and tokens are counted anew.
 
         Raises:
-            TrainingFailed: it has been done before.
+            TrainingFailed: there was a rollback before.
         """
         state = checkpoint.load_state(self.directory, torch.device("cpu")) if self.scale == 1 else None
         if state is None:
@@ -109,13 +109,13 @@ class Run:
         self._pending.clear()
         self.restore(state)
         self.spent = replace(self.spent, **used)
-        self.scale = GO_BACK_RATE
-        self.notes.append(f"{error}; went back to update {self.spent.steps} and on with {GO_BACK_RATE:g} of the rate")
+        self.scale = ROLLBACK_RATE
+        self.notes.append(f"{error}; went back to update {self.spent.steps} and on with {ROLLBACK_RATE:g} of the rate")
         self.save()
 
     @property
     def share(self) -> float:
-        """The share of the budget that is used up."""
+        """Used share of the budget."""
         return self.spent.share(self.recipe, len(self.corpus.train))
 
     def _update(self) -> None:
@@ -131,12 +131,12 @@ class Run:
             self.notes.append(f"update {self.spent.steps}: out of memory; batches cut into {self.engine.parts} pieces "
                               "from there on, tokens an update unchanged")
         # Waiting for a GPU belongs to the time of the updates that it waits for: here, not when validating.
-        looks = self.validations.due(self.spent.steps, self.share)
-        if self.engine.hardware.device.type == "cpu" or looks or len(self._pending) >= GPU_LOOK:
-            self._take_losses()
+        validates = self.validations.due(self.spent.steps, self.share)
+        if self.engine.hardware.device.type == "cpu" or validates or len(self._pending) >= GPU_LOSS_INTERVAL:
+            self._read_losses()
 
-    def _take_losses(self) -> None:
-        """Read the losses that are still on the device.
+    def _read_losses(self) -> None:
+        """Reads the losses that are still on the device.
 
         Raises:
             Diverged: one of them is not a finite number.
@@ -147,14 +147,14 @@ class Run:
         for offset, (value, (_, tokens)) in enumerate(zip(values, self._pending)):
             if not math.isfinite(value):
                 raise Diverged(f"the loss is {value} at update {first + offset + 1}, learning rate "
-                                     f"{self.lr:.3g}: it diverged; a lower lr, a longer warmup or clip_norm may help")
+                               f"{self.lr:.3g}: it diverged; a lower lr, a longer warmup or clip_norm may help")
             self.window[0] += value * tokens
             self.window[1] += tokens
         self.loss = values[-1]
         self._pending.clear()
 
     def totals(self) -> list[float]:
-        """Wall-clock and CPU seconds of everything, earlier processes included."""
+        """Total wall-clock and CPU seconds, earlier processes included."""
         now = [time.perf_counter(), time.process_time()]
         return [before + end - start for before, end, start in zip(self._before, now, self._start)]
 
@@ -162,18 +162,18 @@ class Run:
     def _clock(self) -> Iterator[None]:
         cpu, wall = time.process_time(), time.perf_counter()
         yield
-        elsewhere = self.engine.elsewhere()
-        self.spent.cpu_seconds += time.process_time() - cpu + elsewhere
-        self._before[1] += elsewhere
+        followers = self.engine.follower_seconds()
+        self.spent.cpu_seconds += time.process_time() - cpu + followers
+        self._before[1] += followers
         self.spent.seconds += time.perf_counter() - wall
 
-    # -- looking
+    # -- validation
 
-    def look(self) -> None:
-        """Validate, keep weights and save where that is due; nothing changes if it is done twice."""
+    def evaluate_if_due(self) -> None:
+        """Validates, keeps weights and saves where that is due; a second call changes nothing."""
         step, share, over = self.spent.steps, self.share, self.share >= 1
         if self.averages.due(step, share):
-            if self.recipe.average == "last" and self._may_count(step, share):
+            if self.recipe.average == "last" and self._may_be_averaged(step, share):
                 self.snapshots.add(self.engine.model, step)
             self.averages.tick(step, share)
         last = self.curve[-1]["step"] if self.curve else 0
@@ -183,28 +183,28 @@ class Run:
         if time.monotonic() - self._saved > 60 * self.recipe.checkpoint_minutes and step:
             self.save()
 
-    def _may_count(self, step: int, share: float) -> bool:
-        """Whether weights of now can still be among the last few when the budget ends."""
+    def _may_be_averaged(self, step: int, share: float) -> bool:
+        """Whether the current weights can be among the last few when the budget ends."""
         every = self.recipe.average_every
         apart = every if every < 1 else every * share / step
         return self.recipe.patience is not None or 1 - share <= apart * self.recipe.average_count
 
     def _validate(self) -> None:
-        self._take_losses()
-        valid_loss = loss_a_token(self.engine, self.corpus.valid, self.stop.check)
+        self._read_losses()
+        valid_loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
         score = self._valid_score() if self.recipe.validate_bleu else None
         train_loss = self.window[0] / self.window[1] if self.window[1] else None
         if not math.isfinite(valid_loss):
             raise Diverged(f"the validation loss is {valid_loss} after update {self.spent.steps}: it diverged")
         scored = {"bleu": None} | ({} if score is None else {self.task.main: score})
-        self.curve.append({**self._where(), "lr": self.lr, "train_loss": train_loss, "valid_loss": valid_loss,
+        self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss, "valid_loss": valid_loss,
                            **scored})
         self.window = [0.0, 0]
-        self._compare(valid_loss if self.recipe.watch == "loss" else -float(score or 0))
+        self._track_best(valid_loss if self.recipe.watch == "loss" else -float(score or 0))
         self.report({"kind": "validation", **self.curve[-1]})
 
-    def _compare(self, score: float) -> None:
-        """Keep the best weights and count the validations without better ones."""
+    def _track_best(self, score: float) -> None:
+        """Keeps the best weights and counts validations without improvement."""
         if self.recipe.average == "best":
             self.snapshots.add(self.engine.model, self.spent.steps, score)
         self.stale = 0 if score < self.best else self.stale + 1
@@ -213,22 +213,22 @@ class Run:
             self.stopped = "patience"
 
     def _valid_score(self) -> float:
-        """The task's main metric, of which more is better for every task that generates."""
+        """Main metric of the task on valid; higher is better for every task that generates."""
         split = self.corpus.valid
         assert self.task.score is not None, "a recipe that validates by decoding is refused with other tasks"
-        said, _ = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, Search(1),
-                            self.stop.check)
+        hypotheses, _ = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware,
+                                  Search(1), self.stop.check)
         self.engine.model.train()
-        return float(self.task.score(said, split.texts, self.corpus.spec)[self.task.main])
+        return float(self.task.score(hypotheses, split.texts, self.corpus.spec)[self.task.main])
 
-    def _where(self) -> dict[str, Any]:
+    def _position(self) -> dict[str, Any]:
         spent = self.spent
         return {"step": spent.steps, "tokens": spent.tokens, "cpu_seconds": spent.cpu_seconds,
                 "seconds": spent.seconds, "share": self.share}
 
-    def _tell(self) -> None:
+    def _report_update(self) -> None:
         self._reported, spent, share = time.monotonic(), self.spent, self.share
-        self.report({"kind": "update", **self._where(), "lr": self.lr, "loss": self.loss,
+        self.report({"kind": "update", **self._position(), "lr": self.lr, "loss": self.loss,
                      "tokens_per_second": spent.tokens / max(spent.seconds, 1e-9),
                      "tokens_per_cpu_second": spent.tokens / max(spent.cpu_seconds, 1e-9),
                      "eta_seconds": spent.seconds * (1 - share) / share if share else None})
@@ -236,7 +236,7 @@ class Run:
     # -- the end
 
     def finish(self) -> dict[str, Any]:
-        """Average the weights, write them, and score them: the result's metrics."""
+        """Averages, writes and scores the weights; returns the metrics of the result."""
         model, recipe, weights = self.engine.model, self.recipe, "the last"
         if recipe.average == "last":
             self.snapshots.add(model, self.spent.steps)
@@ -245,39 +245,39 @@ class Run:
             steps = sorted(snapshot.step for snapshot in self.snapshots.kept)
             weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
         write_weights(self.directory / checkpoint.WEIGHTS, model.state_dict())
-        found = self._scores()
+        metrics = self._scores()
         if recipe.measure in ("latency", "both"):
-            split = getattr(self.corpus, found["split"])
-            found |= latency(model, split, self.engine.hardware, self.stop.check)
-        return {**found, "weights": weights, "task": self.task.name, "synthetic": self.corpus.synthetic}
+            split = getattr(self.corpus, metrics["split"])
+            metrics |= latency(model, split, self.engine.hardware, self.stop.check)
+        return {**metrics, "weights": weights, "task": self.task.name, "synthetic": self.corpus.synthetic}
 
     def _scores(self) -> dict[str, Any]:
-        """Scores on the split that one chooses by, and under ``test`` those that one reports."""
+        """Scores on the split for selection, and under ``test`` those to report."""
         chosen = "valid" if self.recipe.score_on == "both" else self.recipe.score_on
-        found = self._scores_on(chosen)
+        scores = self._scores_on(chosen)
         if chosen == "valid":
-            valid_loss = found["loss"]
+            valid_loss = scores["loss"]
         else:
-            valid_loss = loss_a_token(self.engine, self.corpus.valid, self.stop.check)
-        found |= {"split": chosen, "valid_loss": valid_loss, "valid_perplexity": perplexity(valid_loss)}
-        return found | ({"test": self._scores_on("test")} if self.recipe.score_on == "both" else {})
+            valid_loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
+        scores |= {"split": chosen, "valid_loss": valid_loss, "valid_perplexity": perplexity(valid_loss)}
+        return scores | ({"test": self._scores_on("test")} if self.recipe.score_on == "both" else {})
 
     def _scores_on(self, name: str) -> dict[str, Any]:
         search = Search(self.recipe.beam, self.recipe.length_penalty)
         return score_split(self.engine, self.corpus, name, search, self.stop.check,
                            lambda done, of: self.report({"kind": "decode", "done": done, "of": of}))
 
-    # -- stopping and going on
+    # -- saving and resuming
 
     def save(self) -> None:
-        """Write all that it takes to go on from here."""
-        self._take_losses()
+        """Writes a checkpoint to resume from."""
+        self._read_losses()
         checkpoint.save_state(self.directory, self.state())
         self.snapshots.sweep()
         self._saved = time.monotonic()
 
     def state(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on, as tensors and plain values."""
+        """State that the rest of the training depends on, as tensors and plain values."""
         return {**self.engine.state(), "spent": asdict(self.spent), "warm_end": self.schedule.warm_end,
                 "place": [self.feed.epoch, self.feed.index], "curve": self.curve, "notes": self.notes,
                 "marks": [self.validations.done, self.averages.done], "window": self.window,
@@ -286,7 +286,7 @@ class Run:
                 "snapshots": [asdict(snapshot) for snapshot in self.snapshots.kept]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to where :meth:`state` was taken."""
+        """Restores what :meth:`state` returned."""
         self.engine.restore(state)
         self.spent = Spent(**state["spent"])
         self.schedule.warm_end, self.curve, self.notes = state["warm_end"], state["curve"], state["notes"]
@@ -295,7 +295,7 @@ class Run:
         self.window = state["window"]
         self.best, self.stale, self.stopped = state["progress"]
         self.lr, self.loss = state["last"]
-        self.scale = state.get("scale", 1.0)
+        self.scale = state["scale"]
         self._before = state["totals"]
         self.snapshots.kept = [Snapshot(**item) for item in state["snapshots"]]
         self.snapshots.sweep()

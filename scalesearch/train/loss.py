@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy straight from hidden states: all logits are never held at once.
+"""Label-smoothed cross-entropy from hidden states, without holding all logits at once.
 
 The gradient is formed together with the loss, chunk by chunk, while a chunk's logits are still in the cache; nothing
 is computed twice. Three identities save passes over the vocabulary, N being rows and V entries:
@@ -25,12 +25,12 @@ def cross_entropy(
     smoothing: float = 0.0,
     chunk: int | None = None,
 ) -> Tensor:
-    """Sum over rows of the label-smoothed cross-entropy (Szegedy et al. 2016), in nats; a scalar.
+    """Label-smoothed cross-entropy (Szegedy et al. 2016) summed over rows, in nats; a scalar.
 
     Args:
         hidden: (N, d) states at real target positions.
         weight: (V, d) output matrix. bias: (V,) or None.
-        target: (N,) the right tokens.
+        target: (N,) labels.
         smoothing: mass ε spread over all V entries, as ``torch.nn.functional.cross_entropy`` does.
         chunk: rows whose logits are held together.
     """
@@ -76,7 +76,7 @@ class _Gradients:
         self.bias = None if bias is None else torch.zeros_like(bias)
 
     def add(self, x: Tensor, w: Tensor, d_logits: Tensor, rows: slice) -> None:
-        """What the rows ``rows`` of the logits' gradient (n, V) contribute."""
+        """Adds what ``rows`` of the logits' gradient (n, V) contribute."""
         d_low = d_logits.to(x.dtype)
         torch.mm(d_low, w, out=self.hidden[rows])
         if x.dtype == self.weight.dtype:
@@ -95,14 +95,14 @@ def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, smoothing:
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if bias is not None:
         logits += bias
-    right = logits.gather(1, target[:, None])
+    correct = logits.gather(1, target[:, None])
     if grads is None:
-        return (torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * right).sum()
+        return (torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct).sum()
     p = torch.softmax(logits, 1)
     partition = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
     p.scatter_add_(1, target[:, None], p.new_full((len(x), 1), smoothing - 1))
     grads.add(x, w, p, rows)
-    return (partition - (1 - smoothing) * right).sum()
+    return (partition - (1 - smoothing) * correct).sum()
 
 
 def _smooth(x: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float, grads: _Gradients | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a model takes: time for a sentence, and memory for its training; each with how it was measured."""
+"""Latency of a sentence and peak memory of training, each with its protocol."""
 
 import ctypes
 import platform
@@ -15,18 +15,18 @@ from scalesearch.data import Batch, Split, make_batch
 from scalesearch.nn.decode import greedy
 from scalesearch.train.hardware import Hardware
 
-SENTENCES, WARM_UP = 32, 3
+MAX_SENTENCES, WARM_UP = 32, 3
 MIB = 1 << 20
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def latency(model: Any, split: Split, hardware: Hardware, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """``latency``: milliseconds a sentence, one at a time, greedily; the median of 32 spread over the split.
+    """Median latency in milliseconds per sentence: batch 1, greedy, 32 sentences spread over the split.
 
-    Of text alone, milliseconds a window, all of its tokens scored in one pass. ``latency_protocol`` says on what it was
-    measured. The first few sentences are run once before, and do not count.
+    Of text alone it is per window, all tokens of which are scored in one pass. ``latency_protocol`` describes the
+    measurement. The first few sentences run once before, as a warm-up.
     """
-    spread = np.linspace(0, len(split) - 1, min(SENTENCES, len(split))).astype(np.int64)
+    spread = np.linspace(0, len(split) - 1, min(MAX_SENTENCES, len(split))).astype(np.int64)
     batches = [make_batch(split, np.array([place])) for place in np.unique(spread)]
     run = _pass if split.overlap is not None else _decode
     model.eval()
@@ -42,7 +42,7 @@ def latency(model: Any, split: Split, hardware: Hardware, check: Callable[[], No
 
 
 def _timed(run: Callable[[Any, Batch, Hardware], None], model: Any, batch: Batch, hardware: Hardware) -> float:
-    """Milliseconds of one run, until the device is done."""
+    """Milliseconds of one call, until the device is done."""
     start = time.perf_counter()
     with torch.inference_mode(), hardware.autocast():
         run(model, batch, hardware)
@@ -60,7 +60,7 @@ def _pass(model: Any, batch: Batch, hardware: Hardware) -> None:
 
 
 class PeakMemory:
-    """The most memory in use since it was made, in this process or on its GPU."""
+    """Peak memory since it was created, of this process or its GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -69,7 +69,7 @@ class PeakMemory:
         self.since = device.type == "cuda" or _forget_peak()
 
     def read(self) -> dict[str, Any]:
-        """``memory``: MiB; ``memory_protocol``: what of."""
+        """Peak as ``memory`` (MiB) and how it was measured as ``memory_protocol``."""
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self.device)
             words = "peak of tensors allocated on the GPU while training and validating"
@@ -81,7 +81,7 @@ class PeakMemory:
 
 
 def _forget_peak() -> bool:
-    """Hand free memory back and let Linux count the peak anew; False where that cannot be done.
+    """Returns free memory to the system and resets Linux's peak; False where that is not possible.
 
     Earlier trainings in the same process leave freed blocks behind, which would count as this one's.
     """
@@ -95,7 +95,7 @@ def _forget_peak() -> bool:
 
 
 def _peak_resident() -> tuple[int, str]:
-    """Bytes, and the name that the system gives the number."""
+    """Peak resident memory in bytes, and the system's name of that number."""
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -1,9 +1,9 @@
-"""Updates that several processes share: the sentences of one update are those of one process alone.
+"""Updates shared by several processes; their sentences are the same as with one process.
 
-Each process accumulates the gradients of its share without a word to the others. Then all agree on whether memory
-sufficed, and ``DistributedDataParallel`` reduces the gradients in one backward pass that itself adds nothing. Reducing
-during the last backward would overlap the two, but a process that runs out of memory there would leave the others
-waiting, and a process without a batch, or a weight that only some processes used, would need a way of its own.
+Each process accumulates the gradients of its shard by itself. Then all learn whether memory sufficed, and
+``DistributedDataParallel`` reduces the gradients in one backward pass that itself adds nothing. Reducing during the
+last backward would overlap the two, but a process that runs out of memory there would leave the others waiting, and a
+process without a batch, or a weight that only some processes used, would need a way of its own.
 """
 
 import time
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from scalesearch.data import Batch
 from scalesearch.train import checkpoint
-from scalesearch.train.engine import Engine, Share, cut, first_model
+from scalesearch.train.engine import Engine, Shard, cut, first_model
 from scalesearch.train.failures import TrainingFailed
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
@@ -26,131 +26,131 @@ from scalesearch.train.team import Team
 
 
 class ParallelEngine(Engine):
-    """An engine that works off one process's share of each update; all of them hold the same weights."""
+    """Engine that computes one process's shard of each update; all processes hold the same weights."""
 
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware, team: Team) -> None:
         super().__init__(model, recipe, hardware)
         self.team = team
         self.unit = torch.tensor(float(team.size), device=hardware.device)  # since DDP takes the mean
-        self._elsewhere = 0.0
-        team.reduce(self._meet)
+        self._follower_seconds = 0.0
+        team.call(self._wrap)
         self._clock = time.process_time()
 
-    def _meet(self) -> None:
-        """Checks that all have the same model and gives all the leader's weights."""
-        self.meeting = DistributedDataParallel(Meeting(self.model), gradient_as_bucket_view=True)
+    def _wrap(self) -> None:
+        """Makes DDP check that all have the same model and copy the leader's weights to all."""
+        self.reducer = DistributedDataParallel(GradientReducer(self.model), gradient_as_bucket_view=True)
 
-    def _gradients(self, share: Share) -> Tensor | None:
-        """Gradients of everyone's shares, and their loss; None if memory ran out anywhere."""
-        total = super()._gradients(share)
+    def _gradients(self, shard: Shard) -> Tensor | None:
+        """Computes the gradients of all shards; returns their loss, or None if memory ran out anywhere."""
+        total = super()._gradients(shard)
         used = [weight.grad is not None for weight in self.parameters]
-        found = self.team.agree(torch.tensor([total is None, self._worked(), *used], dtype=torch.float64)).tolist()
-        self._elsewhere += found[1]
-        if found[0] or total is None:
+        sums = self.team.sum(torch.tensor([total is None, self._own_seconds(), *used], dtype=torch.float64)).tolist()
+        self._follower_seconds += sums[1]
+        if sums[0] or total is None:
             return None
-        self.team.reduce(lambda: dist.all_reduce(total))
-        self.team.reduce(lambda: self.meeting().backward())
-        for weight, times in zip(self.parameters, found[2:]):
-            if not times:
+        self.team.call(lambda: dist.all_reduce(total))
+        self.team.call(lambda: self.reducer().backward())
+        for weight, users in zip(self.parameters, sums[2:]):
+            if not users:
                 weight.grad = None  # as in one process: the optimiser leaves it alone
         return total
 
-    def _worked(self) -> float:
-        """CPU seconds of a follower since it last said so; the leader knows its own."""
+    def _own_seconds(self) -> float:
+        """CPU seconds of a follower since the last call; 0 for the leader, which has its own clock."""
         before, self._clock = self._clock, time.process_time()
         return self._clock - before if self.team.rank else 0.0
 
 
 class Leader(ParallelEngine):
-    """The engine of the process that runs the training; the others do as it says."""
+    """Engine of the leader, which directs the followers."""
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
-        """One step on ``batches``, shared out among all processes; as :meth:`Engine.update`."""
-        shares = deal(batches, self.team.size)
-        self.team.tell([("step", (share, lr, self.parts)) for share in shares])
-        return self.step(shares[0], lr)
+        """Takes one step on ``batches``, divided among all processes; see :meth:`Engine.update`."""
+        shards = divide(batches, self.team.size)
+        self.team.scatter([("step", (shard, lr, self.parts)) for shard in shards])
+        return self.step(shards[0], lr)
 
-    def elsewhere(self) -> float:
-        """CPU seconds of the other processes since the last call; those of the last update come with the next."""
-        seconds, self._elsewhere = self._elsewhere, 0.0
+    def follower_seconds(self) -> float:
+        """CPU seconds of the followers since the last call; those of the last update come with the next."""
+        seconds, self._follower_seconds = self._follower_seconds, 0.0
         return seconds
 
     def state(self) -> dict[str, Any]:
-        """As :meth:`Engine.state`, and the others' random numbers."""
-        self.team.tell_all(("random", None))
+        """State as of :meth:`Engine.state`, with the followers' random number generators."""
+        self.team.broadcast(("random", None))
         return super().state() | {"others": self.team.gather(None)[1:]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to where :meth:`state` was taken, all together."""
+        """Restores what :meth:`state` returned, in all processes."""
         same = {key: state[key] for key in ("model", "optimizer", "parts")}
-        self.team.tell([("restore", same | {"random": random}) for random in (None, *state["others"])])
+        self.team.scatter([("restore", same | {"random": random}) for random in (None, *state["others"])])
         super().restore(state)
 
 
-class Meeting(nn.Module):
-    """A forward pass that touches every weight and whose gradients are all zero: its backward is where DDP reduces."""
+class GradientReducer(nn.Module):
+    """Module that uses every weight with zero gradients: in its backward pass DDP reduces the real ones."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self) -> Tensor:
-        # Of no element at all, so that a weight that is no number any more leaves the gradients what they are.
+        # Of no element at all, so that a weight that is not finite changes no gradient.
         return torch.stack([p.reshape(-1)[:0].sum() for p in self.model.parameters() if p.requires_grad]).sum()
 
 
-def deal(batches: list[Batch], size: int) -> list[Share]:
-    """``batches`` shared out: whole ones in turn, then the pieces of those that are left over.
+def divide(batches: list[Batch], size: int) -> list[Shard]:
+    """Divides ``batches`` among processes: whole ones in turn, then the pieces of the remaining ones.
 
-    A process whose turn it is not, as when a batch has fewer sentences than there are processes, gets an empty share.
+    A shard may be empty, as when a batch has fewer sentences than there are processes.
     """
     whole = len(batches) - len(batches) % size
-    hands = [batches[rank:whole:size] for rank in range(size)]
+    parts = [batches[rank:whole:size] for rank in range(size)]
     for batch in batches[whole:]:
-        for hand, piece in zip(hands, cut(batch, size)):
-            hand.append(piece)
-    rows = max(len(batch) for hand in hands for batch in hand)
-    return [Share(hand, sum(batch.tokens for batch in batches), rows) for hand in hands]
+        for part, piece in zip(parts, cut(batch, size)):
+            part.append(piece)
+    rows = max(len(batch) for part in parts for batch in part)
+    return [Shard(part, sum(batch.tokens for batch in batches), rows) for part in parts]
 
 
 def lead(model: Any, architecture: Any, vocab: int, recipe: Recipe, seed: int, hardware: Hardware,
          team: Team) -> Leader:
-    """The leader's engine; makes every follower build the same model."""
-    team.tell_all(("build", (architecture.block, vocab, recipe, seed)))
+    """Makes the leader's engine, and every follower build the same model."""
+    team.broadcast(("build", (architecture.block, vocab, recipe, seed)))
     return Leader(model, recipe, hardware, team)
 
 
 def follow(team: Team) -> None:
-    """What every process but the leader does, until it is told to end.
+    """Follows the leader's messages until the one to end.
 
     Raises:
         ProcessLost: the leader or another process is gone.
     """
     engine: ParallelEngine | None = None
     while True:
-        what, how = team.hear()
-        if what == "end":
+        command, arguments = team.receive()
+        if command == "end":
             return
-        if what == "build":
-            engine = _built(team, *how)
-        elif what == "random":
+        if command == "build":
+            engine = _build_engine(team, *arguments)
+        elif command == "random":
             team.gather(checkpoint.random_state())
         else:
             assert engine is not None, "the first message is to build"
-            _do(engine, what, how)
+            _execute(engine, command, arguments)
 
 
-def _do(engine: ParallelEngine, what: str, how: Any) -> None:
-    if what == "restore":
-        engine.restore(how)
+def _execute(engine: ParallelEngine, command: str, arguments: Any) -> None:
+    if command == "restore":
+        engine.restore(arguments)
         return
-    share, lr, engine.parts = how
-    with suppress(TrainingFailed):  # memory does not suffice for anyone then: the leader says so and decides
-        engine.step(share, lr)
+    shard, lr, engine.parts = arguments
+    with suppress(TrainingFailed):  # memory suffices in no process then, and the leader reports it
+        engine.step(shard, lr)
 
 
-def _built(team: Team, block: Any, vocab: int, recipe: Recipe, seed: int) -> ParallelEngine:
-    """A follower's engine, with dropout of its own."""
+def _build_engine(team: Team, block: Any, vocab: int, recipe: Recipe, seed: int) -> ParallelEngine:
+    """Makes a follower's engine, with dropout of its own."""
     hardware = Hardware.of(recipe)
     model = first_model(block, vocab, recipe, seed)
     model.set_attention(hardware.attention)

@@ -1,4 +1,4 @@
-"""Zero-cost scores: what a model's first weights say of it, before anything is learned.
+"""Zero-cost proxies: scores of a model at its initial weights.
 
 They are recorded, not acted on: whether any of them ranks the candidates of a study is what its report tells. All are
 taken from a copy of the model without dropout, so that training is what it would have been, to the bit.
@@ -21,13 +21,13 @@ from scalesearch.data import PAD, Batch, Corpus
 from scalesearch.data.batching import make_batch
 from scalesearch.train.failures import out_of_memory
 
-SENTENCES, PLACES = 16, 512  # of the small real batch: pairs at most, and places of its wider side
+MAX_SENTENCES, MAX_TOKENS = 16, 512  # of the small real batch: pairs, and tokens of its wider side with padding
 LENGTH, TOKEN = 8, 4  # of the sentences that SynFlow runs on: the first id that is not special, so many times
 NAMES = ("synflow", "snip", "grad_norm")
 
 
 def proxies(model: Any, corpus: Corpus, device: torch.device | None = None) -> dict[str, float]:
-    """Name to score of ``model`` as it is; those of ``NAMES`` that come to a finite number.
+    """Scores of ``model`` by name: those of ``NAMES`` that are finite.
 
     ``synflow``: log10 of SynFlow (Tanaka et al. 2020, as a proxy Abdelfattah et al. 2021), which needs no data.
     ``snip``: the sum of abs(weight · gradient) (Lee et al. 2019). ``grad_norm``: the sum of the gradients' norms, a
@@ -36,27 +36,28 @@ def proxies(model: Any, corpus: Corpus, device: torch.device | None = None) -> d
     Model, gradients and random number generators are left as they were.
     """
     where = device or torch.device("cpu")
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     makers: tuple[Callable[[], dict[str, float]], ...] = (
         lambda: {"synflow": synflow(_copy(model, where))},
         lambda: of_gradients(_copy(model, where), small_batch(corpus)),
     )
     for make in makers:
         try:
-            found |= make()
+            scores |= make()
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
 def synflow(model: Any) -> float:
-    """log10 of the sum of abs(weight · gradient of the summed outputs), all weights being positive; changes ``model``.
+    """SynFlow: log10 of the sum of abs(weight · gradient of summed outputs), weights made positive.
 
-    The network is made linear where a Transformer is not: what layer normalisation divides by and attention's weights
-    are constants, and positions are positive. Left out altogether, as Tanaka et al. leave out batch normalisation, the
-    former would let gated layers square their input layer after layer, beyond any number. What only decides where
-    attention looks does not count. The source and the target are one token again and again, so no data come in.
+    Changes ``model``. The network is made linear where a Transformer is not: what layer normalisation divides by and
+    attention's weights are constants, and positions are positive. Left out altogether, as Tanaka et al. leave out batch
+    normalisation, the former would let gated layers square their input layer after layer, beyond any number. What only
+    decides where attention looks does not count. The source and the target are one token again and again, so no data
+    come in.
     """
     subject = model.double()
     with torch.no_grad():
@@ -70,7 +71,7 @@ def synflow(model: Any) -> float:
 
 
 class _Linear(TorchFunctionMode):
-    """Inside, what is not linear in its input is replaced; see :func:`synflow`."""
+    """Context that replaces functions that are not linear; see :func:`synflow`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -94,26 +95,26 @@ def _gain(x: Tensor, shape: Any, weight: Tensor | None = None, bias: Tensor | No
 
 
 def of_gradients(model: Any, batch: Batch) -> dict[str, float]:
-    """``snip`` and ``grad_norm`` of the cross-entropy of ``batch``, in nats a token; leaves gradients in ``model``."""
+    """SNIP and gradient norm of the cross-entropy of ``batch`` (nats per token); leaves gradients in ``model``."""
     device = next(model.parameters()).device
-    source, target, right = (torch.from_numpy(np.asarray(part)).to(device)
+    source, target, labels = (torch.from_numpy(np.asarray(part)).to(device)
                              for part in (batch.source, batch.target_in, batch.target_out))
-    F.cross_entropy(model(source, target).flatten(0, 1), right.flatten(), ignore_index=PAD).backward()
+    F.cross_entropy(model(source, target).flatten(0, 1), labels.flatten(), ignore_index=PAD).backward()
     pairs = list(_with_gradients(model))
     return {"snip": sum(float((weight * grad).abs().sum()) for weight, grad in pairs),
             "grad_norm": sum(float(grad.norm()) for _, grad in pairs)}
 
 
 def small_batch(corpus: Corpus) -> Batch:
-    """A few pairs from all over the training text; the same ones for every candidate."""
+    """Batch of a few pairs from all over the training text, the same for every candidate."""
     split = corpus.train
-    batch = make_batch(split, np.unique(np.linspace(0, len(split) - 1, SENTENCES).astype(np.int64)))
+    batch = make_batch(split, np.unique(np.linspace(0, len(split) - 1, MAX_SENTENCES).astype(np.int64)))
     longest = max(batch.source.shape[1], batch.target_in.shape[1])
-    return make_batch(split, batch.indices[: max(1, PLACES // longest)])
+    return make_batch(split, batch.indices[: max(1, MAX_TOKENS // longest)])
 
 
 def _copy(model: Any, device: torch.device) -> Any:
-    """A copy in eval mode, without gradients."""
+    """Copies a model, in eval mode and without gradients."""
     subject = copy.deepcopy(model).to(device).eval()
     subject.zero_grad(set_to_none=True)
     return subject

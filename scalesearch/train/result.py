@@ -1,4 +1,4 @@
-"""What came of a training: plain values, the same in memory and in ``result.json``."""
+"""Result of a training: plain values, the same in memory and in ``result.json``."""
 
 import json
 import platform
@@ -15,7 +15,7 @@ PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "roug
 
 @dataclass
 class Result:
-    """One training, finished or failed.
+    """Result of one training, finished, failed or paused.
 
     Attributes:
         state: ``complete``, ``failed``, or ``paused`` before the end of its budget.
@@ -65,32 +65,32 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Every field as a JSON value."""
+        """Fields as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Result":
-        """The result that ``to_json`` wrote; keys that others have added are left out."""
+        """Reads what ``to_json`` wrote; unknown keys are ignored."""
         known = {f.name for f in fields(cls)}
         return cls(**{key: item for key, item in value.items() if key in known})
 
     def write(self, directory: Path) -> None:
-        """Write ``directory/result.json``, whole or not at all."""
+        """Writes ``directory/result.json`` atomically."""
         write_json(directory / FILE, self.to_json())
 
     @classmethod
     def read(cls, directory: Path) -> "Result | None":
-        """The result in ``directory``, or None if there is none yet."""
+        """Reads the result in ``directory``; None if there is none."""
         file = directory / FILE
         return cls.from_json(json.loads(file.read_text())) if file.exists() else None
 
 
 def versions(*others: str) -> dict[str, str]:
-    """Python's version and those of the packages that numbers depend on, and of ``others`` where installed."""
-    found = {"python": platform.python_version()}
+    """Versions of Python, of the packages that results depend on, and of ``others``, where installed."""
+    installed = {"python": platform.python_version()}
     for package in (*PACKAGES, *others):
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed

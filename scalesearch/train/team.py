@@ -1,8 +1,8 @@
-"""The processes of one training: started here or by somebody else, talking to each other, ending together.
+"""Processes of one training, started here or by Ray, that communicate and end together.
 
-One process leads: it alone reads data, decides, validates and writes. The others follow: they wait for a message,
-do their share of an update, and wait for the next. So nothing that only one of them can know (a signal, a clock, a
-full disk) can lead them apart.
+Rank 0 leads: it alone reads data, decides, validates and writes. The others follow: they wait for a message, do their
+shard of an update, and wait for the next. So nothing that only one process can know (a signal, a clock, a full disk)
+can make them diverge.
 """
 
 import os
@@ -23,70 +23,70 @@ from torch import Tensor
 
 from scalesearch.errors import UserError
 
-WAIT = timedelta(days=7)  # a follower waits while the leader decodes; who dies is noticed at once, by its connections
+TIMEOUT = timedelta(days=7)  # a follower waits while the leader decodes; a dead process closes its connections at once
 START_SECONDS = 300.0  # until every process has loaded PyTorch, on a busy machine
-REASON_SECONDS = 10.0  # for a process that is lost to leave its traceback
+REASON_SECONDS = 10.0  # for a lost process to write its traceback
 END_SECONDS = 10.0
 END = ("end", None)
-_KEPT_FROM_FOLLOWERS = (signal.SIGINT, signal.SIGTERM)
+_LEADER_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ProcessLost(RuntimeError):
-    """Another process of this training ended or cannot be reached; the message says what it died of."""
+    """Error: another process of this training ended or cannot be reached; the message says why."""
 
 
 class Team:
-    """The processes of one training, as one of them sees them; made by all of them at once.
+    """Group of the processes of one training; all of them construct it at the same time.
 
-    Messages are Python values and go through gloo, over the hosts; gradients go through the default group.
+    Messages are Python values and go through gloo; gradients go through the default process group.
 
     Attributes:
-        rank: 0 leads. size: how many there are.
+        rank: of this process; 0 leads. size: number of processes.
     """
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        with _noticing():
-            self._hosts = dist.new_group(backend="gloo", timeout=WAIT)
+        with _detecting_loss():
+            self._hosts = dist.new_group(backend="gloo", timeout=TIMEOUT)
 
-    def tell(self, messages: list[Any]) -> None:
-        """The leader's: one message for each process, its own (unused) first."""
-        with _noticing():
+    def scatter(self, messages: list[Any]) -> None:
+        """Sends one message to each process, from the leader; the first, its own, is unused."""
+        with _detecting_loss():
             dist.scatter_object_list([None], messages, src=0, group=self._hosts)
 
-    def tell_all(self, message: Any) -> None:
-        """The leader's: the same message for all."""
-        self.tell([message] * self.size)
+    def broadcast(self, message: Any) -> None:
+        """Sends the same message to all, from the leader."""
+        self.scatter([message] * self.size)
 
-    def hear(self) -> Any:
-        """A follower's next message; waits for it."""
-        heard: list[Any] = [None]
-        with _noticing():
-            dist.scatter_object_list(heard, None, src=0, group=self._hosts)
-        return heard[0]
+    def receive(self) -> Any:
+        """Waits for the next message, as a follower."""
+        message: list[Any] = [None]
+        with _detecting_loss():
+            dist.scatter_object_list(message, None, src=0, group=self._hosts)
+        return message[0]
 
     def gather(self, value: Any) -> list[Any]:
-        """Everyone's ``value``, by rank, at the leader; an empty list elsewhere."""
-        found: list[Any] | None = [None] * self.size if self.rank == 0 else None
-        with _noticing():
-            dist.gather_object(value, found, dst=0, group=self._hosts)
-        return found or []
+        """Gathers ``value`` of all processes by rank, at the leader; an empty list at followers."""
+        values: list[Any] | None = [None] * self.size if self.rank == 0 else None
+        with _detecting_loss():
+            dist.gather_object(value, values, dst=0, group=self._hosts)
+        return values or []
 
-    def agree(self, numbers: Tensor) -> Tensor:
-        """The sum of everyone's ``numbers``, a tensor on the host, in its place."""
-        with _noticing():
+    def sum(self, numbers: Tensor) -> Tensor:
+        """Sums ``numbers`` of all processes, in place; a tensor on the host."""
+        with _detecting_loss():
             dist.all_reduce(numbers, group=self._hosts)
         return numbers
 
-    def reduce(self, work: Callable[[], object]) -> None:
-        """Does ``work``, which reduces tensors over the default group."""
-        with _noticing():
-            work()
+    def call(self, collective: Callable[[], object]) -> None:
+        """Calls ``collective``, which reduces tensors over the default process group."""
+        with _detecting_loss():
+            collective()
 
 
 @contextmanager
-def _noticing() -> Iterator[None]:
-    """A stretch that others take part in; raises ProcessLost where one of them does not."""
+def _detecting_loss() -> Iterator[None]:
+    """Context of a collective call; raises ProcessLost where another process is gone."""
     try:
         yield
     except RuntimeError as error:
@@ -96,16 +96,16 @@ def _noticing() -> Iterator[None]:
 
 @contextmanager
 def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Team], object]) -> Iterator[Team]:
-    """``size`` processes on this machine, of which this one leads; the others do ``follow`` and are gone afterwards.
+    """Starts a team of ``size`` processes on this machine, led by this one, until the context ends.
 
     Args:
         cuda: gradients go through NCCL, and each process has a GPU of its own.
         threads: of each process; None shares out those of this one.
-        follow: a function of a module, since the others are fresh processes.
+        follow: what the others call; a function of a module, since they are fresh processes.
 
     Raises:
         UserError: there are not as many GPUs.
-        ProcessLost: one of the others ended; with its reason.
+        ProcessLost: one of the others ended, with its reason.
     """
     if cuda and torch.cuda.device_count() < size:
         raise UserError(f"processes: {size} of them need a GPU each, and PyTorch finds {torch.cuda.device_count()}; "
@@ -119,7 +119,7 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
         _await_start(store, size, others)
         with _joined(store, 0, size, cuda) as team:
             yield team
-            team.tell_all(END)
+            team.broadcast(END)
             _leave(others)
     except ProcessLost as error:
         raise ProcessLost(_reason(others) or str(error)) from None
@@ -131,19 +131,19 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
 
 
 def _start(size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> mp.ProcessContext:
-    """The other processes. Signals are blocked in them, as a mask is inherited: the leader alone answers to them."""
+    """Starts the followers with signals blocked (a mask is inherited): the leader alone handles them."""
     ensure_running()  # it unblocks them when it starts, so not in the stretch below
-    signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT_FROM_FOLLOWERS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _LEADER_SIGNALS)
     try:
-        return mp.start_processes(_other, (size, port, cuda, threads, follow), size - 1, join=False, daemon=True,
+        return mp.start_processes(_follower, (size, port, cuda, threads, follow), size - 1, join=False, daemon=True,
                                   start_method="spawn")
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEPT_FROM_FOLLOWERS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _LEADER_SIGNALS)
 
 
-def _other(index: int, size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> None:
-    """What the process of rank ``index + 1`` does."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT_FROM_FOLLOWERS)
+def _follower(index: int, size: int, port: int, cuda: bool, threads: int, follow: Callable[[Team], object]) -> None:
+    """Main function of the process of rank ``index + 1``."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _LEADER_SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     store = dist.TCPStore("127.0.0.1", port, size, is_master=False)
@@ -161,7 +161,7 @@ def _end_with_parent() -> None:
 
 
 def _await_start(store: dist.TCPStore, size: int, others: mp.ProcessContext) -> None:
-    """Waits for the others, which may die before anyone is connected to them. Raises ProcessLost."""
+    """Waits until all followers have started. Raises ProcessLost where one has died before."""
     until = time.monotonic() + START_SECONDS
     while not store.check([f"here/{rank}" for rank in range(1, size)]):
         if any(process.exitcode is not None for process in others.processes) or time.monotonic() > until:
@@ -171,11 +171,11 @@ def _await_start(store: dist.TCPStore, size: int, others: mp.ProcessContext) -> 
 
 @contextmanager
 def _joined(store: dist.TCPStore, rank: int, size: int, cuda: bool) -> Iterator[Team]:
-    """The team that meets at ``store``; connections are closed at the end, which tells whoever still waits."""
+    """Team of the processes that meet at ``store``; closes its connections at the end."""
     if cuda:
         torch.cuda.set_device(rank)
-    with _noticing():
-        dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size, timeout=WAIT)
+    with _detecting_loss():
+        dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         yield Team()
     finally:
@@ -183,14 +183,14 @@ def _joined(store: dist.TCPStore, rank: int, size: int, cuda: bool) -> Iterator[
 
 
 def _leave(others: mp.ProcessContext) -> None:
-    """Waits a while for processes that have been told to end."""
+    """Waits for followers to end, at most ``END_SECONDS``."""
     until = time.monotonic() + END_SECONDS
     for process in others.processes:
         process.join(max(0.0, until - time.monotonic()))
 
 
 def _reason(others: mp.ProcessContext) -> str:
-    """What a process died of: its error, or the signal that ended it; empty if that cannot be known."""
+    """Reason why a process died: its error or signal; empty if unknown."""
     until = time.monotonic() + REASON_SECONDS
     try:
         while not others.join(timeout=max(0.0, until - time.monotonic()), grace_period=0.1):

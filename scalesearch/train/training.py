@@ -1,4 +1,4 @@
-"""From an architecture, a corpus and a recipe to a result: the trainer's one entrance."""
+"""Training of an architecture on a corpus by a recipe: the entry point of the trainer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,26 +40,25 @@ def train(
     team: Team | None = None,
     proxies: bool = False,
 ) -> Result:
-    """Train ``architecture`` on ``corpus`` and score it; everything is kept in ``directory``.
+    """Trains ``architecture`` on ``corpus`` and scores it; writes all files to ``directory``.
 
-    With ``resume``, a complete result in ``directory`` is returned as it is, and an interrupted run goes on as if it
-    had not been interrupted (to the bit with a budget of updates, tokens or epochs on the same machine). The global
-    random number generators of PyTorch are seeded.
+    With ``resume``, a complete result in ``directory`` is returned as it is, and an interrupted run is resumed with the
+    same outcome (to the bit with a budget of updates, tokens or epochs on the same machine). The global random number
+    generators of PyTorch are seeded.
 
     Args:
         architecture: a :class:`scalesearch.space.assembly.architecture.Architecture`.
-        seed: of the first weights, the order of batches and dropout.
-        report: called with a mapping now and then; ``kind`` is update, validation, decode or done.
-        until: share of the budget after which to pause: the state is saved, and the same call with more goes on.
-        processes: that share each update, on this machine: on CPUs, or with a GPU each. The sentences of an update
-            stay the same, and without dropout so do the losses, but for rounding.
+        seed: of the initial weights, the order of batches and dropout.
+        report: callback for progress, a mapping whose ``kind`` is update, validation, decode or done.
+        until: share of the budget after which to pause: the state is saved, and a call with a larger one resumes.
+        processes: number of processes on this machine that share each update, on CPUs or with a GPU each. The sentences
+            of an update stay the same, and without dropout so do the losses, but for rounding.
         team: processes that are running already, of which this one leads; the others do :func:`parallel.follow`.
-        proxies: also take the zero-cost scores of the first weights; see :func:`scalesearch.train.proxies.proxies`.
+        proxies: also compute the zero-cost proxies of the initial weights; see :func:`.proxies.proxies`.
 
     Returns:
-        The result, which is also in ``directory/result.json`` unless it is ``paused``, with the validation loss there
-        as its only metric. Divergence, lack of memory and a model that sees
-        what it must not are ``failed`` results with their reason.
+        The result, also written to ``directory/result.json`` unless it is ``paused``; then the validation loss is its
+        only metric. Divergence, lack of memory and a model that is not causal are ``failed`` results with a reason.
 
     Raises:
         UserError: ``directory`` holds another training, a recipe asks for GPUs that are not there, or the task needs
@@ -76,18 +75,18 @@ def train(
     processes = team.size if team else processes
     wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)
     if done is not None and done.state == "complete":
-        found = {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed,
-                 "processes": done.processes, **done.recipe}
-        checkpoint.check_identity(found, wanted, folder)
+        stored = {"architecture": done.architecture_id, "data": done.corpus, "seed": done.seed,
+                  "processes": done.processes, **done.recipe}
+        checkpoint.check_identity(stored, wanted, folder)
         return done
     hardware = Hardware.of(recipe)
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed, recipe=recipe.to_json(),
                     corpus=corpus.hash, architecture_id=architecture.id, versions=versions(), processes=processes)
     checkpoint.describe(folder, architecture, corpus, recipe)
-    with stoppable() as stop, _others(processes, team, recipe, hardware) as all_of_us:
+    with stoppable() as stop, _joined_team(processes, team, recipe, hardware) as members:
         try:
-            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, all_of_us, proxies)
-            _go(run, folder, wanted, resume, result, until)
+            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, members, proxies)
+            _train_and_score(run, folder, wanted, resume, result, until)
         except (TrainingFailed, CausalityError) as error:
             result.state, result.reason = "failed", str(error)
         except (RuntimeError, MemoryError) as error:
@@ -104,7 +103,7 @@ def train(
 
 def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: int, hardware: Hardware, stop: Any,
          tell: Report, result: Result, team: Team | None, proxies: bool) -> Run:
-    """A run at its start, of a model that has passed the causality check."""
+    """Makes a run at its start, after the causality check of its model."""
     vocab = corpus.tokenizer.vocab_size
     model = first_model(architecture.block, vocab, recipe, seed)
     result.params = sum(weight.numel() for weight in model.parameters())
@@ -122,8 +121,8 @@ def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: 
 
 
 @contextmanager
-def _others(processes: int, team: Team | None, recipe: Recipe, hardware: Hardware) -> Iterator[Team | None]:
-    """The processes that share the updates: those that are given, new ones, or none besides this."""
+def _joined_team(processes: int, team: Team | None, recipe: Recipe, hardware: Hardware) -> Iterator[Team | None]:
+    """Context with the team that shares updates: the given one, a new one, or None for this process alone."""
     if team is not None or processes == 1:
         yield team
         return
@@ -133,8 +132,9 @@ def _others(processes: int, team: Team | None, recipe: Recipe, hardware: Hardwar
         yield started
 
 
-def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Result, until: float) -> None:
-    """Train to the end and score, or to a pause; what was learned is saved if someone stops it."""
+def _train_and_score(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Result,
+                     until: float) -> None:
+    """Trains to the end and scores, or to a pause; saves when interrupted."""
     run.identity, peak = wanted, PeakMemory(run.engine.hardware.device)
     state = checkpoint.load_state(folder, torch.device("cpu")) if resume else None
     if state is not None:
@@ -161,7 +161,7 @@ def _go(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Re
 
 
 def _collect(run: Run, result: Result) -> None:
-    """What a run has measured, into its result."""
+    """Copies what a run has measured to its result."""
     spent = run.spent
     result.curve, result.notes, result.stopped = run.curve, run.notes, run.stopped
     result.steps, result.tokens = spent.steps, spent.tokens
@@ -171,7 +171,7 @@ def _collect(run: Run, result: Result) -> None:
 
 
 def _clear(run: Run, folder: Path) -> None:
-    """Take away what an earlier run has left."""
+    """Deletes what an earlier run has left."""
     for name in (checkpoint.STATE, checkpoint.WEIGHTS, "result.json"):
         (folder / name).unlink(missing_ok=True)
     run.snapshots.clear()

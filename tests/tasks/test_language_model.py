@@ -14,7 +14,7 @@ from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import words
 from scalesearch.train import Recipe, train
 from scalesearch.train.engine import Engine
-from scalesearch.train.evaluate import Search, loss_a_token, score_split
+from scalesearch.train.evaluate import Search, loss_per_token, score_split
 from scalesearch.train.hardware import Hardware
 from tests.tasks.small import corpus_of, lines, model_for
 
@@ -50,7 +50,7 @@ def test_the_loss_is_that_of_scoring_token_by_token(tmp_path, window: int, strid
     engine, stream = engine_for(corpus), stream_of(corpus, "valid")
     with torch.inference_mode():
         expected = by_hand(engine.model, stream, window, stride)
-    assert loss_a_token(engine, corpus.valid) * len(stream) == pytest.approx(expected, rel=1e-9)
+    assert loss_per_token(engine, corpus.valid) * len(stream) == pytest.approx(expected, rel=1e-9)
     found = score_split(engine, corpus, "valid", Search(1))
     count = sum(len(line.split()) for line in lines("valid")) + len(lines("valid"))
     assert found["perplexity"] == pytest.approx(math.exp(expected / len(stream)))

@@ -18,7 +18,7 @@ def shout(lines: list[str]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 10)
+    monkeypatch.setattr(module, "CHUNK", 10)
 
 
 def test_every_line_has_its_translation(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from scalesearch.data import make_batch
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, train
-from scalesearch.train.parallel import deal, follow
+from scalesearch.train.parallel import divide, follow
 from scalesearch.train.team import Team, local_team
 from tests.train.conftest import recipe, tiny
 from tests.train.test_training import diverging, learned, stop_at, weights
@@ -127,7 +127,7 @@ def test_cpu_time_is_that_of_all(corpus, tmp_path, two: Team) -> None:
 @given(st.lists(st.lists(st.integers(0, 299), min_size=1, max_size=9), min_size=1, max_size=7), st.integers(1, 5))
 def test_every_sentence_is_dealt_once(corpus, groups: list[list[int]], size: int) -> None:
     batches = [make_batch(corpus.train, np.array(group)) for group in groups]
-    shares = deal(batches, size)
+    shares = divide(batches, size)
     dealt = [int(i) for share in shares for batch in share.batches for i in batch.indices]
     assert sorted(dealt) == sorted(i for group in groups for i in group)
     assert {share.tokens for share in shares} == {sum(batch.tokens for batch in batches)}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.schedule import Marks, Schedule, Spent
+from scalesearch.train.schedule import Interval, Schedule, Spent
 
 
 def rates(steps: int, **changes) -> list[float]:
@@ -45,7 +45,7 @@ def test_the_budget_used_up_first_decides(steps: int, tokens: int, pairs: int) -
 
 @given(st.sampled_from([0.1, 0.25, 0.02, 5.0, 7.0]), st.integers(10, 200))
 def test_each_mark_is_met_once_even_if_asked_twice(every: float, steps: int) -> None:
-    marks, met = Marks(every), 0
+    marks, met = Interval(every), 0
     for step in range(1, steps + 1):
         for _ in range(2):
             if marks.due(step, step / steps):
@@ -56,4 +56,4 @@ def test_each_mark_is_met_once_even_if_asked_twice(every: float, steps: int) -> 
 
 
 def test_no_marks_where_none_are_wanted() -> None:
-    assert not Marks(0.0).due(100, 1.0)
+    assert not Interval(0.0).due(100, 1.0)

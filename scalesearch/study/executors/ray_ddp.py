@@ -65,4 +65,4 @@ def one_process(config: dict[str, Any]) -> None:
         follow(team)
         return
     train_job(config["folder"], team)
-    team.tell_all(END)
+    team.broadcast(END)
