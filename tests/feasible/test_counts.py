@@ -16,7 +16,7 @@ PARAMS, MACS = "params.non_embedding", "macs.total"
 
 SPACES = {
     "plain": """
-width: 32..64 step 16
+width: 32..48 step 16
 norm: pre
 encoder:
   depth: 1..3
@@ -40,13 +40,13 @@ where:
 """,
     "edge": """
 width: 32 | 48
-norm: pre | post
+norm: pre
 encoder:
   depth: 2 | 4
-  heads: 2 | 3 | 4
+  heads: 2 | 3
   head_dim: = width // encoder.heads
   gate: none | QgV
-  ffn: { relu: { hidden: 64..256 step 64 } }
+  ffn: { relu: { hidden: 64 | 192 } }
 decoder:
   depth: 1 | 2
   interleaved: yes | no
@@ -54,7 +54,7 @@ decoder:
   head_dim: = encoder.head_dim
   ffn: { relu: { hidden: = width // 4 } }
 share:
-  encoder.attention: own | cycle(1..3)
+  encoder.attention: own | cycle(1..2)
   encoder.ffn: one | load(1, 1) | load(2, 2)
   decoder.self: own | encoder.attention[2*i]
   decoder.cross: own | encoder.attention[2*i + 1]
@@ -68,7 +68,7 @@ norm: pre
 embedding:
   one of:
     plain: {}
-    h-softpos: { levels: 1 | 2 }
+    h-softpos: { levels: 2 }
   tie: none
 encoder:
   depth: 1..2
@@ -81,14 +81,14 @@ encoder:
   ffn:
     one of:
       none: {}
-      relu: { hidden: 48..96 step 16 }
+      relu: { hidden: 48..64 step 16 }
 decoder:
   depth: 1
   heads: 2
   ffn: { relu: { hidden: 64 } }
 tensor_chain:
   length: 2 | 3
-  attention: off | 0.1..0.5 step 0.2
+  attention: off | 0.1..0.3 step 0.2
   output: off | 0.3
 """,
     "decoder-only": """
