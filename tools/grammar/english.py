@@ -23,7 +23,7 @@ def english(sentence: Sentence) -> str:
     if before:
         words += [*_subordinate(sentence), ","]
     if sentence.mood == "question":
-        words += [sentence.params[0]] if sentence.params else []
+        words += [sentence.question_word[0]] if sentence.question_word else []
         words += _clause(sentence.main, question=True)
     else:
         words += _clause(sentence.main)

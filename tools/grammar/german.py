@@ -23,7 +23,7 @@ def german(sentence: Sentence) -> str:
     if before:
         words += [*_subordinate(sentence), ",", *_main(sentence.main, [])]
     elif sentence.mood == "question":
-        words += _main(sentence.main, [sentence.params[1]] if sentence.params else [])
+        words += _main(sentence.main, [sentence.question_word[1]] if sentence.question_word else [])
     else:
         words += _main(sentence.main, None)
     if sentence.conjunction and sentence.second:

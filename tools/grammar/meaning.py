@@ -112,5 +112,5 @@ class Sentence(NamedTuple):
     first: bool = False
     conjunction: tuple[str, str] | None = None
     second: Clause | None = None
-    asked: tuple[str, str] | None = None
+    question_word: tuple[str, str] | None = None
     address: tuple[str, str] | None = None

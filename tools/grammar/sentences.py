@@ -17,7 +17,7 @@ _MODALS = ("can", "must", "should", "want", "want", "may")
 _SUBORDINATORS = pairs(SUBORDINATORS)
 _WHEN, _WHEN_PAST = ("when", "wenn"), ("when", "als")  # once in the past is als
 _PURPOSE = ("in order to", "um")
-_ASKED = (("where", "wo"), ("when", "wann"), ("why", "warum"), ("how", "wie"))
+_QUESTION_WORDS = (("where", "wo"), ("when", "wann"), ("why", "warum"), ("how", "wie"))
 _CONJUNCTIONS = (("and", "und"), (", but", ", aber"), ("or", "oder"))
 _ADDRESSES = (("Sir", "mein Herr"), ("Madam", "gnädige Frau"))
 _SUBJECTS = ("person", "person", "animal", "thing", "building", "food", "idea", "text", "place")
@@ -129,10 +129,10 @@ class Sentences(Phrases):
         )
 
     def question(self) -> Sentence:
-        asked = self.rng.choice(_ASKED) if self.chance(0.45) else None
+        question_word = self.rng.choice(_QUESTION_WORDS) if self.chance(0.45) else None
         main = self.clause(1, fronting=False)
         kept = tuple(item for item in main.adjuncts if item.kind != "sentence")
-        return Sentence(main._replace(adjuncts=kept), mood="question", asked=asked)
+        return Sentence(main._replace(adjuncts=kept), mood="question", question_word=question_word)
 
     def coordination(self) -> Sentence:
         conjunction = self.rng.choice(_CONJUNCTIONS)

@@ -84,7 +84,7 @@ def test_the_finite_verb_agrees_with_its_subject(seed):
 @given(SEEDS)
 def test_questions_start_with_their_verb(seed):
     sentence = drawn(seed)
-    if sentence.mood == "question" and not sentence.params and not sentence.address:
+    if sentence.mood == "question" and not sentence.question_word and not sentence.address:
         assert german(sentence).split()[0].lower() == forms_of(sentence.main)
 
 

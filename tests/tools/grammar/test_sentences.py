@@ -228,7 +228,7 @@ WHOLE = [
     ),
     (Sentence(CALLS._replace(tense="past"), mood="question"), "Did I call Anna?", "Habe ich Anna angerufen?"),
     (
-        Sentence(CALLS, mood="question", asked=("why", "warum")),
+        Sentence(CALLS, mood="question", question_word=("why", "warum")),
         "Why do I call Anna?",
         "Warum rufe ich Anna an?",
     ),
