@@ -60,23 +60,8 @@ def load_architecture(file: str, settings: tuple[str, ...]) -> tuple[Space, Arch
     Raises:
         UserError: the file leaves something to choose.
     """
-    from scalesearch.space import Answers, Question
-
     space = load_space(file, settings)
-    open_keys = [path for path, _ in space.dimensions()]
-    if open_keys:
-        shown = ", ".join(open_keys[:6]) + (", …" if len(open_keys) > 6 else "")
-        raise UserError(
-            f"{file}: leaves {len(open_keys)} question{'s' * (len(open_keys) > 1)} open ({shown}); "
-            "it is a space, not an architecture. "
-            f"Answer them with --set, for example --set {open_keys[0]}=…"
-        )
-
-    def ask(path: str, question: Question) -> Any:
-        raise AssertionError(f"{path} was to be closed")
-
-    answers: Answers = space.answer(ask)
-    return space, space.architecture(answers)
+    return space, space.closed(file)
 
 
 def wide_console() -> Console:

@@ -68,8 +68,7 @@ def recompute(row: Row) -> Entry:
 @lru_cache(maxsize=256)
 def architecture_of(file: str, settings: tuple[tuple[str, str], ...] = ()) -> Architecture:
     """The architecture in a file of ``spaces/reference``."""
-    space = space_of(file, settings)
-    return space.architecture(space.answer(space.replay({})))
+    return space_of(file, settings).closed()
 
 
 def space_of(file: str, settings: tuple[tuple[str, str], ...] = ()) -> Space:

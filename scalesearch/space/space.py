@@ -147,6 +147,22 @@ class Space:
             raise Unbuildable(path, reason)
         return architecture.assemble(answers)
 
+    def closed(self, name: str | None = None) -> "Architecture":
+        """The one network of a space that leaves nothing to choose.
+
+        Args:
+            name: the subject of an error's sentence; the space's file where not given.
+
+        Raises:
+            UserError: parameters are open, or no network can be built.
+        """
+        names = [name for name, _ in self.dimensions()]
+        if names:
+            shown = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
+            raise UserError(f"{name or self.document.place.source.name} leaves {shown} open; "
+                            "choose one value for each (--set key=value, in a study file under set:)")
+        return self.architecture(self.answer(self.replay({})))
+
     def to_yaml(self) -> str:
         """The canonical text: defaults written out, aliases followed, full names; it reads back to an equal space."""
         head = [f"{key}: {scalar(text)}" for key, text in (("space", self.name), ("notes", self.notes)) if text]

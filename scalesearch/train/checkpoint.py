@@ -137,8 +137,7 @@ def read_checkpoint(directory: Path | str) -> Checkpoint:
     if missing:
         unfinished = " It is a training that is not finished; go on with --resume." * (folder / STATE).exists()
         raise UserError(f"{folder}: no checkpoint: {', '.join(missing)} missing.{unfinished}")
-    space = read_space(folder / ARCHITECTURE)
-    architecture = space.architecture(space.answer(_closed))
+    architecture = read_space(folder / ARCHITECTURE).closed()
     tokenizer = Tokenizer.from_file(folder / TOKENIZER)
     weights = read_weights(folder / WEIGHTS)
     model = build(architecture.block, vocab=tokenizer.vocab_size)
@@ -153,7 +152,3 @@ def load_checkpoint(directory: Path | str) -> tuple[Any, Tokenizer, Any]:
     """Reads model, tokenizer and architecture of a finished training; see :func:`read_checkpoint`."""
     trained = read_checkpoint(directory)
     return trained.model, trained.tokenizer, trained.architecture
-
-
-def _closed(path: str, question: Any) -> Any:
-    raise UserError(f"{ARCHITECTURE}: leaves {path} open; a checkpoint holds one architecture")

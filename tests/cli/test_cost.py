@@ -88,7 +88,7 @@ def test_the_table_names_its_protocol() -> None:
         (["no-such-file"], "no such file"),
         (["transformer", "--set", "encoder.dept=3"], "encoder.depth"),
         (["transformer", "--set", "encoder.depth"], "write KEY=VALUE"),
-        (["transformer", "--set", "encoder.depth=2..6"], "leaves 1 question open"),
+        (["transformer", "--set", "encoder.depth=2..6"], "leaves encoder.depth open"),
         (["transformer", "--protocol", "forwrd"], "did you mean forward"),
         (["transformer", "--set", "share.encoder.ffn=1-11"], "serves 12 layers"),
     ],

@@ -37,7 +37,6 @@ from scalesearch.study.config.rows import (
     SEARCH,
     Row,
     Rows,
-    architecture_of,
 )
 from scalesearch.study.config.scaling_rules import EXAMPLE, steps_of
 
@@ -170,7 +169,7 @@ class _Rows:
         """Adds a row; returns whether its architecture can be built."""
         try:
             made = make()
-            self.rows.append(Row(name, architecture_of(made)))
+            self.rows.append(Row(name, made.closed("it")))
             self.first = self.first or made
         except SpaceErrors as errors:
             for problem in errors.problems:

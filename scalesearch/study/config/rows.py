@@ -76,23 +76,6 @@ class Rows:
         return replace(self, rows=rows, base=base, left_out={name: why for name, why in reasons.items() if why})
 
 
-def architecture_of(space: Space) -> Architecture:
-    """The one architecture that ``space`` describes.
-
-    Raises:
-        UserError: it leaves something open, breaks its own ``where``, or cannot be built.
-    """
-    left = [path for path, _ in space.dimensions()]
-    if left:
-        raise UserError(f"it leaves {', '.join(left[:6])} open; answer that under `set`")
-    return space.architecture(space.answer(nothing_to_ask))
-
-
-def nothing_to_ask(path: str, question: Any) -> Any:
-    """Answers for a space that leaves nothing open."""
-    raise AssertionError(f"{path} was to be closed")
-
-
 def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tuple[Row, ...]:
     """A row for each distinct network of ``space`` that can be built and ``fits``, named by the answers that differ.
 

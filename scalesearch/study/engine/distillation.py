@@ -27,7 +27,7 @@ from scalesearch.files import write_json, write_text
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.study.config.spec import ReferenceSpec, StudySpec
 from scalesearch.study.config.teacher import TeacherSpec
-from scalesearch.study.engine.setup import closed_space, nothing_to_ask
+from scalesearch.study.engine.setup import reference_space
 from scalesearch.study.executors.base import Done, Job, Runner
 from scalesearch.study.executors.worker import Progress
 from scalesearch.study.monitor.console import describe_progress, share
@@ -91,8 +91,8 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     if said.folder is not None:
         folder = _folder(said.folder)
         return Teacher(said, _finished(folder, corpus), None, folder)
-    space = closed_space("teacher", ReferenceSpec("teacher", said.file, said.set), spec)
-    return Teacher(said, space.architecture(space.answer(nothing_to_ask)), said.recipe or spec.recipe)
+    space = reference_space(ReferenceSpec("teacher", said.file, said.set), spec)
+    return Teacher(said, space.closed("teacher: it"), said.recipe or spec.recipe)
 
 
 def _folder(written: str) -> Path:
@@ -129,8 +129,7 @@ def _finished(folder: Path, corpus: Corpus) -> Architecture:
         raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it on the same data "
                         f"and vocab, or have it translate with `scalesearch distill {folder}`, and name what that "
                         "writes under data: distilled")
-    space = read_space(folder / ARCHITECTURE)
-    return space.architecture(space.answer(nothing_to_ask))
+    return read_space(folder / ARCHITECTURE).closed()
 
 
 def distilled(spec: StudySpec) -> DataSpec:

@@ -17,7 +17,6 @@ from scalesearch.samplers.base import Proposer, Settings
 from scalesearch.space import Space, read_space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.study.config.constraints import bounds, limits
-from scalesearch.study.config.rows import nothing_to_ask
 from scalesearch.study.config.spec import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.optuna_sync.mirror import Mirror
 from scalesearch.study.optuna_sync.retrying import SteadyMirror
@@ -120,27 +119,19 @@ def references(spec: StudySpec) -> tuple[Reference, ...]:
     return tuple(_reference(reference, spec) for reference in spec.references)
 
 
-def closed_space(called: str, reference: ReferenceSpec, spec: StudySpec) -> Space:
-    """The space of one architecture that ``reference`` describes.
-
-    Raises:
-        UserError: it leaves something open; the message begins with ``called``.
-    """
+def reference_space(reference: ReferenceSpec, spec: StudySpec) -> Space:
+    """The study's space, or the file that ``reference`` names, with its ``set``."""
     space = spec.space
     if reference.file is not None:
         beside = spec.file.parent / reference.file
         space = read_space(beside if beside.is_file() else find_file(reference.file, "spaces"))
-    space = space.set(reference.set) if reference.set else space
-    open_keys = [path for path, _ in space.dimensions()]
-    if open_keys:
-        raise UserError(f"{called}: it leaves {', '.join(open_keys[:6])} open; answer them under `set`")
-    return space
+    return space.set(reference.set) if reference.set else space
 
 
 def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
-    space = closed_space(f"reference {reference.name}", reference, spec)
-    answers = space.answer(nothing_to_ask)
-    return Reference(reference.name, space.architecture(answers), params(spec.space, answers))
+    space = reference_space(reference, spec)
+    architecture = space.closed(f"reference {reference.name}: it")
+    return Reference(reference.name, architecture, params(spec.space, space.answer(space.replay({}))))
 
 
 def params(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -21,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalesearch.errors import UserError
 from scalesearch.files import write_json
 from scalesearch.signals import interruptible, stoppable
 from scalesearch.study.executors.lease import Taken, held, refuse_taken
@@ -56,8 +55,7 @@ def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
     from scalesearch.space import read_space
     from scalesearch.train import Recipe, train
 
-    space = read_space(place / "architecture.yaml")
-    architecture = space.architecture(space.answer(_nothing_to_ask))
+    architecture = read_space(place / "architecture.yaml").closed()
     corpus = load_corpus(DataSpec.from_mapping(job["data"]), Path(job["cache"]))
     recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
     if processes > 1:
@@ -187,7 +185,3 @@ def _use_threads(count: int) -> None:
     import torch
 
     torch.set_num_threads(count)
-
-
-def _nothing_to_ask(path: str, question: Any) -> Any:
-    raise UserError(f"architecture.yaml leaves {path} open: {question}")

@@ -113,8 +113,7 @@ def _origin_of(trial: Trial, label: str | None) -> str:
 
 def _architecture(file: Path, trial: Trial) -> Architecture:
     """What was trained. Raises UserError where its file is not to be read, or means another network by now."""
-    space = read_space(file)
-    architecture = space.architecture(space.answer(setup.nothing_to_ask))
+    architecture = read_space(file).closed()
     if architecture.id != trial.id:
         raise UserError(f"{file} describes {architecture.id} in this version of scalesearch, and {trial.id} was "
                         "trained")

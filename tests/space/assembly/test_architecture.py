@@ -3,6 +3,8 @@
 import pytest
 
 from scalesearch.cost import cost, find_protocol
+from scalesearch.errors import UserError
+from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import Unbuildable, assemble
 from tests.architectures import answers
 
@@ -69,3 +71,13 @@ def test_borrowed_attention_is_billed_once() -> None:
     attention = 4 * (8 * 8 + 8)
     assert own["params.decoder"] - lent["params.decoder"] == 2 * 2 * attention
     assert own["macs.total"] == lent["macs.total"]
+
+
+def test_a_closed_space_is_one_architecture_and_an_open_one_names_its_keys():
+    space = Space.parse("width: 64\nencoder: {depth: 2 | 4, heads: 2}\ndecoder: {depth: 2, heads: 2}\n", "small.yaml")
+    with pytest.raises(UserError, match=r"small\.yaml leaves encoder\.depth open"):
+        space.closed()
+    with pytest.raises(UserError, match=r"teacher: it leaves encoder\.depth open"):
+        space.closed("teacher: it")
+    closed = space.set({"encoder.depth": "4"})
+    assert closed.closed() == next(closed.architecture(answers) for answers in closed.enumerate())

@@ -8,7 +8,7 @@ from scalesearch.cost import protocol_of
 from scalesearch.library import find_file
 from scalesearch.study.config.constraints import limits
 from scalesearch.study.config.reader import ReferenceSpec, read_study
-from scalesearch.study.engine.setup import closed_space, references
+from scalesearch.study.engine.setup import reference_space, references
 from scalesearch.study.trials.evaluator import Bill
 
 STUDIES = sorted(path.stem for path in (Path(__file__).parents[3] / "studies").glob("*.yaml"))
@@ -23,7 +23,7 @@ def test_a_shipped_study_is_whole(name):
     spec = read_study(find_file(name, "studies"))
     assert len(references(spec)) == len(spec.rows.rows if spec.rows else spec.references)
     if spec.teacher and spec.teacher.folder is None:
-        assert closed_space("teacher", ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set), spec).size() == 1
+        assert reference_space(ReferenceSpec("teacher", spec.teacher.file, spec.teacher.set), spec).closed()
 
 
 def test_transformer_tiny_is_the_published_one():
