@@ -25,7 +25,7 @@ from typing import Any
 from torch import Tensor
 
 from scalesearch.analysis.taps import Layer, Mean, Tap, layers_of
-from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.partial import PartialFFN
 from scalesearch.nn import Model, Module
 
@@ -86,11 +86,10 @@ def params_of(module: Module | None) -> int:
 
 def _networks(layer: Layer) -> Iterator[_Heard]:
     gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None) for path, node in layer.parts(PartialFFN)}
-    for path, node in layer.parts(*FFNS.values()):
-        parts = node.block.parts()
-        if "up" in parts:
+    for path, node in layer.parts(FFN):
+        if node.block.units is not None:  # type: ignore[attr-defined]
             params = params_of(node)
-            before = node.get_submodule("gate" if "gate" in parts else "up")
+            before = node.get_submodule(node.block.units)  # type: ignore[attr-defined]
             assert isinstance(before, Module)
             yield _Heard(layer, path, before, params, params + params_of(gates.get(path)))
 

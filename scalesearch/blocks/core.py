@@ -48,14 +48,50 @@ class Work:
     kind: str = "mac"
 
 
-def option(default: str, *, low: float | None = None, words: tuple[str, ...] = (), doc: str = "") -> Any:
-    """A block field that a space may ask for; ``default`` is written in the space language."""
-    meta = {"default": default, "low": low, "words": words, "doc": doc}
-    return field(metadata={"option": meta}, kw_only=True)
+@dataclass(frozen=True)
+class Option:
+    """A key of the space language that a block class brings: see :func:`option`."""
+
+    default: str
+    kind: str
+    among: tuple[Any, ...]
+    low: int | None
+    high: int | None
+    doc: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in OPTION_KINDS:
+            raise ValueError(f"an option's kind is one of {', '.join(OPTION_KINDS)}, not {self.kind}")
+        if self.kind == "word" and not self.among:
+            raise ValueError("an option of kind word says its words: among=(…)")
 
 
-def options(kind: type[Block]) -> dict[str, Mapping[str, Any]]:
-    """The fields of a block class that a space may ask for, by name."""
+OPTION_KINDS = ("size", "word", "flag")
+
+
+def option(
+    default: str,
+    *,
+    kind: str = "size",
+    among: tuple[Any, ...] = (),
+    low: int | None = None,
+    high: int | None = None,
+    doc: str = "",
+) -> Any:
+    """A block field that is a key of the space language.
+
+    Args:
+        default: its value where none is given, in the language: ``"4"``, ``"yes"``, ``"= 4 * width"``.
+        kind: ``size`` (a whole number), ``word`` or ``flag`` (a bool).
+        among: the legal words, or the only legal sizes.
+        low, high: bounds of a size, both included; 1 and none unless said.
+        doc: one line for help texts and the reference.
+    """
+    return field(metadata={"option": Option(default, kind, among, low, high, doc)}, kw_only=True)
+
+
+def options(kind: type[Block]) -> dict[str, Option]:
+    """The fields of a block class that are keys of the space language, by name."""
     return {f.name: f.metadata["option"] for f in fields(kind) if "option" in f.metadata}  # type: ignore[arg-type]
 
 
@@ -71,6 +107,13 @@ class Block:
     def at(self, vocab: Size) -> Block:
         """This block for a vocabulary of ``vocab`` tokens; another only where shapes follow from its size."""
         return self
+
+    def misfit(self) -> tuple[str, str] | None:
+        """The option whose value does not go with the other sizes, and why; None where all do.
+
+        Sizes may be arrays here as everywhere; a condition on them reads as one on ints.
+        """
+        return None
 
     def weights(self) -> Mapping[str, Shape]:
         """Weight name to shape (leaves)."""

@@ -11,7 +11,7 @@ from typing import Any
 from scalesearch.blocks.attention import Attention
 from scalesearch.blocks.core import Block, Size, Use, block
 from scalesearch.blocks.elementwise import dropout, lowered, plus
-from scalesearch.blocks.ffn.none import NoFFN
+from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.leaves import LayerNorm
 
 NORMS = ("pre", "post")
@@ -28,7 +28,7 @@ def with_norms(sublayers: Mapping[str, Block], d: Size, calls: Mapping[str, int]
     """The sub-layers that are there, each followed by its norm."""
     parts: dict[str, Block | Use] = {}
     for name, part in sublayers.items():
-        if not isinstance(part, NoFFN):
+        if not getattr(part, "empty", False):
             over = (part.queries,) if isinstance(part, Attention) else part.over  # type: ignore[attr-defined]
             parts[name] = Use(part, calls.get(name, 1))
             parts[f"{name}_norm"] = Use(LayerNorm(d, over), calls.get(name, 1))
@@ -43,7 +43,7 @@ class EncoderLayer(Block):
     """
 
     attention: Attention
-    ffn: Block
+    ffn: FFN
     norm: str
 
     @property
@@ -56,7 +56,7 @@ class EncoderLayer(Block):
 
     def forward(self, m: Any, x: Any, bias: Any, carried: Any = None) -> Any:
         x = sublayer(m, self.norm, m.attention_norm, x, lambda y: m.attention(y, y, bias, None, carried))
-        return x if isinstance(self.ffn, NoFFN) else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)
+        return x if self.ffn.empty else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)
 
 
 @block
@@ -68,7 +68,7 @@ class DecoderLayer(Block):
 
     self_attention: Attention
     cross_attention: Attention | None
-    ffn: Block
+    ffn: FFN
     norm: str
     interleaved: bool = False
 
@@ -101,4 +101,4 @@ class DecoderLayer(Block):
         return self._feed_forward(m, x)
 
     def _feed_forward(self, m: Any, x: Any) -> Any:
-        return x if isinstance(self.ffn, NoFFN) else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)
+        return x if self.ffn.empty else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)

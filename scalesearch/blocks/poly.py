@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.blocks.sizes import truth
+
 Key = tuple[int, ...]  # the columns of a monomial, sorted, each as often as its power
 CHUNK = 8192  # rows whose products stay in a cache
 LARGEST = 2**63 - 1
@@ -87,6 +89,13 @@ class Columns:
             array = self.arrays[column]
             self._largest[column] = max(abs(int(array.max())), abs(int(array.min()))) if len(array) else 0
         return self._largest[column]
+
+
+class Each(np.ndarray[Any, Any]):
+    """What holds of each candidate; as a condition it holds of all or none, or raises Split."""
+
+    def __bool__(self) -> bool:
+        return bool(self.item()) if self.ndim == 0 else truth(self != 0)
 
 
 class Poly:
@@ -170,11 +179,11 @@ class Poly:
         right = self._other(other)
         assert right is not None
         if _divided(self, right) is not None:
-            return np.zeros(self.columns.rows, np.int64)
-        return self.values() % right.values()
+            return 0
+        return (self.values() % right.values()).view(Each)
 
     def __rmod__(self, other: Any) -> Any:
-        return other % self.values()
+        return (other % self.values()).view(Each)
 
     def __truediv__(self, other: Any) -> Any:
         return self.values() / number(other)
@@ -183,7 +192,7 @@ class Poly:
         return other / self.values()
 
     def _compared(self, other: Any, how: Callable[[Any, Any], Any]) -> Any:
-        return how(self.values(), number(other))
+        return how(self.values(), number(other)).view(Each)
 
     def __lt__(self, other: Any) -> Any:
         return self._compared(other, np.less)
@@ -206,7 +215,7 @@ class Poly:
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
-        raise TypeError("a size of a population is neither true nor false; see sizes.truth")
+        return truth(self.values() != 0)
 
     def __str__(self) -> str:
         ordered = sorted(self.terms.items(), key=_order)

@@ -39,6 +39,9 @@ def truth(condition: Any) -> bool:
     """``condition`` as a bool. Raises Split where it holds for some candidates only."""
     if not many(condition):
         return bool(condition)
+    import numpy as np
+
+    condition = np.asarray(condition)
     if condition.all():
         return True
     if not condition.any():

@@ -45,7 +45,9 @@ def module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dt
 
 
 def _fill(node: Module, vocab: int, rates: Dropout) -> None:
-    """Give ``node`` its weights (on the meta device, for now) and its parts."""
+    """Give ``node`` its weights (on the meta device, for now) and its parts. Raises ValueError at sizes that misfit."""
+    if (wrong := node.block.misfit()) is not None:
+        raise ValueError(f"{type(node.block).__name__}.{wrong[0]}: {wrong[1]}")
     for name, shape in node.block.weights().items():
         size = [vocab if extent == VOCAB else extent for extent in shape]
         node.register_parameter(name, nn.Parameter(torch.empty(size, device="meta")))

@@ -194,9 +194,9 @@ class Space:
 
 def default_schema() -> Group:
     """The built-in keys."""
-    from scalesearch.space.schema.builtin import SCHEMA
+    from scalesearch.space.schema.builtin import architecture_schema
 
-    return SCHEMA
+    return architecture_schema()
 
 
 def read_space(path: Path | str, schema: Group | None = None) -> Space:

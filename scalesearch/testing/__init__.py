@@ -6,6 +6,7 @@ May import blocks, space, cost, feasible and nn, and torch; nothing in the packa
 from scalesearch.testing.catalogue import CATALOGUE
 from scalesearch.testing.checks import check_bill, check_columns, check_model
 from scalesearch.testing.draws import covering, random_architecture
+from scalesearch.testing.kinds import check_count, check_ffn
 from scalesearch.testing.specimen import Specimen
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "Specimen",
     "check_bill",
     "check_columns",
+    "check_count",
+    "check_ffn",
     "check_model",
     "covering",
     "random_architecture",

@@ -12,7 +12,7 @@ from scalesearch.blocks.gates import GATES
 from scalesearch.blocks.partial import HEAD_GATES, PartialFFN
 from scalesearch.blocks.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD
-from scalesearch.testing.specimen import LENGTH, Specimen, site, size, sources, specimen
+from scalesearch.testing.specimen import LENGTH, Specimen, fitting, site, size, sources, specimen
 
 
 @specimen("head_mixer")
@@ -79,8 +79,8 @@ def attention(rng: Random) -> Specimen:
 
 def partial_block(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> PartialFFN:
     """Draw feed-forward networks inside heads."""
-    kind = rng.choice([kind for kind, block in FFNS.items() if "hidden" in options(block)])
-    inner = FFNS[kind](head_dim, (axis, heads), rng.choice([DENSE, PER_HEAD]), hidden=size(rng))  # type: ignore[call-arg]
+    kind = rng.choice([kind for kind in FFNS.values() if "hidden" in options(kind)])
+    inner = fitting(rng, kind, head_dim, (axis, heads), rng.choice([DENSE, PER_HEAD]))
     return PartialFFN(d, heads, head_dim, axis, inner, rng.choice(HEAD_GATES), rng.random() < 0.5)
 
 
@@ -93,8 +93,7 @@ def partial_ffn(rng: Random) -> Specimen:
 
 def ffn_block(rng: Random, kind: str, d: int, axis: str) -> Block:
     """Draw a feed-forward network of one kind."""
-    block = FFNS[kind]
-    return block(d, (axis,), site(rng), **{name: size(rng) for name in options(block)})  # type: ignore[call-arg]
+    return fitting(rng, FFNS[kind], d, (axis,), site(rng))
 
 
 def feed_forward(rng: Random, kind: str) -> Specimen:

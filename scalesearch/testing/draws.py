@@ -49,13 +49,13 @@ def small_space() -> Space:
     return read_space(find_file("slim", "spaces")).set(SMALL)
 
 
-def random_architecture(rng: Random, **fixed: Any) -> Architecture:
-    """Draw any architecture of the widest space, with any sharing; what cannot be built is drawn again.
+def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> Architecture:
+    """Draw any architecture of ``space``, or of :func:`small_space`, with any sharing.
 
-    ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
+    What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
     """
     while True:
-        drawn = dict(small_space().sample(rng))
+        drawn = dict((space or small_space()).sample(rng))
         if rng.random() < 0.7:
             drawn["model"] = "encoder-decoder"  # which has more that can go wrong
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}

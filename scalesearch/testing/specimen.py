@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
-from scalesearch.blocks.core import SRC, Block, Shape, Site
+from scalesearch.blocks.core import SRC, Block, Option, Shape, Site, options
 from scalesearch.blocks.sites import DENSE, Chain, LowRank
 
 LENGTH = "length"
+MANY = 12  # sizes that an option without bounds is drawn from
+TRIES = 1000
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,32 @@ def specimen(name: str) -> Callable[[Draw], Draw]:
 def size(rng: Random) -> int:
     """A small size, 1 to 12."""
     return rng.randint(1, 12)
+
+
+def drawn(rng: Random, option: Option) -> Any:
+    """A value of an option: any that is legal, but a size of at most ``MANY`` above its lowest."""
+    if option.kind == "flag":
+        return rng.random() < 0.5
+    if option.among:
+        return rng.choice(option.among)
+    low = 1 if option.low is None else option.low
+    return rng.randint(low, low + MANY - 1 if option.high is None else min(option.high, low + MANY - 1))
+
+
+def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
+    """A block of a class with its options drawn, again and again until its sizes go together.
+
+    Args:
+        given: the fields that are no options, in order.
+
+    Raises:
+        AssertionError: no draw fits.
+    """
+    for _ in range(TRIES):
+        block = kind(*given, **{name: drawn(rng, option) for name, option in options(kind).items()})
+        if block.misfit() is None:
+            return block
+    raise AssertionError(f"{kind.__name__}: of {TRIES} draws of its options none fits: {block.misfit()}")
 
 
 def site(rng: Random) -> Site:

@@ -10,7 +10,7 @@ import pytest
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
-from scalesearch.space.schema.builtin import SCHEMA
+from scalesearch.space.schema.builtin import architecture_schema
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.expressions import FUNCTIONS
@@ -120,9 +120,52 @@ def test_every_word_of_the_language_is_shown():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     section = text.partition("\n## How to write a space")[2].partition("\n## ")[0]
     known = set(re.findall(r"[\w-]+", section)) | set(re.findall(r"\w+", section))
-    assert set(_names(SCHEMA)) | set(FUNCTIONS) <= known, sorted({*_names(SCHEMA), *FUNCTIONS} - known)
+    keys = set(_names(architecture_schema()))
+    assert keys | set(FUNCTIONS) <= known, sorted({*keys, *FUNCTIONS} - known)
     table = text.partition("\n## What the numbers mean")[2]
     assert all(f"| `{name}` |" in table for name in PROTOCOL_NAMES)
+
+
+def test_the_table_of_keys_has_every_word_and_every_kind():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert undocumented(architecture_schema(), text) == []
+
+
+def test_a_kind_without_its_row_is_noticed():
+    """A new feed-forward kind, a new word and a new key of words are each missed."""
+    kinds = {"maxout": Group({"pieces": Field("size", default="2")}), "relu": Group()}
+    words = {"norm": Field("word", ("pre", "post", "sandwich")), "order": Field("word", ("first", "last"))}
+    group = Group({"encoder": Group({"ffn": Group({}, kinds, "relu")}), **words})
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert undocumented(group, text) == ["encoder.ffn: maxout", "norm: sandwich", "order: first, last"]
+
+
+def undocumented(schema: Group, text: str) -> list[str]:
+    """Words and kinds of keys that no row of the table of keys names beside its key."""
+    table = re.search(r"^\| key \| values \|\n\|.*?\n((?:\|.*\n)+)", text, re.M)
+    rows = [row.split(" | ", 1) for row in table[1].splitlines()]
+    codes = [tuple(set(re.findall(r"`([^`]+)`", cell)) for cell in row) for row in rows]
+    missing = []
+    for path, words in _choices(schema, ""):
+        named = [right for left, right in codes if path in left or f"….{path.rpartition('.')[2]}" in left]
+        if "pg" in path:  # its kinds are those of feed-forward networks
+            words &= {"none"}
+        if lost := [word for word in sorted(words) if not any(word in right for right in named)]:
+            missing.append(f"{path}: {', '.join(lost)}")
+    return missing
+
+
+def _choices(group: Group, path: str) -> Iterator[tuple[str, set[str]]]:
+    """Each key that is a choice among words, with the words; ``path`` leaves variants out."""
+    if group.variants:
+        yield path, set(group.variants)
+    inside = [(name, child) for one in (group, *group.variants.values()) for name, child in one.fields.items()]
+    for name, child in inside:
+        where = f"{path}.{name}" if path else name
+        if isinstance(child, Group):
+            yield from _choices(child, where)
+        elif child.kind == "word":
+            yield where, set(child.words)
 
 
 def _names(group: Group) -> Iterator[str]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Block, Shape, Site, Size, Use, block, option
+from scalesearch.blocks.core import Block, Size, Use, block, option
 from scalesearch.blocks.elementwise import dropout
-from scalesearch.blocks.ffn.registry import ffn
-from scalesearch.blocks.sites import DENSE
+from scalesearch.blocks.ffn.base import FFN, ffn
 
 
 @block
-class TwoLayer(Block):
+class TwoLayer(FFN):
     """W₂ act(W₁ x + b₁) + b₂; (batch, positions, d) to the same."""
 
-    d: Size
-    over: Shape
-    site: Site = DENSE
-    _: KW_ONLY
     hidden: Size = option("= 4 * width", low=1, doc="hidden units")
+
+    units: ClassVar[str | None] = "up"
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"up": self.site(self.d, self.hidden, self.over), "down": self.site(self.hidden, self.d, self.over)}

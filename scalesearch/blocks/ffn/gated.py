@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Block, Shape, Site, Size, Use, block, option
+from scalesearch.blocks.core import Block, Size, Use, block, option
 from scalesearch.blocks.elementwise import dropout
-from scalesearch.blocks.ffn.registry import ffn
-from scalesearch.blocks.sites import DENSE
+from scalesearch.blocks.ffn.base import FFN, ffn
 
 
 @block
-class Gated(Block):
+class Gated(FFN):
     """W₂ (act(W_g x) ⊙ W₁ x), all with biases. The default hidden size keeps a plain FFN's parameters (8/3 · width)."""
 
-    d: Size
-    over: Shape
-    site: Site = DENSE
-    _: KW_ONLY
     hidden: Size = option("= 8 * width // 3", low=1, doc="hidden units of each half")
+
+    units: ClassVar[str | None] = "gate"
 
     def parts(self) -> Mapping[str, Block | Use]:
         up = self.site(self.d, self.hidden, self.over)

@@ -14,6 +14,7 @@ from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.scores import GlobalScores
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
 from scalesearch.blocks.share import One
+from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
 from scalesearch.space.assembly.components import Answered, attention, embedding, ffn, off, output
@@ -94,7 +95,8 @@ def _lender(a: Answered) -> Repeat | None:
         return None
     if "encoder.ffn" in loans:
         return _stack(a, "encoder", _encoder_layer(a, a["width"]), None).layers
-    layer = EncoderLayer(attention(a, "encoder", (SRC, SRC, SRC), cached=False), NoFFN(a["width"], (SRC,)), a["norm"])
+    bare = NoFFN(a["width"], (SRC,), DENSE)
+    layer = EncoderLayer(attention(a, "encoder", (SRC, SRC, SRC), cached=False), bare, a["norm"])
     plain = Repeat(layer, a["encoder.depth"])
     return Repeat(layer, plain.depth, ties(a, "encoder", plain, None))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from scalesearch.blocks.attention import Attention
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Size, Use
+from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Size, Use, options
 from scalesearch.blocks.embed import (
     AdaptiveOutput,
     AdaptiveTable,
@@ -16,7 +16,7 @@ from scalesearch.blocks.embed import (
     SoftPOS,
     TokenEmbedding,
 )
-from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.ffn import FFN, FFNS
 from scalesearch.blocks.leaves import Embedding, Linear
 from scalesearch.blocks.partial import PartialFFN
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
@@ -24,12 +24,22 @@ from scalesearch.blocks.sizes import fixed, least, truth
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 Answered = Mapping[str, Any]
+Made = TypeVar("Made", bound=Block)
 
 
 def off(a: Answered, path: str) -> Any:
     """The answer at ``path``; None where it is off or not there."""
     value = a.get(path, "off")
     return None if isinstance(value, str) else value
+
+
+def fitted(block: Made, where: str) -> Made:
+    """``block``, whose options are the keys of ``where``. Raises Unbuildable where they do not go together."""
+    if (wrong := block.misfit()) is not None:
+        option, reason = wrong
+        # Of heads the ratio decides about hidden units.
+        raise Unbuildable(f"{where}.{'ratio' if where.endswith('.pg') and option == 'hidden' else option}", reason)
+    return block
 
 
 def chain(a: Answered, ratio: float) -> Chain:
@@ -104,7 +114,10 @@ def _partial(a: Answered, stack: str, over: Axis, cross: bool) -> PartialFFN | N
         return None
     heads, head_dim = a[f"{stack}.heads"], a[f"{stack}.head_dim"]
     matrix = PER_HEAD if a[f"{stack}.pg.per_head"] else DENSE
-    inner = FFNS[kind](head_dim, (over, heads), matrix, hidden=a[f"{stack}.pg.ratio"] * head_dim)  # type: ignore[call-arg]
+    made = FFNS[kind]
+    more = {name: a[f"{stack}.pg.{name}"] for name in options(made) if name != "hidden"}
+    inner = made(head_dim, (over, heads), matrix, hidden=a[f"{stack}.pg.ratio"] * head_dim, **more)  # type: ignore[call-arg]
+    fitted(inner, f"{stack}.pg")
     return PartialFFN(a["width"], heads, head_dim, over, inner, a[f"{stack}.pg.gate"], bool(a[f"{stack}.pg.residual"]))
 
 
@@ -125,11 +138,12 @@ def _check_widths(block: Attention, stack: str, identity: bool) -> None:
 # -- feed-forward
 
 
-def ffn(a: Answered, stack: str, axis: Axis) -> Block:
+def ffn(a: Answered, stack: str, axis: Axis) -> FFN:
     """The feed-forward network of a stack's layers."""
-    prefix = f"{stack}.ffn."
-    given = {path.removeprefix(prefix): value for path, value in a.items() if path.startswith(prefix)}
-    return FFNS[a[f"{stack}.ffn"]](a["width"], (axis,), site(a, "ffn"), **given)  # type: ignore[call-arg]
+    where = f"{stack}.ffn"
+    kind = FFNS[a[where]]
+    given = {name: a[f"{where}.{name}"] for name in options(kind)}
+    return fitted(kind(a["width"], (axis,), site(a, "ffn"), **given), where)
 
 
 # -- embedding and output

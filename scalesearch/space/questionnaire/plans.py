@@ -223,6 +223,8 @@ class Compute(Plan):
         low = 1 if low is None and whole else low
         if (low is not None and truth(value < low)) or (high is not None and truth(value > high)):
             raise Fault(f"{text}: out of bounds")
+        if self.field.among and not truth(sum(value == legal for legal in self.field.among)):
+            raise Fault(f"{text}: not legal")
         return value.astype("int64" if whole else "float64")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
 
 from scalesearch.blocks.adapt import ADAPTED
 from scalesearch.blocks.chains import APPLY, BONDS
-from scalesearch.blocks.core import Block, options
+from scalesearch.blocks.core import Block, Option, options
 from scalesearch.blocks.embed import POSITIONS
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.gates import GATES
@@ -41,11 +43,18 @@ def _shared(depth: str, what: str) -> Field:
 
 def _kind(block: type[Block]) -> Group:
     """A block's options as keys."""
-    fields: dict[str, Field | Group] = {
-        name: Field("size", default=meta["default"], low=meta["low"], words=meta["words"], doc=meta["doc"])
-        for name, meta in options(block).items()
-    }
-    return Group(fields, doc=_first_line(block))
+    return Group(_keys(block), doc=_first_line(block))
+
+
+def _keys(block: type[Block]) -> dict[str, Field | Group]:
+    return {name: _key(meta) for name, meta in options(block).items()}
+
+
+def _key(meta: Option) -> Field:
+    """An option as a key."""
+    if meta.kind == "word":
+        return Field("word", meta.among, default=meta.default, doc=meta.doc)
+    return Field(meta.kind, default=meta.default, low=meta.low, high=meta.high, among=meta.among, doc=meta.doc)
 
 
 OFF = ("off",)
@@ -71,7 +80,14 @@ def _partial(decoder: bool) -> Group:
     }
     if decoder:
         fields["on"] = Field("word", ("both", "self", "cross"), default="both", doc="in which attention")
-    kinds = {kind: Group(fields, doc=_first_line(block)) for kind, block in FFNS.items() if "hidden" in options(block)}
+    kinds = {}
+    for kind, block in FFNS.items():
+        more = _keys(block)
+        if more.pop("hidden", None) is None:
+            continue  # nothing that ratio could set
+        if taken := sorted({"on", *fields} & set(more)):
+            raise ValueError(f"ffn {kind}: heads have a key {taken[0]} of their own; give that option another name")
+        kinds[kind] = Group(fields | more, doc=_first_line(block))
     return Group({}, {"none": Group(), **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
 
 
@@ -188,8 +204,22 @@ def _low_rank() -> Group:
     return Group(fields, clears=True, doc="matrices as two of low rank")
 
 
-SCHEMA = Group(
-    {
+def architecture_schema() -> Group:
+    """The keys of a space file, with those of every kind that is registered or that an installed package brings."""
+    _load_installed()
+    return _schema(tuple(FFNS.items()))
+
+
+@cache
+def _load_installed() -> None:
+    """Import the modules that installed packages name under the entry point group ``scalesearch.blocks``."""
+    for point in entry_points(group="scalesearch.blocks"):
+        point.load()
+
+
+@cache
+def _schema(*registered: object) -> Group:
+    return Group({
         "model": Field("word", MODELS, default="encoder-decoder"),
         "width": Field("size", low=1, doc="d_model: features of a position between layers"),
         "norm": Field("word", NORMS, default="pre", doc="normalise before each sub-layer, or after"),
@@ -217,5 +247,4 @@ SCHEMA = Group(
         "adapt": _adapt(),
         "tensor_chain": _chain(),
         "low_rank": _low_rank(),
-    }
-)
+    })

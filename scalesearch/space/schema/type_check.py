@@ -29,7 +29,7 @@ def describe(field: Field) -> str:
     low = field.low if field.low is not None else 1 if field.kind == "size" else None
     bounds = " and".join(f" {sign} {bound:g}" for sign, bound in ((">=", low), ("<=", field.high)) if bound is not None)
     return {
-        "size": f"a whole number{bounds}{also}",
+        "size": either(map(say, field.among)) + also if field.among else f"a whole number{bounds}{also}",
         "number": f"a number{bounds}{also}",
         "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}",
         "flag": "`yes` or `no`",
@@ -121,6 +121,8 @@ def out_of_bounds(value: int | float, field: Field) -> str | None:
     low = field.low if field.low is not None else 1 if field.kind == "size" else None
     if (low is not None and value < low) or (field.high is not None and value > field.high):
         return f"{say(value)} is out of bounds: {describe(field)} is due"
+    if field.among and value not in field.among:
+        return f"{say(value)} is not legal: {describe(field)} is due"
     return None
 
 
@@ -133,6 +135,10 @@ def _range(spec: Between, field: Field) -> Spec:
     reason = out_of_bounds(found.low, field) or out_of_bounds(found.high, field)
     if reason:
         raise SyntaxProblem(reason, spec.span)
+    if field.among:
+        legal = [value for value in field.among if found.low <= value <= found.high]
+        help = f"write `{' | '.join(map(say, legal))}`"
+        raise SyntaxProblem(f"a range stands where {describe(field)} is due", spec.span, help)
     if field.kind == "number" and isinstance(found, IntRange):
         step = float(found.step) if found.step != 1 else None  # 0..4 of a number is all numbers in between
         return replace(spec, range=FloatRange(float(found.low), float(found.high), step, found.log))

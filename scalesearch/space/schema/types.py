@@ -34,6 +34,7 @@ class Field:
         words: the legal words of a ``word``, or of the items of a ``list``.
         default: the value where none is given, in the language itself (``= 4 * width``); ``None``: must be given.
         low, high: bounds of a ``size`` or ``number``, both included.
+        among: the only legal values of a ``size``, where these are few.
         also: words that are legal besides, such as ``off``.
         calls: the legal calls of a ``schedule``; a call without arguments is written as a bare word.
         fits: the key of the depth that a ``schedule`` must fit.
@@ -45,6 +46,7 @@ class Field:
     default: str | None = None
     low: float | None = None
     high: float | None = None
+    among: tuple[int, ...] = ()
     also: tuple[str, ...] = ()
     calls: Mapping[str, CallSpec] = field(default_factory=lambda: MappingProxyType({}))
     fits: str | None = None

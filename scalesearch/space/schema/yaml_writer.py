@@ -102,9 +102,9 @@ def answers_to_yaml(answers: Mapping[str, Any], name: str = "", schema: Group | 
         schema: the keys; the built-in ones where none is given.
     """
     if schema is None:
-        from scalesearch.space.schema.builtin import SCHEMA
+        from scalesearch.space.schema.builtin import architecture_schema
 
-        schema = SCHEMA
+        schema = architecture_schema()
     lines = [f"space: {scalar(name)}"] if name else []
     return "\n".join([*lines, *_answer_lines(schema, answers, "", "")]) + "\n"
 

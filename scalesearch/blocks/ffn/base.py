@@ -1,0 +1,44 @@
+"""The base of feed-forward networks, and their registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
+
+from scalesearch.blocks.core import Block, Shape, Site, Size, block
+
+
+@block
+class FFN(Block):
+    """A feed-forward network: (…, d) to (…, d), position by position.
+
+    ``over`` are the axes that it is applied over, ``site(d_in, d_out, over)`` makes its matrices. What else a subclass
+    asks for are its :func:`~scalesearch.blocks.core.option` fields; one called ``hidden`` lets it stand inside heads.
+    """
+
+    d: Size
+    over: Shape
+    site: Site
+
+    empty: ClassVar[bool] = False  # a layer has neither the network nor its norm
+    units: ClassVar[str | None] = None  # the part whose outputs above zero are active hidden units
+
+
+FFNS: dict[str, type[FFN]] = {}
+Kind = TypeVar("Kind", bound=type[FFN])
+
+
+def ffn(name: str) -> Callable[[Kind], Kind]:
+    """Register a block class as the feed-forward kind ``name`` of the space language.
+
+    Raises:
+        ValueError: there is one of that name.
+    """
+
+    def register(kind: Kind) -> Kind:
+        if name in FFNS:
+            raise ValueError(f"ffn {name}: registered already, by {FFNS[name].__module__}")
+        FFNS[name] = kind
+        return kind
+
+    return register

@@ -1,0 +1,86 @@
+"""A feed-forward kind of somebody else's, in one file: options of every kind, sizes that misfit, and all checks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scalesearch.blocks.core import Block, Size, Use, block, option
+from scalesearch.blocks.elementwise import dropout
+from scalesearch.blocks.ffn import FFN, FFNS, ffn
+from scalesearch.blocks.leaves import Linear
+from scalesearch.nn.build import module
+from scalesearch.space import Space, SpaceErrors, Unbuildable
+from scalesearch.testing import check_ffn
+
+
+@block
+class Grouped(FFN):
+    """Maxout over ``pieces`` (Goodfellow et al. 2013), then a map of ``groups`` groups of features, up from each."""
+
+    hidden: Size = option("= 4 * width", doc="hidden units")
+    pieces: Size = option("2", high=4, doc="maps of which the greatest counts")
+    groups: Size = option("2", among=(1, 2, 4), doc="groups that the hidden units form")
+    activation: str = option("relu", kind="word", among=("relu", "tanh"))
+    skip: bool = option("no", kind="flag", doc="add the mean of the groups")
+
+    def misfit(self) -> tuple[str, str] | None:
+        if self.hidden % self.groups:
+            return "hidden", f"{self.hidden} hidden units do not form {self.groups} groups"
+        return None
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        up = Linear(self.d, self.pieces * self.hidden, self.over)
+        inner = Linear(self.hidden // self.groups, self.d, (*self.over, self.groups), bias=False)
+        return {"up": up, "down": inner}
+
+    def forward(self, m: Any, x: Any) -> Any:
+        hidden = m.up(x).unflatten(-1, (self.pieces, -1)).amax(-2)
+        hidden = dropout(getattr(hidden, self.activation)(), m.rates.activation, m.training)
+        groups = hidden.unflatten(-1, (self.groups, -1))
+        found = m.down(groups).sum(-2)
+        return found + groups.mean((-1, -2))[..., None] if self.skip else found
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    ffn("maxout")(Grouped)
+    yield
+    del FFNS["maxout"]
+
+
+def test_it_passes_every_check_of_ours() -> None:
+    check_ffn("maxout")
+
+
+def test_sizes_that_misfit_are_a_candidate_that_cannot_be_built() -> None:
+    space = Space.of({"width": 8, "encoder": {"ffn": {"maxout": {"hidden": 65, "groups": "1 | 2"}}}})
+    sheets = {answers["encoder.ffn.groups"]: answers for answers in space.enumerate()}
+    space.architecture(sheets[1])
+    with pytest.raises(Unbuildable) as caught:
+        space.architecture(sheets[2])
+    assert caught.value.path == "encoder.ffn.hidden"
+    with pytest.raises(ValueError):
+        module(replace(space.architecture(sheets[1]).block.encoder.layer.ffn, groups=2), vocab=8)
+
+
+def text(keys: str) -> str:
+    return f"width: 8\nencoder:\n  ffn:\n    maxout:\n      {keys}\n"
+
+
+@pytest.mark.parametrize("keys", ["groups: 3", "groups: 1..4", "activation: gelu", "pieces: 5", "skip: 1"])
+def test_what_an_option_does_not_allow_is_an_error_of_the_file(keys: str) -> None:
+    with pytest.raises(SpaceErrors) as caught:
+        Space.parse(text(keys))
+    assert [problem.place.line for problem in caught.value.problems] == [4]
+
+
+def test_what_an_option_does_not_allow_is_found_when_it_is_computed() -> None:
+    answers = Space.parse(text("groups: = 3")).answer(lambda *question: None)
+    assert [key for key, _ in answers.problems] == ["encoder.ffn.groups"]
+
+
+def test_two_kinds_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError):
+        ffn("maxout")(Grouped)
