@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.samplers import make_proposer
 from scalesearch.samplers.base import Askable, Settings
@@ -131,7 +131,7 @@ class Table:
     def volume(self, values: NDArray[np.float64]) -> float:
         """Hypervolume up to the table's worst values and 1 % of their range beyond."""
         ways = [goal.direction for goal in self.goals]
-        return hypervolume(values[front(values, ways)], list(self.corner), ways) if len(values) else 0.0
+        return hypervolume(values[pareto_front(values, ways)], list(self.corner), ways) if len(values) else 0.0
 
 
 def _order(value: Any) -> tuple[bool, Any]:

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import dominates, front, losses
+from scalesearch.pareto.front import losses, pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.noise import CONFIDENCE, percent
 
@@ -162,7 +162,7 @@ def compare(first: Side, second: Side, draws: int = DRAWS, confidence: float = C
     return Compared(
         (first.name, second.name), dict(first.objectives), corner, [float(value) for value in losses(low, ways)[0]],
         (raw[0] / box, raw[1] / box), (raw[0], raw[1]), (len(sides[0]), len(sides[1])),
-        (int(front(sides[0], ways).sum()), int(front(sides[1], ways).sum())),
+        (int(pareto_front(sides[0], ways).sum()), int(pareto_front(sides[1], ways).sum())),
         float(interval[0]), float(interval[1]), confidence, draws, seed, tuple(differing(first, second)))
 
 
@@ -176,18 +176,8 @@ def resampled(sides: tuple[Points, Points], corner: list[float], ways: list[str]
 
 def _volumes(values: Points, corner: list[float], ways: list[str], draws: int, rng: np.random.Generator) -> Points:
     """(draws,) hypervolumes of as many resamples of ``values``."""
-    over = dominates(losses(values, ways))
-    known: dict[bytes, float] = {}  # many draws have the same front
-    found = np.empty(draws)
-    for draw in range(draws):
-        drawn = np.zeros(len(values), dtype=bool)
-        drawn[rng.integers(len(values), size=len(values))] = True
-        best = drawn & ~over[drawn].any(axis=0)
-        key = best.tobytes()
-        if key not in known:
-            known[key] = hypervolume(values[best], corner, ways)
-        found[draw] = known[key]
-    return found
+    rows = rng.integers(len(values), size=(draws, len(values)))
+    return np.array([hypervolume(values[drawn], corner, ways) for drawn in rows])
 
 
 def refuse_the_incomparable(first: Side, second: Side) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.proxies import proxies_of
 from scalesearch.report.seeds import HALF, is_seed, shown, with_seeds
@@ -49,7 +49,7 @@ def frame(
     # Copies, since pandas warns of a table that was made column by column.
     table = with_seeds(table.copy(), seed_rows(every, objectives), scores, confidence).copy()
     values = table[list(objectives)].where(eligible(table)).to_numpy(dtype=float)
-    table.insert(2, "front", front(values, list(objectives.values())))
+    table.insert(2, "front", pareto_front(values, list(objectives.values())))
     return table
 
 

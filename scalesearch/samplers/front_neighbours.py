@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import ranks
+from scalesearch.pareto.front import pareto_ranks
 from scalesearch.samplers.base import Proposer
 from scalesearch.samplers.grid import key_of
 from scalesearch.samplers.history import History, Seen
@@ -45,7 +45,7 @@ class Local(Proposer):
     def _parents(self, history: History, values: Mapping[int, Mapping[str, float]], rng: random.Random) -> list[Seen]:
         candidates = [seen for seen in history if seen.number in values]
         table = np.array([[values[seen.number][goal.name] for goal in self.goals] for seen in candidates])
-        rank = ranks(table, [goal.direction for goal in self.goals])
+        rank = pareto_ranks(table, [goal.direction for goal in self.goals])
         level = 0 if rng.random() < FROM_FRONT else min(1, int(rank.max()))
         return [seen for seen, its in zip(candidates, rank) if its == level]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.samplers.front_neighbours import Local
 from scalesearch.samplers.grid import key_of
@@ -101,7 +101,7 @@ class Bayes(Local):
         A short list by the maximin improvement (Svenson & Santner 2016) comes first, which needs no volumes.
         """
         ways = [goal.direction for goal in self.goals]
-        best = table[front(table, ways)]
+        best = table[pareto_front(table, ways)]
         signs = np.array([goal.sign for goal in self.goals])
         unit = np.ptp(table, axis=0)
         unit[unit == 0] = 1.0

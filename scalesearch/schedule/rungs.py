@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import ranks
+from scalesearch.pareto.front import pareto_ranks
 from scalesearch.samplers.history import PAUSED, Goal, History, Seen
 
 Points = NDArray[np.float64]
@@ -107,7 +107,7 @@ def spread(points: Points, count: int) -> list[int]:
         return []
     span = np.ptp(points, axis=0)
     scaled = (points - points.min(0)) / np.where(span > 0, span, 1)
-    rank = ranks(points, ["min"] * points.shape[1])
+    rank = pareto_ranks(points, ["min"] * points.shape[1])
     found: list[int] = []
     for level in range(int(rank.max()) + 1):
         found += _far_apart(scaled, np.flatnonzero(rank == level), found)

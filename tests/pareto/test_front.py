@@ -1,19 +1,24 @@
 """The front by its definition, on random points with ties and gaps."""
 
+import doctest
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.pareto.front import UNRANKED, front, ranks, staircase
+from scalesearch.pareto import front, hypervolume
+from scalesearch.pareto.front import UNRANKED, pareto_front, pareto_ranks, staircase
 
 DIRECTIONS = st.lists(st.sampled_from(["min", "max"]), min_size=1, max_size=4)
 
 
 @st.composite
 def problems(draw):
+    """Few values, so that rows tie and repeat; some are missing."""
     directions = draw(DIRECTIONS)
-    row = st.lists(st.integers(0, 4), min_size=len(directions), max_size=len(directions))
+    value = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, np.nan])
+    row = st.lists(value, min_size=len(directions), max_size=len(directions))
     return np.array(draw(st.lists(row, min_size=1, max_size=12)), dtype=float), directions
 
 
@@ -26,27 +31,29 @@ def beats(a, b, directions):
 @given(problems())
 def test_front_is_what_nothing_dominates(problem):
     values, directions = problem
-    expected = [not any(beats(other, row, directions) for other in values) for row in values]
-    assert front(values, directions).tolist() == expected
+    known = [row for row in values if not np.isnan(row).any()]
+    expected = [not np.isnan(row).any() and not any(beats(other, row, directions) for other in known) for row in values]
+    assert pareto_front(values, directions).tolist() == expected
 
 
 @given(problems())
 def test_ranks_peel_the_fronts_one_by_one(problem):
     values, directions = problem
-    rank = ranks(values, directions)
+    rank = pareto_ranks(values, directions)
+    assert (rank == UNRANKED).tolist() == np.isnan(values).any(axis=1).tolist()
     for level in range(rank.max() + 1):
         left = rank >= level
-        assert front(values[left], directions).tolist() == (rank[left] == level).tolist()
+        assert pareto_front(values[left], directions).tolist() == (rank[left] == level).tolist()
 
 
 def test_rows_with_a_missing_value_are_neither_ranked_nor_dominate():
     values = np.array([[1.0, np.nan], [2.0, 5.0], [3.0, 4.0]])
-    assert ranks(values, ["min", "max"]).tolist() == [UNRANKED, 0, 1]
-    assert front(values, ["min", "max"]).tolist() == [False, True, False]
+    assert pareto_ranks(values, ["min", "max"]).tolist() == [UNRANKED, 0, 1]
+    assert pareto_front(values, ["min", "max"]).tolist() == [False, True, False]
 
 
 def test_no_candidates_make_an_empty_front():
-    assert front(np.empty((0, 2)), ["min", "max"]).tolist() == []
+    assert pareto_front(np.empty((0, 2)), ["min", "max"]).tolist() == []
 
 
 def test_staircase_goes_from_small_to_good_without_repeats():
@@ -57,4 +64,10 @@ def test_staircase_goes_from_small_to_good_without_repeats():
 
 def test_an_unknown_direction_is_refused():
     with pytest.raises(ValueError, match="'min' or 'max'"):
-        front(np.ones((1, 1)), ["up"])
+        pareto_front(np.ones((1, 1)), ["up"])
+
+
+@pytest.mark.parametrize("module", [front, hypervolume])
+def test_the_examples_in_docstrings_hold(module):
+    found = doctest.testmod(module)
+    assert found.attempted and not found.failed

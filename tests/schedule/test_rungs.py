@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import ranks
+from scalesearch.pareto.front import pareto_ranks
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.samplers.history import COMPLETE, PAUSED, PENDING, Goal, Seen
 from scalesearch.schedule.rungs import Rungs, promotable, spread
@@ -45,7 +45,7 @@ def test_spread_is_a_prefix_of_one_order_of_all(points, count):
 
 @given(clouds())
 def test_spread_goes_front_after_front(points):
-    rank = ranks(points, ["min"] * points.shape[1])
+    rank = pareto_ranks(points, ["min"] * points.shape[1])
     assert [rank[place] for place in spread(points, len(points))] == sorted(rank)
 
 

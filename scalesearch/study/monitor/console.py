@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.study.config.objectives import Objective, directions
 from scalesearch.study.executors.lease import describe_silence
 from scalesearch.study.replicates.summary import candidates_of
@@ -185,7 +185,7 @@ class Screen(Lines):
     def _best(self) -> Table:
         done = candidates_of(self._ledger, goals_of(self._objectives))
         rows = np.array([[one.value(o.name) for o in self._objectives] for one in done])
-        size = int(front(rows, directions(self._objectives)).sum()) if done else 0
+        size = int(pareto_front(rows, directions(self._objectives)).sum()) if done else 0
         table = Table("best so far", "value", "trial", title=f"{size} on the front", title_justify="left")
         for column, objective in enumerate(self._objectives if done else ()):
             at = int(rows[:, column].argmax() if objective.direction == "max" else rows[:, column].argmin())

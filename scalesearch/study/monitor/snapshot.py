@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.study.config.objectives import Objective, directions, main_objective
 from scalesearch.study.config.replication import Seeds
@@ -222,7 +222,7 @@ def front_of(meta: dict[str, Any], tail: Tail) -> Front:
         rows.sort(key=lambda row: order * row.values[main])
         return Front(meta["objectives"], main, 0, _few(rows))
     values = np.array([[one.value(objective.name) for objective in objectives] for one in done], float)
-    on = front(values, directions(objectives))
+    on = pareto_front(values, directions(objectives))
     members = sorted((one for one, is_on in zip(done, on) if is_on), key=lambda one: order * one.value(main))
     rows = [_row(one, tail.ledger.trials[one.number], objectives) for one in _few(members)]
     return Front(meta["objectives"], main, len(members), tuple(rows), _volume(done, values, on, objectives, tail.ends))
@@ -263,6 +263,6 @@ def _volume(done: list[Candidate], values: NDArray[np.float64], on: NDArray[np.b
     youngest = int(np.flatnonzero(on)[ended[on].argmax()])
     before = values[ended < ended[youngest]]
     value = hypervolume(values[on], corner, ways)
-    gain = value - hypervolume(before[front(before, ways)], corner, ways)
+    gain = value - hypervolume(before[pareto_front(before, ways)], corner, ways)
     number = done[youngest].number
     return Volume(value, dict(zip((one.name for one in objectives), corner)), gain, number, ends.get(number))

@@ -21,7 +21,7 @@ from itertools import permutations
 
 import numpy as np
 
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import Noise, pooled, quantile
 from scalesearch.samplers.history import Goal
 from scalesearch.study.config.replication import Seeds
@@ -187,7 +187,7 @@ class _Judge:
         self.noise = {goal.name: pooled(one.sample(goal.name) for one in candidates) for goal in self.measured}
         self.means = {(one.number, goal.name): one.value(goal.name) for one in candidates for goal in goals}
         rows = np.array([[self.means[one.number, goal.name] for goal in goals] for one in candidates], dtype=float)
-        on = front(rows, [goal.direction for goal in goals])
+        on = pareto_front(rows, [goal.direction for goal in goals])
         self.front = sorted((one for one, is_on in zip(candidates, on) if is_on), key=self._place)
         # Before the noise is known, doubts are compared by the spread over the candidates in its stead.
         self.scale = {goal.name: self.noise[goal.name].sd if self.noise[goal.name].known else

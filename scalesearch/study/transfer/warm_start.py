@@ -22,7 +22,7 @@ import numpy as np
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.schedule.rungs import spread
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.warm_start import FILE, WarmSpec, place_of
@@ -188,7 +188,7 @@ def _spread(store: Store, found: list[Known]) -> list[Known]:
     if not trials:
         return []
     table = np.array([[(trial.values or {})[name] for name in ways] for trial in trials], float)
-    on_front = {trial.number for trial, on in zip(trials, front(table, list(ways.values()))) if on}
+    on_front = {trial.number for trial, on in zip(trials, pareto_front(table, list(ways.values()))) if on}
     able = [known for known in found if known.trial in on_front and not known.values]
     signs = np.array([1.0 if way == "min" else -1.0 for way in ways.values()])
     rows = {trial.number: row for trial, row in zip(trials, table * signs)}

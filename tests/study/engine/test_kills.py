@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.study.trials.study_dir import Store
 from scalesearch.study.trials.trials import COMPLETE
 from tests.study import kills
@@ -22,7 +22,8 @@ def state_of(ledger):
 def front_of(ledger):
     done = ledger.having(COMPLETE)
     names = sorted(done[0].values)
-    on = front([[t.values[name] for name in names] for t in done], ["max" if n == "bleu" else "min" for n in names])
+    directions = ["max" if name == "bleu" else "min" for name in names]
+    on = pareto_front([[trial.values[name] for name in names] for trial in done], directions)
     return {(done[i].id, *done[i].values.items()) for i in range(len(done)) if on[i]}
 
 

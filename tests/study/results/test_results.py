@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.study.results.results import choose, load, publish
 from scalesearch.study.trials.plan import Reference
 from tests.study.fakes import architecture_of, make_driver, make_plan
@@ -21,7 +21,7 @@ def folder(tmp_path_factory):
 def test_the_front_is_that_of_the_finished_feasible_candidates(folder):
     results = load(folder)
     done = results.table[(results.table["state"] == "complete") & results.table["feasible"]]
-    on_front = front(done[["bleu", "params.total"]].to_numpy(float), ["max", "min"])
+    on_front = pareto_front(done[["bleu", "params.total"]].to_numpy(float), ["max", "min"])
     assert sorted(results.front["trial"]) == sorted(done["trial"][on_front])
     assert "large" in set(results.table["label"]) and "large" not in set(results.front["label"])
     assert len(results.table) == len(results.store.ledger.trials)

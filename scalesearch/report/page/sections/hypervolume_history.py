@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from scalesearch.pareto.front import front
+from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.page.facts import Facts
 from scalesearch.report.page.parts import Section, Text
@@ -33,7 +33,7 @@ def history(facts: Facts, corner: list[float]) -> list[Step]:
     volume = 0.0
     for one in facts.finished:
         both = np.vstack([best, one.values])
-        kept = front(both, directions)
+        kept = pareto_front(both, directions)
         if kept[-1]:
             best = both[kept]
             volume = hypervolume(best, corner, directions)
