@@ -1,4 +1,4 @@
-"""The tasks: translation, summarisation, grammatical error correction, language modelling; each with its metrics.
+"""Tasks and their metrics: translation, summarisation, grammatical error correction, language modelling.
 
 A task is one module here that defines ``TASK``. Scores are of plain lines of text: nothing here knows of models, and
 a library that a metric needs is imported when it is computed.
@@ -22,7 +22,7 @@ class _AllOptions:
 
 
 def _all_metrics() -> dict[str, Metric]:
-    """Metrics of generating tasks, then those of every task, those of text alone, and those measured on the machine."""
+    """All metrics: of generating tasks, of every task, of text alone, measured on the machine."""
     generated = [task for task in TASKS.values() if task.score is not None]
     others = [task for task in TASKS.values() if task.score is None]
     metrics: dict[str, Metric] = {}

@@ -1,4 +1,4 @@
-"""Corrections as edits of a sentence's words: read from M2 files, or from a reference laid beside its source."""
+"""Edits of a sentence's words, read from M2 files or aligned from source and reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_CORRECTION = "-NONE-"
 
 @dataclass(frozen=True)
 class Edit:
-    """Replacement of the words ``start`` to ``end`` (exclusive) by one of ``corrections``, each words or empty."""
+    """Replacement of words ``start`` to ``end`` (exclusive) by one of ``corrections``, which may be empty."""
 
     start: int
     end: int
@@ -95,7 +95,7 @@ def _whole(text: str) -> bool:
 
 
 def apply(source: str, edits: Edits) -> str:
-    """Text of ``source`` with the first correction of each edit; of edits that overlap, the first."""
+    """Applies the first correction of each edit to ``source``; of overlapping edits, the first."""
     words, corrected, done = source.split(), [], 0
     for edit in edits:
         if edit.start >= done:
@@ -120,7 +120,7 @@ def edits_between(source: str, reference: str) -> Edits:
 
 
 def _changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Changes from left to right: their places in ``old`` and ``new``, and their words on either side (0 or 1)."""
+    """Changes from left to right: places in ``old`` and ``new``, words on either side (0 or 1)."""
     distance = distances(old, new, 1)
     i, j, changes = len(old), len(new), []
     while i or j:

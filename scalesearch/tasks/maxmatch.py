@@ -55,7 +55,7 @@ class Counts:
         return self.correct / self.gold if self.gold else 1.0
 
     def f(self, beta: float = BETA) -> float:
-        """F measure of precision and recall, precision weighing more the smaller ``beta``; 1 without any edit."""
+        """F measure; precision weighs more the smaller ``beta``. 1 without any edit."""
         below = beta**2 * self.gold + self.proposed
         return (1 + beta**2) * self.correct / below if below else 1.0
 
@@ -92,7 +92,7 @@ def alignments(source: Sequence[str], hypothesis: Sequence[str]) -> Lattice:
 
 def _back(i: int, j: int, source: Sequence[str], hypothesis: Sequence[str],
           replacing: int) -> Iterator[tuple[Vertex, int, bool]]:
-    """Predecessors of (i, j), the cost of the step from each, and whether it changes a word."""
+    """Predecessors of (i, j), the cost of each step, and whether it changes a word."""
     if i:
         yield (i - 1, j), 1, True
     if j:
@@ -132,7 +132,7 @@ class _Search:
         return min(here.values())
 
     def _moves(self, vertex: Vertex, state: State) -> Iterator[tuple[Vertex, State, Cost]]:
-        """Successors of ``vertex``: a step outside of edits, inside one, or over a whole gold edit."""
+        """Successors of ``vertex``: by a step outside edits, inside one, or a whole gold edit."""
         unchanged, used = state
         for after, changed in self.lattice[vertex]:
             then = used if after[0] == vertex[0] else 0

@@ -15,7 +15,7 @@ METRICS = {name: Metric("max", 100.0, f"ROUGE-{name[5:]} F1") for name in NAMES}
 
 
 class _BlankTokenizer:
-    """Tokenizer that splits at blanks; for tokenised text and for scripts other than the Latin one."""
+    """Tokenizer that splits at blanks, for tokenised text and for scripts other than Latin."""
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()
@@ -51,7 +51,7 @@ def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> d
 
 
 def _check_script(references: Sequence[str]) -> None:
-    """Checks that most letters of the references are a to z, the only ones that the package sees. Raises UserError."""
+    """Checks that most letters are a to z, the only ones that the package sees. Raises UserError."""
     letters = [letter for line in references for letter in line.lower() if letter.isalpha()]
     if 2 * sum(letter.isascii() for letter in letters) < len(letters):
         raise UserError("data: ROUGE's own words are of the letters a to z, and most letters of the references are "

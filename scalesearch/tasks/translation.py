@@ -1,4 +1,4 @@
-"""Translation: BLEU and chrF of detokenised text (sacreBLEU), tokenised BLEU, and COMET where it is installed."""
+"""Translation: BLEU and chrF by sacreBLEU, tokenised BLEU, and COMET where it is installed."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Snapshots:
         return {name: weight / len(self.kept) for name, weight in total.items()}
 
     def sweep(self) -> None:
-        """Deletes files that are not kept; call it only after writing a checkpoint that does not name them."""
+        """Deletes files that are not kept. Call it after writing a checkpoint that does not name them."""
         kept = {self._file(snapshot.step) for snapshot in self.kept}
         for file in self.folder.glob("*.safetensors"):
             if file not in kept:

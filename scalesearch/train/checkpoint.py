@@ -63,7 +63,7 @@ def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe)
 
 
 def save_state(directory: Path, state: Mapping[str, Any]) -> None:
-    """Writes a run's state atomically: tensors and plain values only, so that reading runs no code."""
+    """Writes a run's state atomically. It holds tensors and plain values only, so reading runs no code."""
     write_atomic(directory / STATE, lambda file: torch.save({"format": FORMAT, **state}, file))
 
 

@@ -7,7 +7,7 @@ from scalesearch.train.recipe import Recipe
 
 
 def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
-    """Checks that the task's metrics can be computed here and that the recipe asks for none of another task.
+    """Checks that the task's metrics can be computed here, and that the recipe fits it.
 
     Raises:
         UserError: saying which, and what would be right.

@@ -117,7 +117,7 @@ def _whole_lines(file: Path) -> int:
 
 
 def _truncate(file: Path, lines: int) -> None:
-    """Truncates a file to its first ``lines``: it may end in half a line, or be ahead of the other."""
+    """Truncates a file to its first ``lines``. It may end in half a line, or be ahead of the other."""
     if file.exists():
         kept = b"".join(part + b"\n" for part in file.read_bytes().split(b"\n")[:lines])
         with file.open("r+b") as opened:

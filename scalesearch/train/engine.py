@@ -100,7 +100,7 @@ class Engine:
         return self.model.decode(target, self.model.encode(source))
 
     def _gradients(self, shard: Shard) -> Tensor | None:
-        """Computes the gradients of the shard; returns its part of the loss, or None if memory ran out."""
+        """Gradients of the shard; returns its part of the loss, None if memory ran out."""
         self.optimizer.zero_grad(set_to_none=True)
         try:
             total = torch.zeros((), device=self.hardware.device)
@@ -135,7 +135,7 @@ def first_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
 
 
 def adam(parameters: list[Any], recipe: Recipe) -> torch.optim.Optimizer:
-    """Adam, or AdamW with a weight decay on matrices (not gains and biases); fused where PyTorch can."""
+    """Adam, or AdamW with a weight decay on matrices alone; fused where PyTorch can."""
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": recipe.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},

@@ -1,4 +1,4 @@
-"""Evaluation of a model: loss and perplexity per token, translations, and the metrics of its task."""
+"""Evaluation of a model: loss and perplexity per token, translations, metrics of its task."""
 
 import math
 from collections.abc import Callable
@@ -102,7 +102,7 @@ def _search(model: Any, source: torch.Tensor, search: Search) -> Hypotheses:
 
 
 def with_memory(run: Callable[[int], T], max_tokens: int) -> T:
-    """Calls ``run(max_tokens)``, with half the tokens per batch whenever memory runs out; at 1 it raises."""
+    """Calls ``run(max_tokens)``, halving the tokens whenever memory runs out; at 1 it raises."""
     while True:
         try:
             return run(max_tokens)

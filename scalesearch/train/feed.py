@@ -4,7 +4,7 @@ from scalesearch.data import Batch, Batches, Split, batches
 
 
 class Feed:
-    """Batches of epoch after epoch in an order that the seed decides; ``epoch`` and ``index`` are those of the next."""
+    """Batches of one epoch after the other. ``epoch`` and ``index`` are the next one's; the seed decides the order."""
 
     def __init__(self, split: Split, max_tokens: int, seed: int) -> None:
         self.split, self.max_tokens, self.seed = split, max_tokens, seed

@@ -86,7 +86,7 @@ class Hardware:
 
 
 def fast_bf16(device: torch.device) -> bool:
-    """Whether bf16 products are faster than fp32: AMX or AVX512-BF16 on CPUs, Ampere or newer on GPUs."""
+    """Whether bf16 products beat fp32: AMX or AVX512-BF16 CPUs, GPUs from Ampere on."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     flags = _cpu_facts().get("flags", "").split()
@@ -94,7 +94,7 @@ def fast_bf16(device: torch.device) -> bool:
 
 
 def _keep_freed_memory() -> None:
-    """Tells glibc to keep freed large blocks for the next update, which allocates the same ones.
+    """Tells glibc to keep freed large blocks for the next update, which reuses them.
 
     Handing them back and having them zeroed page by page took 2,000 to 15,000 page faults an update, 1-7 % of its time.
     """

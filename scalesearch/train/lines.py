@@ -10,7 +10,7 @@ from scalesearch.train.hardware import Hardware
 
 def translate_lines(checkpoint: Checkpoint, lines: list[str], search: Search, hardware: Hardware,
                     ) -> Iterable[tuple[str, str, float | None]]:
-    """Triples of line, translation and score; a line without words has an empty translation and no score."""
+    """Translates lines; yields line, translation and score, empty and None without words."""
     text = [line.lower() for line in lines] if checkpoint.lowercase else lines
     ids = [row[: checkpoint.max_length] for row in checkpoint.tokenizer.encode(text)]
     filled = [place for place, row in enumerate(ids) if row]

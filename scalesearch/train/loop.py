@@ -1,4 +1,4 @@
-"""Training loop: updates and validations until the budget is used; it can stop and resume anywhere."""
+"""Training loop: updates and validations until the budget is used, resumable anywhere."""
 
 import math
 import time

@@ -39,7 +39,7 @@ def cross_entropy(
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Products run in the type of ``hidden`` (bf16 under autocast), the softmax and all sums in fp32 or better."""
+    """Autograd function of the loss. Products run in bf16 under autocast, softmax and sums in fp32 or better."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float,
@@ -90,7 +90,7 @@ class _Gradients:
 
 def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, smoothing: float,
            grads: _Gradients | None, rows: slice) -> Tensor:
-    """(1 - ε) · cross-entropy plus ε · log-partition of some rows; smoothing's other part is for :func:`_smooth`."""
+    """Loss of some rows: (1 - ε) · cross-entropy plus ε · log-partition. :func:`_smooth` adds the rest."""
     logits = x @ w.t()
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if bias is not None:
@@ -106,7 +106,7 @@ def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, smoothing:
 
 
 def _smooth(x: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float, grads: _Gradients | None) -> Tensor:
-    """- ε / V times the sum of all logits, and what that adds to the gradients."""
+    """Smoothing term, - ε / V times the sum of all logits; added to the gradients too."""
     share = smoothing / len(weight)
     column = weight.sum(0)
     states = x.sum(0, dtype=weight.dtype)

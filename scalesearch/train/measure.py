@@ -81,7 +81,7 @@ class PeakMemory:
 
 
 def _forget_peak() -> bool:
-    """Returns free memory to the system and resets Linux's peak; False where that is not possible.
+    """Returns free memory to the system and resets Linux's peak; False where impossible.
 
     Earlier trainings in the same process leave freed blocks behind, which would count as this one's.
     """

@@ -37,11 +37,11 @@ class ParallelEngine(Engine):
         self._clock = time.process_time()
 
     def _wrap(self) -> None:
-        """Makes DDP check that all have the same model and copy the leader's weights to all."""
+        """Wraps the model in DDP, which copies the leader's weights to all."""
         self.reducer = DistributedDataParallel(GradientReducer(self.model), gradient_as_bucket_view=True)
 
     def _gradients(self, shard: Shard) -> Tensor | None:
-        """Computes the gradients of all shards; returns their loss, or None if memory ran out anywhere."""
+        """Gradients of all shards; returns their loss, or None if memory ran out anywhere."""
         total = super()._gradients(shard)
         used = [weight.grad is not None for weight in self.parameters]
         sums = self.team.sum(torch.tensor([total is None, self._own_seconds(), *used], dtype=torch.float64)).tolist()
@@ -56,7 +56,7 @@ class ParallelEngine(Engine):
         return total
 
     def _own_seconds(self) -> float:
-        """CPU seconds of a follower since the last call; 0 for the leader, which has its own clock."""
+        """CPU seconds of a follower since the last call; 0 for the leader."""
         before, self._clock = self._clock, time.process_time()
         return self._clock - before if self.team.rank else 0.0
 
@@ -71,7 +71,7 @@ class Leader(ParallelEngine):
         return self.step(shards[0], lr)
 
     def follower_seconds(self) -> float:
-        """CPU seconds of the followers since the last call; those of the last update come with the next."""
+        """CPU seconds of the followers since the last call. Those of the last update come with the next."""
         seconds, self._follower_seconds = self._follower_seconds, 0.0
         return seconds
 
@@ -88,7 +88,7 @@ class Leader(ParallelEngine):
 
 
 class GradientReducer(nn.Module):
-    """Module that uses every weight with zero gradients: in its backward pass DDP reduces the real ones."""
+    """Module whose backward pass adds no gradients and makes DDP reduce the accumulated ones."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -95,7 +95,7 @@ def _gain(x: Tensor, shape: Any, weight: Tensor | None = None, bias: Tensor | No
 
 
 def of_gradients(model: Any, batch: Batch) -> dict[str, float]:
-    """SNIP and gradient norm of the cross-entropy of ``batch`` (nats per token); leaves gradients in ``model``."""
+    """SNIP and gradient norm of the cross-entropy of ``batch``; leaves gradients in ``model``."""
     device = next(model.parameters()).device
     source, target, labels = (torch.from_numpy(np.asarray(part)).to(device)
                              for part in (batch.source, batch.target_in, batch.target_out))
@@ -106,7 +106,7 @@ def of_gradients(model: Any, batch: Batch) -> dict[str, float]:
 
 
 def small_batch(corpus: Corpus) -> Batch:
-    """Batch of a few pairs from all over the training text, the same for every candidate."""
+    """Batch of a few pairs spread over the training text, the same for every candidate."""
     split = corpus.train
     batch = make_batch(split, np.unique(np.linspace(0, len(split) - 1, MAX_SENTENCES).astype(np.int64)))
     longest = max(batch.source.shape[1], batch.target_in.shape[1])

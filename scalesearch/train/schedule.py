@@ -64,22 +64,22 @@ class Schedule:
 
 @dataclass
 class Interval:
-    """Recurring moments: ``every`` so many updates, or below 1 a share of the budget; ``done`` counts them."""
+    """Interval of ``every`` so many updates, or below 1 a share of the budget. ``done`` counts those over."""
 
     every: float
     done: int = 0
 
     def count(self, step: int, share: float) -> int:
-        """Number of moments passed."""
+        """Number of intervals passed."""
         if not self.every:
             return 0
         position = step if self.every >= 1 else share + 1e-9
         return int(position / self.every)
 
     def due(self, step: int, share: float) -> bool:
-        """Whether a moment has passed since the last :meth:`tick`."""
+        """Whether an interval has passed since the last :meth:`tick`."""
         return self.count(step, share) > self.done
 
     def tick(self, step: int, share: float) -> None:
-        """Interval all moments up to here as done."""
+        """Marks all intervals up to here as done."""
         self.done = self.count(step, share)

@@ -36,9 +36,10 @@ class ProcessLost(RuntimeError):
 
 
 class Team:
-    """Group of the processes of one training; all of them construct it at the same time.
+    """Group of the processes of one training.
 
-    Messages are Python values and go through gloo; gradients go through the default process group.
+    All of them construct it at the same time. Messages are Python values and go through gloo; gradients go through the
+    default process group.
 
     Attributes:
         rank: of this process; 0 leads. size: number of processes.
@@ -96,7 +97,7 @@ def _detecting_loss() -> Iterator[None]:
 
 @contextmanager
 def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Team], object]) -> Iterator[Team]:
-    """Starts a team of ``size`` processes on this machine, led by this one, until the context ends.
+    """Context with a team of ``size`` processes on this machine, led by this one.
 
     Args:
         cuda: gradients go through NCCL, and each process has a GPU of its own.

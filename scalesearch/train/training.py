@@ -1,4 +1,4 @@
-"""Training of an architecture on a corpus by a recipe: the entry point of the trainer."""
+"""Trains an architecture on a corpus by a recipe: the trainer's entry point."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,7 +122,7 @@ def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: 
 
 @contextmanager
 def _joined_team(processes: int, team: Team | None, recipe: Recipe, hardware: Hardware) -> Iterator[Team | None]:
-    """Context with the team that shares updates: the given one, a new one, or None for this process alone."""
+    """Context with the team that shares updates: given, new, or None for one process."""
     if team is not None or processes == 1:
         yield team
         return
