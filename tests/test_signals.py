@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 from scalesearch.signals import STOPS, Interrupted, interruptible, restored, stoppable
+from tests.processes import ended
 
 
 @pytest.fixture(autouse=True)
@@ -92,5 +93,5 @@ def test_any_command_stops_in_the_background(number, status, tmp_path):
                                text=True)
     assert process.stdout is not None and process.stdout.readline() == "waiting\n"
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == status and err.strip() == "Interrupted."
+    code, _, err = ended(process)
+    assert code == status and err.strip() == "Interrupted."

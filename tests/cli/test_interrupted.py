@@ -7,13 +7,14 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import processes
 from tests.cli.test_train import ENGLISH, GERMAN, SMALL
+from tests.processes import in_the_background, wait_until
 
 RECIPE = {"steps": 60, "max_tokens": 300, "lr": 1e-3, "beam": 1, "threads": 1, "device": "cpu", "dropout": 0.1,
           "average": "best", "average_count": 2, "validate_every": 10, "checkpoint_minutes": 60}
@@ -38,7 +39,7 @@ def start(text: Path, out: Path, *more: str, most: int | None = None, **changes:
                *settings, "--out", str(out), *more]
 
     def born() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a background job of a script
+        in_the_background()
         if most is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
@@ -49,15 +50,14 @@ def start(text: Path, out: Path, *more: str, most: int | None = None, **changes:
 
 def ended(process: subprocess.Popen) -> tuple[int, str]:
     """Its exit status, and what it wrote on standard error."""
-    _, err = process.communicate(timeout=240)
-    return process.returncode, err
+    status, _, err = processes.ended(process)
+    return status, err
 
 
 def stopped(text: Path, out: Path, *more: str, number: int = signal.SIGTERM) -> None:
     """Starts a training, and stops all processes of its session once it has validated; it says how to go on."""
     process = start(text, out, *more)
-    while process.poll() is None and not list(out.glob("snapshots/*.safetensors")):
-        time.sleep(0.01)
+    wait_until(lambda: list(out.glob("snapshots/*.safetensors")), process)
     os.killpg(process.pid, number)
     status, err = ended(process)
     found = re.fullmatch(rf"{signal.Signals(number).name}: saved after (\d+) updates in .*; go on with --resume\n", err)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -18,11 +17,11 @@ from click.testing import CliRunner
 from scalesearch.cli.study import command
 from scalesearch.errors import UserError
 from scalesearch.study.monitor.heartbeat import FINISHED, STOPPED
+from tests.processes import HANG, in_the_background, wait_until
 from tests.study.fakes import make_driver, make_plan
 from tests.study.made import Made
 
 WATCH = (sys.executable, "-m", "scalesearch", "study", "watch")
-LIMIT = 120
 
 
 def call(*arguments, **environment):
@@ -39,11 +38,6 @@ def running(tmp_path):
     made.propose(0)
     made.working(0, step=100, share=0.25, loss=4.5, seconds=30)
     return made
-
-
-def in_the_background():
-    """What a script's background job inherits, and everything that it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Watching:
@@ -69,14 +63,12 @@ class Watching:
             pass
 
     def until(self, words):
-        limit = time.monotonic() + LIMIT
-        while words not in self.said.decode(errors="replace"):
-            assert time.monotonic() < limit and self.process.poll() is None, self.said.decode()
-            time.sleep(0.02)
+        wait_until(lambda: words in self.said.decode(errors="replace") or self.process.poll() is not None)
+        assert words in self.said.decode(errors="replace")
 
     def end(self):
-        status = self.process.wait(LIMIT)
-        self.reader.join(LIMIT)
+        status = self.process.wait(HANG)
+        self.reader.join(HANG)
         return status, self.said.decode()
 
 

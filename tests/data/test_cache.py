@@ -15,6 +15,7 @@ from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache, load_co
 from scalesearch.data import corpus as data_corpus
 from scalesearch.errors import UserError
 from tests.data.conftest import Write
+from tests.processes import ended
 
 
 def same(one: Corpus, other: Corpus) -> bool:
@@ -118,7 +119,7 @@ print(load_corpus(DataSpec.from_mapping({spec.to_json()!r}), Path({str(cache)!r}
     for process in running:
         process.stdin.write("go\n")
         process.stdin.flush()
-    said = [process.communicate(timeout=60)[0].split() for process in running]
+    said = [ended(process)[1].split() for process in running]
     assert all(process.returncode == 0 for process in running)
     assert [words[0] == "made" for words in said].count(True) == 1
     assert {words[-1] for words in said} == {load_corpus(spec, cache).hash}

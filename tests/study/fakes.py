@@ -5,7 +5,6 @@ import json
 import math
 import os
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +28,7 @@ from scalesearch.study.trials.evaluator import Bill
 from scalesearch.study.trials.history import goals_of
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import Store
+from tests.study.slow_work import wait_for_leave
 
 OBJECTIVES = (Objective("bleu", "max"), Objective("params.total", "min"))
 WIDTH, DEPTH = IntRange(8, 64, 8), Choice((4, 1, 2, 8))
@@ -98,7 +98,8 @@ def fake_result(folder, job):
     answers = json.loads((folder / "architecture.yaml").read_text())
     with (folder / "trained").open("a") as file:
         file.write(f"{os.getpid()}\n")
-    time.sleep(job.get("sleep", 0))
+    if job.get("held"):
+        wait_for_leave(folder.parent.parent)
     metrics = {"bleu": score(answers), "loss": 1.0, "bleu_signature": "sig|v:1"}
     return {"state": "complete", "metrics": metrics, "seconds": 0.01, "curve": [[1, 2]]}
 
@@ -142,5 +143,5 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
 
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed
-    where, trials, sleep = sys.argv[1:4]
-    print(make_driver(where, make_plan(int(trials), job={"sleep": float(sleep), "threads": 1})).run(), flush=True)
+    where, trials = sys.argv[1:3]
+    print(make_driver(where, make_plan(int(trials), job={"held": True, "threads": 1})).run(), flush=True)

@@ -23,13 +23,13 @@ from scalesearch.study.executors import lease
 from scalesearch.study.executors.base import Crashed, Done, Runner
 from scalesearch.study.trials.study_dir import Store
 from scalesearch.study.trials.trials import COMPLETE, ENDED, PENDING, RUNG
+from tests.processes import HANG
 from tests.study import slow_work
 from tests.study.slow_work import alive
 
 RUNGS = Rungs((0.3, 1.0), 2)
 WORKER, DRIVER, RAYLET, CONTROL, ALL = "a worker", "the driver", "raylet", "gcs_server", "all at once"
 RAY, PROCESSES, INPROCESS = "ray", "processes", "inprocess"
-PATIENCE = 180.0  # seconds that anything may take
 AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")  # of Ray; they train nothing, and notice within a minute that it died
 
 
@@ -177,7 +177,7 @@ class Killed:
 
     def _wait(self, kind, backend):
         """Until there is something to kill, and then for a random while; sometimes a driver that only starts is hit."""
-        until, early = time.monotonic() + PATIENCE, kind in (DRIVER, ALL) and self.rng.random() < 0.3
+        until, early = time.monotonic() + HANG, kind in (DRIVER, ALL) and self.rng.random() < 0.3
         starting = self.rng.random() < 0.1  # of Ray's processes, most are hit when at work
         while not early and (self._events() == self._began or not self._victims(kind) or not (
                 starting or kind in (DRIVER, ALL) or set(self._victims(WORKER)) & set(self._family()))):
@@ -245,7 +245,7 @@ class Killed:
     def _orphans(self, family):
         start = time.monotonic()
         while any(self._pids.get(pid) == _birth(pid) is not None and alive(pid) for pid in family):
-            assert time.monotonic() - start < PATIENCE, "orphans of a dead driver go on"
+            assert time.monotonic() - start < HANG, "orphans of a dead driver go on"
             time.sleep(0.02)
         return time.monotonic() - start
 
@@ -270,7 +270,7 @@ class Killed:
                 self.seen.setdefault(path, path.read_bytes())
 
     def _end(self):
-        until = time.monotonic() + 3 * PATIENCE
+        until = time.monotonic() + HANG
         while self.process.poll() != 0:
             self._up_again()
             assert time.monotonic() < until, f"the study does not end\n{self._words()}"
@@ -309,7 +309,7 @@ class Killed:
         return [pid for pid, birth in self._pids.items() if alive(pid) and birth == _birth(pid)]
 
     def _clean(self):
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + HANG
         while self.process.poll() is not None and self.left() and time.monotonic() < until:
             time.sleep(0.1)
         self.remained = self.left()

@@ -3,7 +3,6 @@
 import json
 import random
 import sys
-import time
 from pathlib import Path
 
 from scalesearch.samplers.history import Goal
@@ -11,6 +10,7 @@ from scalesearch.study.config.replication import Seeds
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.replicates.allocation import Candidate, next_training
 from tests.study.fakes import make_driver, make_plan, score
+from tests.study.slow_work import wait_for_leave
 
 GOALS = (Goal("bleu", "max", True), Goal("params.total", "min", False))
 SEEDS = Seeds(3, 8, 0.9)
@@ -26,7 +26,8 @@ def noisy_result(folder, job, sd=1.0):
     answers = json.loads((folder / "architecture.yaml").read_text())
     with (folder / "trained").open("a") as file:
         file.write("x\n")
-    time.sleep(job.get("sleep", 0))
+    if job.get("held"):
+        wait_for_leave(folder.parent.parent)
     bleu = score(answers) + luck(folder.name.partition("-")[2], job.get("seed", 1), sd)
     metrics = {"bleu": bleu, "chrf": bleu + 10, "bleu_signature": "sig|v:1", "test": {"bleu": bleu - 1}}
     return {"state": "complete", "metrics": metrics, "seed": job.get("seed", 1), "seconds": 0.01}
@@ -60,5 +61,4 @@ def confirmed(candidates, truth, sd, rng, seeds, goals=GOALS):
 
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed
-    where, sleep = sys.argv[1:3]
-    print(make_driver(where, seeded_plan(job={"sleep": float(sleep)}), noisy_work).run(), flush=True)
+    print(make_driver(sys.argv[1], seeded_plan(job={"held": True}), noisy_work).run(), flush=True)

@@ -40,6 +40,11 @@ def note(folder, name, **facts):
         file.write(json.dumps({"pid": os.getpid(), "time": time.time(), **facts}) + "\n")
 
 
+def results(study):
+    """How many results, of whole trainings and at rungs, the study has."""
+    return sum(len(list(study.glob(f"trials/*/{name}"))) for name in ("result.json", "rung-*.json"))
+
+
 def wait_for_leave(study):
     """While whoever kills has set a pace: until the study has fewer results than that. Orphans are not held up."""
     parent = os.getppid()
@@ -48,7 +53,7 @@ def wait_for_leave(study):
             most = float((study / "pace").read_text())
         except OSError:
             return
-        if sum(len(list(study.glob(f"trials/*/{name}"))) for name in ("result.json", "rung-*.json")) < most:
+        if results(study) < most:
             return
         time.sleep(STEP)
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -94,10 +93,9 @@ def unable_to_start(team: Team) -> None:
     ],
 )
 def test_a_process_that_fails_ends_the_others_with_its_reason(corpus, out: Path, others, said: str) -> None:
-    start = time.monotonic()
     with pytest.raises(ProcessLost, match=said), local_team(2, False, 1, others) as team:
         train(tiny(), corpus, recipe(), out, team=team)
-    assert time.monotonic() - start < 60 and not torch.distributed.is_initialized()
+    assert not torch.distributed.is_initialized()
     assert train(tiny(), corpus, recipe(), out.with_name("after")).state == "complete"
 
 

@@ -16,8 +16,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,27 @@ from filelock import FileLock, Timeout
 from scalesearch.files import write_json
 
 FILE, LOCK = "lease.json", ".worker.lock"
-RENEW = 5.0  # seconds between two signs of life
-SILENT = 30.0  # seconds without one, after which a worker counts as dead
-HELD = 90.0  # seconds to wait for an orphan of a dead driver to let go of the folder
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of a sign of life.
+
+    Attributes:
+        renew: between two of them.
+        silent: without one, after which whoever gave it counts as dead.
+        held: to wait for an orphan of a dead driver to let go of the folder.
+        now, sleep: the clock, and how to let it go on.
+    """
+
+    renew: float = 5.0
+    silent: float = 30.0
+    held: float = 90.0
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+TIMING = Timing()
 
 
 class Taken(RuntimeError):
@@ -48,8 +67,8 @@ def machine() -> str:
 class Lease:
     """What its holder knows of it; renewed by a thread, so that a long step of training is no silence."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file, self._over, self.lost = folder / FILE, threading.Event(), False
+    def __init__(self, folder: Path, renew: float = TIMING.renew) -> None:
+        self._file, self._over, self.lost, self._every = folder / FILE, threading.Event(), False, renew
         self.owner = {"host": platform.node(), "machine": machine(), "process": os.getpid(),
                       "attempt": json.loads((folder / "job.json").read_text()).get("attempt", 1), "since": time.time()}
 
@@ -71,7 +90,7 @@ class Lease:
                 self._file.unlink(missing_ok=True)
 
     def _renew(self) -> None:
-        while not self._over.wait(RENEW):
+        while not self._over.wait(self._every):
             with suppress(OSError):  # a storage that is away for a while: the next time will do
                 if not self.mine():
                     return
@@ -105,40 +124,41 @@ def silence(folder: Path) -> float:
 def describe_silence(folder: Path) -> str:
     """That the worker has died, as it seems, in words; empty where it lives or there is none."""
     owner, since = read(folder), silence(folder)
-    if owner is None or since < SILENT:
+    if owner is None or since < TIMING.silent:
         return ""
     return f"no sign of life for {since:,.0f} s (process {owner.get('process')} on {owner.get('host')})"
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[Lease]:
+def held(folder: Path, timing: Timing = TIMING) -> Iterator[Lease]:
     """A stretch in which ``folder`` is this worker's.
 
     Raises:
         Taken: another worker has it, or has taken it over.
     """
-    lease = Lease(folder)
+    lease = Lease(folder, timing.renew)
     try:
-        with FileLock(folder / LOCK, timeout=HELD):
-            _outlive(folder)
+        with FileLock(folder / LOCK, timeout=timing.held):
+            outlive(folder, timing)
             with lease.renewed():
                 yield lease
     except Timeout:
         raise Taken(f"{folder.name} is held by another worker") from None
 
 
-def _outlive(folder: Path) -> None:
+def outlive(folder: Path, timing: Timing = TIMING) -> None:
     """Waits until no worker of another machine shows signs of life. Raises Timeout where one goes on doing so."""
-    until, seen, moved = time.monotonic() + HELD, None, time.monotonic()
+    seen, moved = None, timing.now()
+    until = moved + timing.held
     while (owner := read(folder)) is not None and owner.get("machine") != machine():
-        now, sign = time.monotonic(), _sign(folder)
+        now, sign = timing.now(), _sign(folder)
         if sign != seen:
             seen, moved = sign, now
-        if now - moved >= SILENT:
+        if now - moved >= timing.silent:
             return
         if now >= until:
             raise Timeout(str(folder / FILE))
-        time.sleep(min(1.0, RENEW))
+        timing.sleep(min(1.0, timing.renew))
 
 
 def _sign(folder: Path) -> int:

@@ -6,6 +6,7 @@ and after a minute Ray ends the driver's own process. So somebody knocks at thei
 
 import socket
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
@@ -19,22 +20,25 @@ class Pulse:
 
     Args:
         patience: seconds of silence after which they count as gone.
+        doors: name to address of each; None asks Ray.
+        clock: seconds.
     """
 
-    def __init__(self, patience: float) -> None:
-        self.doors, self._patience = _doors(), patience
-        self._looked = self._heard = time.monotonic()
+    def __init__(self, patience: float, doors: Mapping[str, tuple[str, int]] | None = None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.doors, self._patience, self._clock = _doors() if doors is None else doors, patience, clock
+        self._looked = self._heard = clock()
         self._silent = ""
 
     def gone(self) -> str:
         """Who does not answer any more, in words; empty while all do, or may again."""
-        if time.monotonic() - self._looked >= EVERY:
+        if self._clock() - self._looked >= EVERY:
             self.look()
         return self._silent if self._silent and self._looked - self._heard >= self._patience else ""
 
     def look(self) -> str:
         """Who does not answer just now; empty where all do."""
-        self._looked = time.monotonic()
+        self._looked = self._clock()
         self._silent = next((name for name, door in self.doors.items() if not answers(*door)), "")
         if not self._silent:
             self._heard = self._looked

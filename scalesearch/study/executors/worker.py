@@ -23,7 +23,7 @@ from typing import Any
 
 from scalesearch.files import write_json
 from scalesearch.signals import interruptible, stoppable
-from scalesearch.study.executors.lease import Taken, held, refuse_taken
+from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, refuse_taken
 from scalesearch.study.executors.shared_fs import not_there
 
 Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
@@ -88,7 +88,7 @@ def _translate(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"state": "complete", **said, **spent()}
 
 
-def finish(folder: Path, run: Run) -> None:
+def finish(folder: Path, run: Run, timing: Timing = TIMING) -> None:
     """Holds ``folder`` against other workers while ``run(folder, job)`` makes the result, then writes that.
 
     Raises:
@@ -97,7 +97,7 @@ def finish(folder: Path, run: Run) -> None:
         NotShared: this machine does not see the folder.
     """
     _find(folder / "job.json")
-    with interruptible(), held(folder) as lease:
+    with interruptible(), held(folder, timing) as lease:
         job = json.loads((folder / "job.json").read_text())
         result, rung = folder / "result.json", folder / rung_file(job.get("rung", -1))
         if result.exists() or rung.exists():  # there is no rung -1: such a job goes to the end

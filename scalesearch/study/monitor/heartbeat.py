@@ -11,7 +11,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_json
-from scalesearch.study.executors.lease import RENEW, SILENT, machine
+from scalesearch.study.executors.lease import TIMING, machine
 
 FILE = "owner.json"
 RUNNING, FINISHED, STOPPED, UNKNOWN = "running", "finished", "stopped", "unknown"
@@ -67,10 +67,11 @@ class Heartbeat:
 
     Args:
         facts: what else it says of this run: ``workers``, ``where``, ``candidates``, ``references``.
+        renew: seconds between two signs of life.
     """
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        self._file, self._over = folder / FILE, threading.Event()
+    def __init__(self, folder: Path, facts: Mapping[str, Any], renew: float = TIMING.renew) -> None:
+        self._file, self._over, self._every = folder / FILE, threading.Event(), renew
         self._facts = {"host": platform.node(), "machine": machine(), "process": os.getpid(), "since": time.time(),
                        **facts, "state": RUNNING, "reason": ""}
 
@@ -87,7 +88,7 @@ class Heartbeat:
             raise
         finally:
             self._over.set()
-            thread.join(RENEW)
+            thread.join(self._every)
 
     def finish(self, reason: str) -> str:
         """Notes that the study has come to its end, and ``reason``, which is returned."""
@@ -104,7 +105,7 @@ class Heartbeat:
             write_json(self._file, self._facts)
 
     def _renew(self) -> None:
-        while not self._over.wait(RENEW):
+        while not self._over.wait(self._every):
             with suppress(OSError):
                 os.utime(self._file)
 
@@ -115,7 +116,7 @@ def _words(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0] or type(error).__name__
 
 
-def owner_of(folder: Path) -> Owner:
+def owner_of(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
     """Who runs the study in ``folder``; only reads.
 
     A running one whose process is gone from this machine, and that gave no sign of life since, has stopped. Of one on
@@ -130,10 +131,10 @@ def owner_of(folder: Path) -> Owner:
         return Owner(UNKNOWN, "nothing says who runs it")
     if owner.over:
         return owner
-    silent = max(0.0, time.time() - beat)
-    if silent >= 2 * RENEW and facts.get("machine") == machine() and _gone(owner.process):
+    silent = max(0.0, clock() - beat)
+    if silent >= 2 * TIMING.renew and facts.get("machine") == machine() and _gone(owner.process):
         return Owner(**{**known, "state": STOPPED, "reason": f"its process {owner.process} has died", "ended": beat})
-    words = f"no sign of life for {silent:,.0f} s" if silent >= SILENT else ""
+    words = f"no sign of life for {silent:,.0f} s" if silent >= TIMING.silent else ""
     return Owner(**{**known, "reason": words, "silent": silent})
 
 

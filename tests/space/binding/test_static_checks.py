@@ -1,6 +1,5 @@
 """What is proved before anything is asked: never more than is true."""
 
-import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -60,12 +59,10 @@ def test_only_the_keys_that_a_constraint_names_are_enumerated():
         small(text.format(unclaimed))
 
 
-def test_reading_a_large_space_takes_no_time():
+def test_a_space_that_nobody_could_list_is_read_and_counted():
     lines = "".join(f"  - width + encoder.depth + decoder.depth >= {n}\n" for n in range(20))
-    start = time.perf_counter()
     space = small(f"width: 1..1000000\nencoder.depth: 1..1000000\ndecoder.depth: 1..1000000\nwhere:\n{lines}")
     assert space.size() == 10**18
-    assert time.perf_counter() - start < 2
 
 
 def test_conditions_tie_only_what_they_mention():

@@ -3,7 +3,6 @@
 import io
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,9 @@ from scalesearch.study.engine.dry_run import Preview, preview
 from scalesearch.study.engine.run import launch
 from scalesearch.study.engine.setup import Odds, load_data, make_bill
 from scalesearch.study.results.results import load
+from tests.processes import start, wait_until
 from tests.study.config.test_reader import REST, SPACE, problems, write
-from tests.study.engine.test_end_to_end import STUDY, start
+from tests.study.engine.test_end_to_end import STUDY
 
 QUICK = STUDY.replace("recipe: { steps: 6,", "recipe: { steps: 6, score_on: valid,").replace("trials: 2", "trials: 1")
 TAUGHT = f"""\
@@ -110,10 +110,8 @@ def stop_before_the_first_candidate(folder, *sets):
 
 def killed_while_the_teacher_learns(folder):
     (folder / "tiny.yaml").write_text(TAUGHT)
-    process, until = start(folder, "run", "tiny.yaml"), time.monotonic() + 120
-    while not (folder / "found" / "teacher" / "checkpoint.pt").exists():
-        assert process.poll() is None and time.monotonic() < until, process.communicate()
-        time.sleep(0.01)
+    process = start(folder, "study", "run", "tiny.yaml")
+    wait_until((folder / "found" / "teacher" / "checkpoint.pt").exists, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
 

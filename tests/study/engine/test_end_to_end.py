@@ -1,15 +1,13 @@
 """The real thing, tiny: a study file, the built-in corpus, real training, through the command line."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 
 import pandas as pd
 import pytest
+
+from tests.processes import call, ended, start, wait_until
 
 STUDY = """\
 study: tiny
@@ -26,28 +24,6 @@ reference: [ { name: small, set: { width: 16, encoder.depth: 1, decoder.ffn.relu
 trials: 2
 out: found
 """
-CALL = [sys.executable, "-c", "from scalesearch.cli.main import main; main()", "study"]
-
-
-def start(folder, *arguments):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "160"}
-    return subprocess.Popen([*CALL, *arguments], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, preexec_fn=_in_the_background)
-
-
-def _in_the_background():
-    """What a script's background job inherits, and everything that it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def call(folder, *arguments, status=0, limit=180):
-    process = start(folder, *arguments)
-    try:
-        out, err = process.communicate(timeout=limit)
-    finally:
-        process.kill()
-    assert process.returncode == status, f"{process.returncode}\n{out}\n{err}"
-    return out + err
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +31,12 @@ def folder(tmp_path_factory):
     """A study that was interrupted by Ctrl-C in its second training, and then gone on with."""
     where = tmp_path_factory.mktemp("real")
     (where / "tiny.yaml").write_text(STUDY)
-    process = start(where, "run", "tiny.yaml", "--set", "recipe.steps=60")
-    started = where / "found" / "trials"
-    until = time.monotonic() + 120
-    while not list(started.glob("0000-*/job.json")) and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.05)
+    process = start(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60")
+    wait_until(lambda: list(where.glob("found/trials/0000-*/job.json")), process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    (where / "first.txt").write_text(f"{process.returncode}\n{out}\n{err}")
-    (where / "between.json").write_text(call(where, "watch", "found", "--json"))
-    (where / "second.txt").write_text(call(where, "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume"))
+    (where / "first.txt").write_text("\n".join(map(str, ended(process))))
+    (where / "between.json").write_text(call(where, "study", "watch", "found", "--json"))
+    (where / "second.txt").write_text(call(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume"))
     return where
 
 
@@ -77,7 +49,7 @@ def test_whoever_watches_sees_why_it_stopped_and_how_it_ended(folder):
     found = json.loads((folder / "between.json").read_text())
     assert (found["owner"]["state"], found["owner"]["reason"]) == ("stopped", "interrupted")
     assert len(found["training"]) == 1 and found["eta"]["seconds"] is None
-    found = json.loads(call(folder, "watch", "found", "--json"))
+    found = json.loads(call(folder, "study", "watch", "found", "--json"))
     assert (found["owner"]["state"], found["owner"]["reason"]) == ("finished", "2 candidates trained")
     assert (found["done"]["share"], found["done"]["references"], found["training"]) == (1.0, [1.0, 1.0], [])
 
@@ -109,7 +81,7 @@ def test_the_exported_architecture_costs_what_the_record_says(folder):
     from scalesearch.cost import cost, find_protocol
     from scalesearch.space import read_space
 
-    call(folder, "export", "found", "--best", "params.total", "--to", "best")
+    call(folder, "study", "export", "found", "--best", "params.total", "--to", "best")
     record = json.loads((folder / "best" / "record.json").read_text())
     space = read_space(folder / "best" / "architecture.yaml")
     architecture = space.closed()
@@ -123,7 +95,7 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
     where = tmp_path / "later"
     shutil.copytree(folder, where)
     before = pd.read_csv(where / "found" / "all.csv").set_index("trial")
-    said = call(where, "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60", "--set", "seeds.most=2",
+    said = call(where, "study", "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60", "--set", "seeds.most=2",
                 "--set", "seeds.trials=2")
     found = where / "found"
     records = [json.loads(file.read_text()) for file in found.glob("trials/*/record.json")]
@@ -149,7 +121,7 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
 ])
 def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments, message):
     before = (folder / "found" / "events.jsonl").read_bytes()
-    said = call(folder, "run", "tiny.yaml", *arguments, status=2)
+    said = call(folder, "study", "run", "tiny.yaml", *arguments, status=2)
     assert message in said and "Traceback" not in said
     assert (folder / "found" / "events.jsonl").read_bytes() == before
 
@@ -159,7 +131,7 @@ def test_every_finished_candidate_has_early_measurements(folder):
     done = table[table["state"] == "complete"]
     assert done[["params.decoder", "proxy.synflow", "proxy.snip", "proxy.grad_norm"]].notna().all().all()
     assert "Early measurements: 5 finished trials are needed" in (folder / "second.txt").read_text()
-    said = json.loads(call(folder, "status", "found", "--json"))["proxies"]
+    said = json.loads(call(folder, "study", "status", "found", "--json"))["proxies"]
     assert (said["score"], said["candidates"], said["correlations"]) == ("bleu", 3, [])
 
 
@@ -167,15 +139,15 @@ def test_another_study_begins_with_what_this_one_has_found(folder):
     (folder / "next.yaml").write_text(STUDY.replace("study: tiny", "study: next").replace("trials: 2", "trials: 1")
                                       .replace("out: found", "out: next\nwarm_start: found"))
     same = ("--set", "recipe.steps=60")
-    dry = call(folder, "run", "next.yaml", *same, "--dry-run")
+    dry = call(folder, "study", "run", "next.yaml", *same, "--dry-run")
     assert "3 finished candidates taken over, 0 architectures" in " ".join(dry.split())
     assert not (folder / "next").exists()
-    said = call(folder, "run", "next.yaml", *same)
+    said = call(folder, "study", "run", "next.yaml", *same)
     assert "Warm start: 3 finished candidates taken over" in said and "1 candidates trained" in said
     old, new = (pd.read_csv(folder / name / "all.csv") for name in ("found", "next"))
     assert list(new["bleu"][:3]) == list(old.loc[old["state"] == "complete", "bleu"])
     assert (new["state"] == "complete").sum() == 4 and "small" in set(new["label"].dropna())
-    call(folder, "export", "next", "--trial", "0", "--to", "taken")
+    call(folder, "study", "export", "next", "--trial", "0", "--to", "taken")
     assert (folder / "taken" / "model.safetensors").is_file()
-    other = call(folder, "run", "next.yaml", "--set", "recipe.steps=7", "--out", "other", "--dry-run")
+    other = call(folder, "study", "run", "next.yaml", "--set", "recipe.steps=7", "--out", "other", "--dry-run")
     assert "theirs had another recipe" in " ".join(other.split())

@@ -10,34 +10,36 @@ import pytest
 
 from scalesearch.study.trials.study_dir import Store
 from scalesearch.study.trials.trials import COMPLETE
+from tests.processes import ended, wait_until
 from tests.study.engine.test_driver import trained
 from tests.study.fakes import make_driver, make_plan
+from tests.study.slow_work import results
 
 TRIALS = 14
 
 
 def start(folder):
-    command = [sys.executable, "-m", "tests.study.fakes", str(folder), str(TRIALS), "0.05"]
+    command = [sys.executable, "-m", "tests.study.fakes", str(folder), str(TRIALS)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def killed_after(folder, lines):
-    """Starts a driver, kills it as soon as the log holds ``lines`` lines, and says whether it was still at work."""
+def kill_after(folder, count):
+    """Starts a driver that gets two results further than ``count`` at most, and kills it a moment after that many."""
+    folder.mkdir(exist_ok=True)
+    (folder / "pace").write_text(str(count + 2))
     process = start(folder)
-    log = folder / "events.jsonl"
-    while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < lines):
-        time.sleep(0.001)
-    time.sleep(random.Random(lines).uniform(0, 0.03))
+    wait_until(lambda: results(folder) >= count, process)
+    time.sleep(random.Random(count).uniform(0, 0.03))
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=20)
-    return process.returncode == -signal.SIGKILL
+    assert ended(process)[0] == -signal.SIGKILL
 
 
 def test_a_study_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
     folder = tmp_path / "killed"
-    assert [killed_after(folder, lines) for lines in (3, 11, 24)] == [True, True, True]
-    last = start(folder)
-    out, err = last.communicate(timeout=60)
+    for count in (1, 4, 8):
+        kill_after(folder, count)
+    (folder / "pace").unlink()
+    _, out, err = ended(start(folder))
     assert out == f"{TRIALS} candidates trained\n", err
 
     make_driver(tmp_path / "whole", make_plan(TRIALS)).run()

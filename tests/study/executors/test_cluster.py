@@ -15,8 +15,9 @@ from scalesearch.study.executors.shared_fs import sight
 from scalesearch.study.monitor.console import View
 from scalesearch.study.trials.study_dir import Store
 from scalesearch.study.trials.trials import COMPLETE, PENDING
+from tests.processes import call
 from tests.study.engine.test_driver import trained
-from tests.study.engine.test_end_to_end import STUDY, call
+from tests.study.engine.test_end_to_end import STUDY
 from tests.study.executors.test_executors import ends
 from tests.study.fakes import fake_work, make_driver, make_plan
 from tests.study.optuna_sync.test_storage import same
@@ -201,7 +202,7 @@ def test_a_real_study_on_the_cluster_keeps_its_copy_in_postgresql(cluster, tmp_p
         (tmp_path / "tiny.yaml").write_text(STUDY + (
             f"ray: {{ address: '{cluster.address}' }}\nworkers: 3\nresources: {{ cpus_per_trial: 2 }}\n"
             f"storage: {server.url}\n"))
-        said = call(tmp_path, "run", "tiny.yaml", limit=500)
+        said = call(tmp_path, "study", "run", "tiny.yaml")
         assert "3 Ray workers on the cluster at" in said and "2 CPU each; 2 at a time have room now" in said
         assert "2 candidates trained" in said and "secret" not in said
         url = server.url.replace("postgresql:", "postgresql+psycopg:")

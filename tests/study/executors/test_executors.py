@@ -1,7 +1,6 @@
 """One contract for every runner."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -35,12 +34,12 @@ def work(folder):
     (Path(folder) / "result.json").write_text(f"{os.getpid()}")
 
 
-def ends(runner, jobs, limit=90):
+def ends(runner, jobs):
     """Submits the jobs and waits for as many events."""
     for each in jobs:
         runner.submit(each)
-    events, until = [], time.monotonic() + limit
-    while len(events) < len(jobs) and time.monotonic() < until:
+    events = []
+    while len(events) < len(jobs):
         events += runner.poll(0.2)
     return {event.job.trial: event for event in events}
 
@@ -117,10 +116,9 @@ def test_how_many_workers_the_nodes_have_room_for(monkeypatch, need, room):
         ray_cluster.refuse_the_impossible(params)
 
 
-def test_a_cluster_that_does_not_answer_is_named_at_once():
+def test_a_cluster_that_does_not_answer_is_named_at_once(monkeypatch):
     from scalesearch.study.executors.ray import RayRunner
 
-    start = time.monotonic()
+    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("it would try for minutes"))
     with pytest.raises(UserError, match=r"no cluster answers at 127\.0\.0\.1:1: .*refused"):
         RayRunner(work, workers=1, address="127.0.0.1:1")
-    assert time.monotonic() - start < 10

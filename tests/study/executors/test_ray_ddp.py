@@ -52,9 +52,9 @@ def test_ray_train_runs_a_candidate_and_says_what_is_wrong(corpus, tmp_path) -> 
     train_job(str(one.folder))
     runner = RayRunner(RayTrainWork(2, 0.5, 0), workers=1, cpus=0.5, processes=2)
     try:
-        assert isinstance(ends(runner, [two], limit=200)[2], Done)
+        assert isinstance(ends(runner, [two])[2], Done)
         assert losses(one) == pytest.approx(losses(two), rel=1e-6)
-        failed = ends(runner, [bad], limit=200)[2]
+        failed = ends(runner, [bad])[2]
         assert not failed.again and "leaves width open" in failed.reason
     finally:
         runner.stop()

@@ -4,15 +4,15 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
 
+from scalesearch.study.executors.ray_health import answers
 from scalesearch.study.optuna_sync.attributes import Values, attributes
 from scalesearch.study.results.results import load
+from tests.processes import HANG, wait_until
 from tests.study.fakes import OBJECTIVES, FakeSpace, architecture_of, make_driver, make_plan
 from tests.study.pages import Reference, references_only
 
@@ -30,20 +30,13 @@ def dashboard(storage):
         port = one.getsockname()[1]
 
     def ask(path):
-        with urlopen(f"http://127.0.0.1:{port}/api/{path}", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/api/{path}", timeout=HANG) as answer:
             return json.load(answer)
 
     server = subprocess.Popen([sys.executable, "-c", COMMAND, "--port", str(port), "--quiet", str(storage)],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                ask("studies")
-                break
-            except URLError:
-                assert server.poll() is None and time.monotonic() < deadline, "the dashboard does not start"
-                time.sleep(0.2)
+        wait_until(lambda: answers("127.0.0.1", port), server)
         yield ask
     finally:
         server.terminate()

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +23,12 @@ from scalesearch.study.results.results import choose, load, publish
 from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.study_dir import Store
 from scalesearch.study.trials.trials import COMPLETE, FAILED, INFEASIBLE, PENDING, SEED
+from tests.processes import ended, wait_until
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_promotion import RUNGS, rung_result
 from tests.study.fakes import OBJECTIVES, architecture_of, make_driver, make_plan, score
 from tests.study.noisy import luck, noisy_result, noisy_work, seeded_plan
+from tests.study.slow_work import results
 
 
 def make(folder, plan=None, work=noisy_work, **more):
@@ -110,16 +111,17 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, pl
 
 
 def test_a_study_killed_among_its_further_seeds_ends_as_the_uninterrupted_one(tmp_path):
-    reason, log = make(tmp_path / "whole").run(), tmp_path / "cut" / "events.jsonl"
+    reason, pace = make(tmp_path / "whole").run(), tmp_path / "cut" / "pace"
+    pace.parent.mkdir()
     for seeds in (1, 3, None):
-        process = subprocess.Popen([sys.executable, "-m", "tests.study.noisy", str(tmp_path / "cut"), "0.1"], text=True,
+        pace.write_text(str(6 + (seeds or 1000)))  # with that many it waits to be killed
+        process = subprocess.Popen([sys.executable, "-m", "tests.study.noisy", str(pace.parent)], text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while seeds and process.poll() is None and not (log.exists() and log.read_text().count('"seed": ') >= seeds):
-            time.sleep(0.005)
         if seeds:
+            wait_until(lambda: results(pace.parent) >= 6 + seeds, process)  # noqa: B023 - called at once
             process.send_signal(signal.SIGKILL)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == (-signal.SIGKILL if seeds else 0), err
+        status, out, err = ended(process)
+        assert status == (-signal.SIGKILL if seeds else 0), err
     assert out == reason + "\n"
     mine, whole = (Store(tmp_path / name).load().ledger for name in ("cut", "whole"))
     assert facts(mine) == facts(whole) and len(whole.replicated()) > 3

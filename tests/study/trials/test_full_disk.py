@@ -13,6 +13,7 @@ from scalesearch.files import DiskFull
 from scalesearch.study.optuna_sync import storage
 from scalesearch.study.trials.interruptions import resumable
 from scalesearch.study.trials.study_dir import Store
+from tests.processes import HANG
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_promotion import RUNGS, passages, work
 from tests.study.fakes import make_driver, make_plan
@@ -78,12 +79,12 @@ def test_files_that_may_grow_no_further_stop_the_study_and_it_goes_on(tmp_path):
     make_driver(tmp_path / "whole", make_plan(8)).run()
     most = (tmp_path / "whole" / "events.jsonl").stat().st_size // 2
     code = [sys.executable, "-c", LIMITED, str(tmp_path / "cut")]
-    stopped = subprocess.run([*code, str(most)], capture_output=True, text=True, timeout=60)
+    stopped = subprocess.run([*code, str(most)], capture_output=True, text=True, timeout=HANG)
     # Optuna's copy holds more of each trial, so it may come to the limit first.
     assert stopped.returncode == 1, stopped.stderr
     assert re.search(r"(events\.jsonl|optuna\.journal): cannot be written", stopped.stderr), stopped.stderr
     assert "Traceback" not in stopped.stderr
-    subprocess.run([*code, str(resource.RLIM_INFINITY)], check=True, timeout=60)
+    subprocess.run([*code, str(resource.RLIM_INFINITY)], check=True, timeout=HANG)
     mine, whole = (Store(tmp_path / name).load().ledger for name in ("cut", "whole"))
     assert state_of(mine) == state_of(whole)
     assert set(trained(tmp_path / "cut").values()) == {1}

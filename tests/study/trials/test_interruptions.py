@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 
 from scalesearch.study.trials.study_dir import Store
 from scalesearch.study.trials.trials import COMPLETE
-from tests.study.engine.test_end_to_end import STUDY, call, start
+from tests.processes import call, ended, start, wait_until
+from tests.study.engine.test_end_to_end import STUDY
 
 MORE = ("--set", "recipe.steps=400", "--set", "recipe.validate_every=100", "--set", "recipe.checkpoint_minutes=60")
 
@@ -22,30 +22,28 @@ def folder(tmp_path):
 
 def at_work(folder, process, count):
     """Waits until so many candidates have trained for a while."""
-    until = time.monotonic() + 240
-    while process.poll() is None and time.monotonic() < until:
+    def trained():
         facts = [json.loads(file.read_text()) for file in folder.glob("found/trials/*/progress.json")]
-        if sum(fact.get("share", 0) > 0.02 for fact in facts) >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError(process.communicate(timeout=10))
+        return sum(fact.get("share", 0) > 0.02 for fact in facts) >= count
+
+    wait_until(trained, process)
 
 
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_from_there(folder, number):
-    process = start(folder, "run", "tiny.yaml", "--backend", "ray", "--workers", "2", *MORE)
+    process = start(folder, "study", "run", "tiny.yaml", "--backend", "ray", "--workers", "2", *MORE)
     at_work(folder, process, 2)
     process.send_signal(number)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 128 + number and "Traceback" not in out + err
+    status, out, err = ended(process)
+    assert status == 128 + number and "Traceback" not in out + err
     assert "with the same command and --resume" in out
     store = Store(folder / "found").load()
     stopped = [store.trial_folder(trial) for trial in store.ledger.having("pending")]
     assert len(stopped) == 2 and not list(folder.glob("found/trials/*/lease.json"))
     assert all((place / "checkpoint.pt").exists() and not (place / "result.json").exists() for place in stopped)
-    said = call(folder, "run", "tiny.yaml", "--resume", "--backend", "ray", "--workers", "2", *MORE)
+    said = call(folder, "study", "run", "tiny.yaml", "--resume", "--backend", "ray", "--workers", "2", *MORE)
     assert "1 candidates trained" in said
     again = Store(folder / "found").load()
     assert len(again.ledger.having(COMPLETE)) == 2  # the reference, and the candidate
@@ -55,10 +53,10 @@ def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_
 
 
 def test_a_second_driver_says_who_runs_the_study_and_the_first_goes_on(folder):
-    first = start(folder, "run", "tiny.yaml", *MORE)
+    first = start(folder, "study", "run", "tiny.yaml", *MORE)
     at_work(folder, first, 1)
-    said = call(folder, "run", "tiny.yaml", "--resume", *MORE, status=2)
+    said = call(folder, "study", "run", "tiny.yaml", "--resume", *MORE, status=2)
     assert f"process {first.pid} on {os.uname().nodename} is running this study; only one may at a time" in said
     first.send_signal(signal.SIGTERM)
-    out, _ = first.communicate(timeout=60)
-    assert first.returncode == 143 and "with the same command and --resume" in out
+    status, out, _ = ended(first)
+    assert status == 143 and "with the same command and --resume" in out

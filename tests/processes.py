@@ -1,0 +1,48 @@
+"""Processes that tests start as a script's background job does, wait for, and end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HANG = 900.0  # seconds that nothing takes on a machine however busy: limits are for hangs only
+
+
+def in_the_background() -> None:
+    """Sets what a background job of a script inherits: SIGINT is ignored. For ``preexec_fn``."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    """``scalesearch ARGUMENTS`` in ``folder``, with a cache of its own there."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "160"}
+    return subprocess.Popen([sys.executable, "-m", "scalesearch", *map(str, arguments)], cwd=folder, env=environment,
+                            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=in_the_background)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit status, output and errors of ``process``, once it has ended."""
+    try:
+        out, err = process.communicate(timeout=HANG)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def call(folder: Path, *arguments: object, status: int = 0) -> str:
+    """Output and errors of ``scalesearch ARGUMENTS``, which has to end with ``status``."""
+    code, out, err = ended(start(folder, *arguments))
+    assert code == status, f"{code}\n{out}\n{err}"
+    return out + err
+
+
+def wait_until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
+    """Waits for ``condition``; fails where ``process``, which is to bring it about, has ended before."""
+    limit = time.monotonic() + HANG
+    while not condition():
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < limit, "it hangs"
+        time.sleep(0.01)
