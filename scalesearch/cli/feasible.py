@@ -81,17 +81,12 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], prot
 
 def _limits(space: Space, budgets: tuple[str, ...]) -> tuple[Constraint, ...]:
     """The budgets; all that the file names where none is given."""
-    from scalesearch.space.syntax.nodes import from_text
-    from scalesearch.study.config.constraints import budget_of
-    from scalesearch.whatif.limits import read_limits
+    from scalesearch.feasible.limits import read_budgets
 
-    if budgets:
-        read_limits(space, budgets)  # complains of budgets that contradict each other
-        return _parts(tuple(budget_of(space, from_text("--budget", "--budget ", text)) for text in budgets))
-    if not space.budgets:
+    if not (budgets or space.budgets):
         raise UserError("no budget: give --budget 'params.non_embedding <= 10M and macs.total <= 2G', or name one in "
                         "the file under cost: budgets:")
-    return _parts(tuple(space.budgets.values()))
+    return read_budgets(space, budgets or tuple(space.budgets))
 
 
 def _near(space: Space, start: Architecture, protocol: Protocol, limits: tuple[Constraint, ...]) -> list[Near]:
@@ -125,20 +120,14 @@ def _named(references: tuple[str, ...], protocol: Protocol) -> list[tuple[float,
 def _plot(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...],
           named: list[tuple[float, float, str]], folder: Path) -> list[Path]:
     from scalesearch.feasible.answer import AXES
+    from scalesearch.feasible.limits import upper_bounds
     from scalesearch.report.plot import save
     from scalesearch.report.population import plane, shares
-    from scalesearch.study.config.constraints import bounds
 
     front = [(float(p.costs[AXES[1]]), float(p.costs[AXES[0]])) for p in found.front]
     folder.mkdir(parents=True, exist_ok=True)
-    figure = plane(found.sample, front, bounds(limits), protocol.to_json(), named)
+    figure = plane(found.sample, front, upper_bounds(limits), protocol.to_json(), named)
     return save(figure, folder / "plane") + save(shares(found.values, found.exact), folder / "shares")
-
-
-def _parts(limits: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
-    from scalesearch.study.config.constraints import parts
-
-    return tuple(part for limit in limits for part in parts(limit))
 
 
 def _json(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...], nearby: list[Near]) -> dict[str, Any]:

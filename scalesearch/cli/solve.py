@@ -105,7 +105,7 @@ def _solve(
 
 def _values(space: Space, each: tuple[str, ...]) -> dict[str, Any]:
     """The values of ``--for``; without any, as in ``--for encoder.depth``, those that the file gives."""
-    from scalesearch.whatif.candidates import first, offered, unknown
+    from scalesearch.whatif.varied import first, offered, unknown
 
     found: dict[str, Any] = {}
     for text in each:

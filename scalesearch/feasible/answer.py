@@ -14,7 +14,7 @@ from scalesearch.feasible.count import Counter
 from scalesearch.feasible.estimate import Estimate, by_value, estimate
 from scalesearch.feasible.extremes import Extremes, NotTwo, Point, only
 from scalesearch.feasible.grid import Endless, TooMany
-from scalesearch.feasible.linear import Bound, bounds_of
+from scalesearch.feasible.limits import Bound, bounds_of
 from scalesearch.feasible.sections import Taken
 from scalesearch.space import Space
 from scalesearch.space.questionnaire.constraints import Constraint

@@ -15,7 +15,7 @@ from scalesearch.feasible.dominance import Index
 from scalesearch.feasible.grid import UNASKED, TooMany
 from scalesearch.feasible.identity import rows_numbered
 from scalesearch.feasible.kinds import Kinds
-from scalesearch.feasible.linear import Bound
+from scalesearch.feasible.limits import Bound
 from scalesearch.feasible.sections import REST, SPINE, Part, Taken
 
 LEFT, RIGHT = "encoder", ("decoder", "embedding", "output")

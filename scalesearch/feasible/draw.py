@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.count import LEFT, RIGHT, Counter
 from scalesearch.feasible.grid import UNASKED, TooMany
-from scalesearch.feasible.linear import Bound
+from scalesearch.feasible.limits import Bound
 from scalesearch.feasible.sections import MOST_ROWS, REST, SPINE, Part, Taken
 from scalesearch.feasible.weights import Weighed
 from scalesearch.space import Space

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalesearch.cost import cost
 from scalesearch.cost.protocol import Protocol
-from scalesearch.space import Space, Unbuildable
+from scalesearch.feasible.candidates import Candidate, priced
+from scalesearch.space import Answers, Space
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.syntax.parameters import Question, say
 
@@ -20,7 +20,7 @@ STRATA, Z95 = 8, 1.959963984540054
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw: what was asked and answered, its costs (None where it cannot be built), and what it violates."""
+    """One draw: its parameters, its costs (None where it cannot be built), and the limits that it violates."""
 
     params: Mapping[str, Any]
     costs: Mapping[str, int] | None
@@ -44,22 +44,25 @@ class Estimate:
 
 
 def estimate(
-    space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], draws: int, seed: int,
-    tell: Callable[[int], None] = lambda done: None,
+    space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], draws: int, seed: int
 ) -> Estimate:
-    """``draws`` candidates of ``space``, as many from each stratum of its most telling question."""
+    """``draws`` candidates of ``space``, as many from each stratum of its most telling question.
+
+    Args:
+        names: costs that a draw has, at least those that budgets and constraints name.
+    """
     rng = random.Random(seed)
     question, strata = _strata(space)
-    found: list[list[Draw]] = [[] for _ in strata]
-    for n in range(draws):
-        at = n % len(strata)
-        found[at].append(_draw(space, protocol, budgets, names, rng, question, strata[at]))
-        tell(n + 1)
-    shares = [(sum(draw.fits for draw in group), len(group)) for group in found]
+    sheets = [_draw(space, rng, question, strata[n % len(strata)]) for n in range(draws)]
+    candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, names)
+    limits = (*space.where, *budgets)
+    drawn = [_judged(sheet, candidate, limits) for sheet, candidate in zip(sheets, candidates)]
+    groups = [drawn[at :: len(strata)] for at in range(len(strata))]
     weights = [len(values) for values in strata]
+    shares = [(sum(draw.fits for draw in group), len(group)) for group in groups]
     low, share, high = _interval(shares, [weight / sum(weights) for weight in weights])
     text = f"{len(strata)} strata of {question}" if question else "one stratum"
-    return Estimate(share, low, high, [draw for group in found for draw in group], text)
+    return Estimate(share, low, high, [draw for group in groups for draw in group], text)
 
 
 def _strata(space: Space) -> tuple[str, list[list[Any]]]:
@@ -73,23 +76,17 @@ def _strata(space: Space) -> tuple[str, list[list[Any]]]:
     return name, [values[i : i + size] for i in range(0, len(values), size)]
 
 
-def _draw(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], rng: random.Random,
-          stratum: str, values: list[Any]) -> Draw:
+def _draw(space: Space, rng: random.Random, stratum: str, values: list[Any]) -> Answers:
     def ask(name: str, question: Question) -> Any:
         return rng.choice(values) if name == stratum else question.draw(rng)
 
-    answers = space.answer(ask)
-    try:
-        architecture = space.architecture(answers)
-    except Unbuildable:
-        return Draw(answers.params, None, ())
-    bill = cost(architecture.block, protocol)
+    return space.answer(ask)
 
-    def lookup(name: str) -> Any:
-        return answers[name] if name in answers else bill[name]
 
-    broken = [constraint.text for constraint in (*space.where, *budgets) if not constraint.holds(lookup)]
-    return Draw(answers.params, {name: int(bill[name]) for name in names}, tuple(broken))
+def _judged(sheet: Answers, candidate: Candidate, limits: tuple[Constraint, ...]) -> Draw:
+    if candidate.costs is None:
+        return Draw(sheet.params, None, ())
+    return Draw(sheet.params, candidate.costs, tuple(c.text for c in limits if not c.holds(candidate.__getitem__)))
 
 
 def _interval(shares: list[tuple[int, int]], weights: list[float]) -> tuple[float, float, float]:

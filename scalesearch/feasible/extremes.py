@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.count import LEFT, RIGHT, Cell, Counter, Group
 from scalesearch.feasible.dominance import largest_partner
-from scalesearch.feasible.linear import Bound
+from scalesearch.feasible.limits import Bound
 from scalesearch.feasible.sections import REST, SPINE
 from scalesearch.space import Space
 from scalesearch.space.questionnaire.answers import Answers

@@ -1,19 +1,21 @@
-"""The nearest that fits: fewest answers changed, then least changed, found outwards from a candidate."""
+"""The nearest candidates that fit: fewest answers changed, then least changed, searched outwards from a candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.cost import cost
 from scalesearch.cost.protocol import Protocol
 from scalesearch.errors import UserError
-from scalesearch.space import Answers, Space, Unbuildable
+from scalesearch.feasible.candidates import Candidate, Costs, priced
+from scalesearch.feasible.limits import costs_of
+from scalesearch.space import Answers, Space
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.syntax.parameters import Question
 
 BEAM, MOST_CHANGES, VALUES = 24, 4, 12  # candidates kept at each distance; answers changed; nearest values tried
+Changes = tuple[tuple[str, Any], ...]  # question and new answer
 
 
 @dataclass(frozen=True)
@@ -22,16 +24,16 @@ class Near:
 
     changes: Mapping[str, tuple[Any, Any]]
     answers: Answers
-    costs: Mapping[str, int]
+    costs: Costs
 
 
 @dataclass(frozen=True)
 class _State:
-    changed: tuple[tuple[str, Any], ...]
-    slack: float
+    changed: Changes
     steps: int
+    slack: float
     answers: Answers
-    costs: Mapping[str, int]
+    costs: Costs
 
 
 def nearest(
@@ -42,43 +44,40 @@ def nearest(
     names: tuple[str, ...],
     count: int = 5,
 ) -> list[Near]:
-    """Up to ``count`` feasible candidates with the fewest changed answers; none where none is found near.
+    """Up to ``count`` feasible candidates with the fewest changed answers; none where none is near.
 
     A beam search: exact for one change, and keeps the candidates that miss the budgets by least beyond that.
 
     Raises:
         UserError: ``start`` has answers that are not in the space.
     """
-    walk = _Walk(space, start, protocol, budgets, names)
-    states = [walk.start()]
+    walk = _Walk(space, start, protocol, (*space.where, *budgets), names)
+    states = walk.states([((), 0)])
+    if not states:
+        raise UserError("the candidate to start from is no network of this space")
+    params = states[0].answers.params
     for _ in range(MOST_CHANGES):
-        seen: dict[Any, _State] = {}
+        around: dict[Any, tuple[Changes, int]] = {}
         for state in states:
-            for fresh in walk.around(state):
-                seen.setdefault(frozenset(fresh.changed), fresh)
-        fitting = sorted((s for s in seen.values() if s.slack <= 0), key=lambda s: s.steps)
-        if fitting:
-            return [walk.near(state) for state in fitting[:count]]
-        states = sorted(seen.values(), key=lambda s: s.slack)[:BEAM]
+            for changed, steps in walk.around(state):
+                around.setdefault(frozenset(changed), (changed, steps))
+        states = walk.states(around.values())
+        if fitting := sorted((state for state in states if state.slack <= 0), key=lambda state: state.steps):
+            return [Near({name: (params.get(name), value) for name, value in state.changed}, state.answers,
+                         {name: state.costs[name] for name in names}) for state in fitting[:count]]  # fmt: skip
+        states = sorted(states, key=lambda state: state.slack)[:BEAM]
     return []
 
 
 class _Walk:
-    def __init__(self, space: Space, start: Answers, protocol: Protocol, budgets: tuple[Constraint, ...],
+    def __init__(self, space: Space, start: Answers, protocol: Protocol, limits: tuple[Constraint, ...],
                  names: tuple[str, ...]) -> None:
-        self.space, self.protocol, self.budgets, self.names = space, protocol, (*space.where, *budgets), names
+        self.space, self.protocol, self.limits, self.names = space, protocol, limits, (*names, *costs_of(limits))
         self.replay = space.replay(start)
         self.dimensions = dict(space.dimensions())
 
-    def start(self) -> _State:
-        state = self._state((), 0)
-        if state is None:
-            raise UserError("the candidate to start from is no network of this space")
-        self.params = dict(state.answers.params)
-        return state
-
-    def around(self, state: _State) -> Iterator[_State]:
-        """Every candidate with one answer more changed."""
+    def around(self, state: _State) -> Iterator[tuple[Changes, int]]:
+        """Every way to change one answer more."""
         changed = dict(state.changed)
         for name, value in state.answers.params.items():
             values = self.dimensions[name].values()
@@ -86,14 +85,19 @@ class _Walk:
                 continue
             at = list(values).index(value)
             near = sorted(range(len(values)), key=lambda i: abs(i - at))[1 : VALUES + 1]
-            for i in near:
-                fresh = self._state((*state.changed, (name, values[i])), state.steps + abs(i - at))
-                if fresh is not None:
-                    yield fresh
+            yield from (((*state.changed, (name, values[i])), state.steps + abs(i - at)) for i in near)
 
-    def _state(self, changed: tuple[tuple[str, Any], ...], steps: int) -> _State | None:
-        new = dict(changed)
+    def states(self, wanted: Iterable[tuple[Changes, int]]) -> list[_State]:
+        """Those of the changed candidates that can be built."""
+        known = [(changed, steps, self._answers(dict(changed))) for changed, steps in wanted]
+        candidates = priced([Candidate.of(answers) for *_, answers in known], self.protocol, self.names)
+        return [_State(changed, steps, self._slack(one), answers, one.costs)
+                for (changed, steps, answers), one in zip(known, candidates) if one.costs is not None]  # fmt: skip
 
+    def _slack(self, candidate: Candidate) -> float:
+        return max((limit.slack(candidate.__getitem__) for limit in self.limits), default=0)
+
+    def _answers(self, new: Mapping[str, Any]) -> Answers:
         def ask(name: str, question: Question) -> Any:
             try:
                 return new[name] if name in new else self.replay(name, question)
@@ -102,15 +106,4 @@ class _Walk:
                     raise
                 return (question.values() or [None])[0]  # a question that only the change has brought up
 
-        try:
-            answers = self.space.answer(ask)
-            bill = cost(self.space.architecture(answers).block, self.protocol)
-        except Unbuildable:
-            return None
-        slacks = (c.slack(lambda key: answers[key] if key in answers else bill[key]) for c in self.budgets)
-        slack = max(slacks, default=0)
-        return _State(changed, slack, steps, answers, {name: int(bill[name]) for name in self.names})
-
-    def near(self, state: _State) -> Near:
-        changes = {name: (self.params.get(name), value) for name, value in state.changed}
-        return Near(changes, state.answers, state.costs)
+        return self.space.answer(ask)

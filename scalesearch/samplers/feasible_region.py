@@ -14,7 +14,7 @@ from typing import Any
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.grid import Endless, TooMany
-from scalesearch.feasible.linear import bounds_of
+from scalesearch.feasible.limits import bounds_of
 from scalesearch.samplers.repair import Mender
 from scalesearch.space import Space
 from scalesearch.space.questionnaire.constraints import Constraint

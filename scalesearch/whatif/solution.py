@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.whatif.limits import Standing
+from scalesearch.feasible.limits import LimitCheck
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,10 +18,10 @@ class Point:
 
     value: int
     costs: Mapping[str, Any]
-    limits: tuple[Standing, ...]
+    limits: tuple[LimitCheck, ...]
 
     @property
-    def broken(self) -> tuple[Standing, ...]:
+    def broken(self) -> tuple[LimitCheck, ...]:
         """The limits that it misses."""
         return tuple(limit for limit in self.limits if not limit.holds)
 

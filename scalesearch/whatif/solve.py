@@ -14,10 +14,11 @@ from typing import Any
 
 from scalesearch.cost import Protocol, protocol_of
 from scalesearch.errors import UserError
+from scalesearch.feasible.candidates import Candidate, priced
+from scalesearch.feasible.limits import check_limits, costs_of, limits, read_budgets
 from scalesearch.space import Constraint, Space
-from scalesearch.whatif.candidates import Candidate, Varied, first, offered, priced, unknown
-from scalesearch.whatif.limits import costs_of, read_limits, standings
 from scalesearch.whatif.solution import Point, Solution, Solutions
+from scalesearch.whatif.varied import Varied, first, offered, unknown
 
 ALL = 100_000  # values that are costed one and all
 GRID = 2_000  # values of a longer range that are
@@ -44,15 +45,15 @@ def solve(
         UserError: a key that is no size, nothing that limits it, a budget that is wrong.
     """
     way, key = read_goal(space, goal)
-    limits = read_limits(space, [budget] if isinstance(budget, str) else budget)
-    if not limits:
+    wanted = (*limits(space), *read_budgets(space, [budget] if isinstance(budget, str) else budget))
+    if not wanted:
         named = f" (the space has {', '.join(space.budgets)})" if space.budgets else ""
         raise UserError(f"nothing limits {key}: give a budget, as in --budget 'params.total <= 10M'{named}")
     each = dict(each or {})
     if key in each:
         raise UserError(f"{key} is what is asked for: it cannot be given as well")
     varied = Varied(space, (key, *each))
-    search = _Search(varied, way, key, limits, protocol or protocol_of(space.protocol), step)
+    search = _Search(varied, way, key, wanted, protocol or protocol_of(space.protocol), step)
     return Solutions(search.run(dict(zip(each, values))) for values in itertools.product(*each.values()))
 
 
@@ -184,7 +185,7 @@ class _Search:
         if value is None:
             return None
         candidate = built[value]
-        return Point(value, candidate.costs or {}, standings(self.limits, candidate.__getitem__))
+        return Point(value, candidate.costs or {}, check_limits(self.limits, candidate.__getitem__))
 
     def _follows(self, candidate: Candidate) -> dict[str, Any]:
         """Computed answers that the value has changed."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol, find_protocol, protocol_of
 from scalesearch.errors import UserError
+from scalesearch.feasible.candidates import Candidate, priced
 from scalesearch.space import Answers, Space
 from scalesearch.space.assembly.architecture import network
 from scalesearch.space.syntax.domains import Alternatives, Between, Literal, Spec
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.value_parser import parse_value
-from scalesearch.whatif.candidates import EMPTY, Candidate, first_fault, priced
 from scalesearch.whatif.crossings import LENGTHS, Crossings, attention_products, crossings
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def _rows(
     sheets: Sequence[Answers], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
     columns: Sequence[str],
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    candidates = [Candidate(EMPTY, dict(sheet), first_fault(sheet.problems)) for sheet in sheets]
-    for candidate in priced(candidates, protocol, COLUMNS):
+    for candidate in priced([Candidate.of(sheet) for sheet in sheets], protocol, COLUMNS):
         values = {key: candidate.own.get(key) for key in keys} | dict(chosen)
         costs = dict.fromkeys(columns) | dict(candidate.costs or {})
         if PRODUCTS in columns and candidate.costs is not None:

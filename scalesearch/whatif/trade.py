@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol, protocol_of
 from scalesearch.errors import UserError
+from scalesearch.feasible.candidates import Candidate, priced
+from scalesearch.feasible.limits import costs_of, limits, read_budgets
 from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
-from scalesearch.whatif.candidates import EMPTY, Candidate, Varied, first, offered, priced, unknown
-from scalesearch.whatif.limits import costs_of, read_limits
 from scalesearch.whatif.solve import FARTHEST, SHOWN
+from scalesearch.whatif.varied import Varied, first, offered, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,12 +127,12 @@ def trade(
     if len(set(keys)) != len(keys) or len(keys) < 2:
         raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes")
     holds = read_holds([hold] if isinstance(hold, str) else hold)
-    limits = read_limits(space, budget)
+    within = (*limits(space), *read_budgets(space, budget))
     stray = [key for key in ranges or {} if key not in keys]
     if stray:
         raise UserError(f"{stray[0]} is not traded: there are {' and '.join(keys)}")
     chosen = protocol or protocol_of(space.protocol)
-    return _Trade(Varied(space, tuple(keys)), holds, limits, chosen, dict(ranges or {})).run(of)
+    return _Trade(Varied(space, tuple(keys)), holds, within, chosen, dict(ranges or {})).run(of)
 
 
 @dataclass
@@ -168,7 +169,7 @@ class _Trade:
                 raise UserError(f"{free[0]} is left open, so what is to be held? Name a reference with --of, or close "
                                 f"it and give its range as --for {free[0]}=…")
             of = self.varied.answers({key: first(self.varied.space, key) for key in self.varied.keys}).answers
-        (found,) = priced([Candidate(EMPTY, of)], self.protocol, names)
+        (found,) = priced([Candidate(of)], self.protocol, names)
         if found.costs is None:
             raise UserError("the reference cannot be built")
         return {name: found.costs[name] for name in names}

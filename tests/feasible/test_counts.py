@@ -7,7 +7,7 @@ import pytest
 from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.extremes import Extremes
-from scalesearch.feasible.linear import Bound
+from scalesearch.feasible.limits import Bound
 from scalesearch.feasible.sections import Taken
 from scalesearch.space import Space, Unbuildable
 

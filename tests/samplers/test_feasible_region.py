@@ -8,7 +8,7 @@ import pytest
 
 from scalesearch.cost import find_protocol
 from scalesearch.feasible.draw import Draws, chances_of
-from scalesearch.feasible.linear import bounds_of
+from scalesearch.feasible.limits import bounds_of
 from scalesearch.feasible.weights import Weighed
 from scalesearch.samplers import PROPOSERS
 from scalesearch.samplers.feasible_region import Region

@@ -30,6 +30,7 @@ from typing import Any
 
 from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
+from scalesearch.feasible.limits import budget_of
 from scalesearch.samplers import PROPOSERS
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space, SpaceErrors
@@ -37,7 +38,6 @@ from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.space.syntax.diagnostics import Source
 from scalesearch.space.syntax.nodes import Sequence, Table, Text
 from scalesearch.space.syntax.yaml_reader import compose, read_text
-from scalesearch.study.config.constraints import budget_of
 from scalesearch.study.config.designs import read_kind, read_rows
 from scalesearch.study.config.fields import Sections, override, plain, written
 from scalesearch.study.config.locate import shown

@@ -11,12 +11,12 @@ from typing import Any
 from scalesearch.cost import protocol_of
 from scalesearch.data import Corpus, DataSpec, default_cache, load_corpus
 from scalesearch.errors import UserError
+from scalesearch.feasible.limits import limits, upper_bounds
 from scalesearch.library import find_file
 from scalesearch.samplers import make_proposer
 from scalesearch.samplers.base import Proposer, Settings
 from scalesearch.space import Space, read_space
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.study.config.constraints import bounds, limits
 from scalesearch.study.config.spec import CORPUS, ReferenceSpec, StudySpec
 from scalesearch.study.optuna_sync.mirror import Mirror
 from scalesearch.study.optuna_sync.retrying import SteadyMirror
@@ -178,7 +178,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         "trials": spec.trials + len(plan.references),
         "synthetic": corpus.synthetic,
         "limits": [limit.text for limit in plan.bill.limits],
-        "bounds": bounds(limits(spec.space, spec.budget)),
+        "bounds": upper_bounds(limits(spec.space, spec.budget)),
         **(spec.rows.to_json() if spec.rows else {"proposer": {"kind": spec.proposer, "seed": spec.proposer_seed}}),
         **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
         **({"seeds": spec.seeds.to_json()} if spec.seeds.params else {}),

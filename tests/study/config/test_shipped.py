@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from scalesearch.cost import protocol_of
+from scalesearch.feasible.limits import limits
 from scalesearch.library import find_file
-from scalesearch.study.config.constraints import limits
 from scalesearch.study.config.reader import ReferenceSpec, read_study
 from scalesearch.study.engine.setup import reference_space, references
 from scalesearch.study.trials.evaluator import Bill

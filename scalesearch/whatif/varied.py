@@ -1,52 +1,18 @@
-"""Many values of a few sizes of one architecture: what the other answers become, and what each candidate costs."""
+"""Architectures of which a few sizes are free: what the other answers become for given values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from scalesearch.blocks.poly import Overflow
-from scalesearch.cost import Protocol, cost
-from scalesearch.cost.population import price
 from scalesearch.errors import UserError
-from scalesearch.space import Question, Space, Unbuildable
-from scalesearch.space.assembly.architecture import network
+from scalesearch.feasible.candidates import EMPTY, Candidate, first_fault
+from scalesearch.space import Question, Space
 from scalesearch.space.binding.static_checks import needs_of
 from scalesearch.space.questionnaire.answers import Sheet
 from scalesearch.space.questionnaire.plans import to_json
 from scalesearch.space.schema.bound_tree import Leaf
-
-Costs = dict[str, Any]
-EMPTY: Mapping[str, Any] = {}
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An answer sheet, what is wrong with it, and what it costs: ``None`` where no network can be built of it.
-
-    Args:
-        shared: answers that many candidates have in common, as one object.
-        own: the others.
-    """
-
-    shared: Mapping[str, Any]
-    own: Mapping[str, Any]
-    fault: str | None = None
-    costs: Costs | None = None
-
-    @property
-    def answers(self) -> dict[str, Any]:
-        """The whole sheet."""
-        return {**self.shared, **self.own}
-
-    def __getitem__(self, name: str) -> Any:
-        """A cost or an answer; raises KeyError for neither, as constraints want it."""
-        if self.costs and name in self.costs:
-            return self.costs[name]
-        return self.own[name] if name in self.own else self.shared[name]
 
 
 @dataclass
@@ -83,13 +49,13 @@ class Varied:
         if self._needs is None:
             sheet, present = self._full(values)
             if missing := [key for key in values if all(leaf.key != key for leaf in present)]:
-                return Candidate(EMPTY, EMPTY, f"{missing[0]} does not exist")
+                return Candidate(EMPTY, fault=f"{missing[0]} does not exist")
             own = {key: to_json(value) for key, value in sheet.parsed.items()}
-            return Candidate(EMPTY, own, first_fault(self.space.form.problems(sheet)))
+            return Candidate(own, fault=first_fault(self.space.form.problems(sheet)))
         sheet = self._again(values)
         own = {key: to_json(sheet.parsed[key]) for key in self._free}
         problems = self.space.form.problems(sheet) if self._fits else sheet.faults.items()
-        return Candidate(self._shared, own, first_fault(problems))
+        return Candidate(own, self._shared, first_fault(problems))
 
     def _full(self, values: Mapping[str, int]) -> tuple[Sheet, list[Leaf]]:
         sheet = Sheet(self.space.form, _refuse)
@@ -131,11 +97,6 @@ class Varied:
             raise UserError(f"{key} is no whole number: only sizes can be solved for; try `scalesearch cost --sweep`")
 
 
-def first_fault(problems: Iterable[tuple[str, str]]) -> str | None:
-    """The first of some (key, reason) as one text."""
-    return next((f"{key}: {reason}" for key, reason in problems), None)
-
-
 def _refuse(name: str, question: Question) -> Any:
     raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…")
 
@@ -175,49 +136,3 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
     if values is None or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         raise UserError(f"{key} is a choice among {found[0]}; give it a plain range, as in --set {key}=1..64")
     return values if isinstance(values, range) else sorted(int(value) for value in values)
-
-
-# -- costs
-
-
-def priced(candidates: Sequence[Candidate], protocol: Protocol, names: Iterable[str]) -> list[Candidate]:
-    """The candidates with what they cost, exactly; those that cannot be built stay without."""
-    wanted, found = tuple(dict.fromkeys(names)), list(candidates)
-    groups: dict[Any, list[int]] = {}
-    for index, candidate in enumerate(candidates):
-        if candidate.fault is None:
-            groups.setdefault(_structure(candidate), []).append(index)
-    for members in groups.values():
-        costs = _group([candidates[i] for i in members], protocol, wanted)
-        for index, bill in zip(members, costs):
-            fault = None if bill is not None else "cannot be built"
-            found[index] = Candidate(candidates[index].shared, candidates[index].own, fault, bill)
-    return found
-
-
-def _structure(candidate: Candidate) -> tuple[Any, ...]:
-    """Everything but the numbers, and which keys are numbers of which kind."""
-    own = ((key, type(value) if type(value) in (int, float) else str(value)) for key, value in candidate.own.items())
-    return (id(candidate.shared), *own)
-
-
-def _group(members: list[Candidate], protocol: Protocol, names: tuple[str, ...]) -> list[Costs | None]:
-    answers = dict(members[0].shared)
-    try:
-        for key, value in members[0].own.items():
-            column = [member.own[key] for member in members] if type(value) in (int, float) else []
-            differs = any(other != value for other in column)
-            answers[key] = np.array(column, np.int64 if isinstance(value, int) else float) if differs else value
-        found, built = price(answers, len(members), protocol, names)
-    except (Overflow, OverflowError):
-        return [_one(member.answers, protocol, names) for member in members]
-    columns = [found[name].tolist() for name in names]
-    return [dict(zip(names, row)) if ok else None for ok, *row in zip(built.tolist(), *columns)]
-
-
-def _one(sheet: Mapping[str, Any], protocol: Protocol, names: tuple[str, ...]) -> Costs | None:
-    try:
-        bill = cost(network(sheet)[1], protocol)
-    except Unbuildable:
-        return None
-    return {name: bill[name] for name in names}

@@ -1,0 +1,215 @@
+"""Limits of candidates: constraints and budgets, read, split into comparisons and taken as bounds on costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.space import Constraint, Space
+from scalesearch.space.binding.name_resolution import Resolver
+from scalesearch.space.questionnaire.evaluator import EvaluationError, Lookup, evaluate
+from scalesearch.space.schema.bound_tree import index_of
+from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, suggest
+from scalesearch.space.syntax.expressions import Compare, Expr, Logic, Ref, keys_of, write
+from scalesearch.space.syntax.lexer import PATH, SyntaxProblem
+from scalesearch.space.syntax.nodes import Text, from_text
+from scalesearch.space.syntax.value_parser import parse_expression
+
+ADDITIVE = tuple(name for name in COST_NAMES if not name.startswith("load."))
+FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
+UP = ("<=", "<")
+
+
+# -- reading
+
+
+def budget_of(space: Space, node: Text) -> Constraint:
+    """The budget that ``node`` writes: the name of one of the space's, or an expression over answers and costs.
+
+    Raises:
+        SpaceErrors: no such budget, or the expression is wrong.
+    """
+    if node.text in space.budgets:
+        return space.budgets[node.text]
+    if PATH.fullmatch(node.text) and "." not in node.text:
+        there = suggest(node.text, space.budgets) if space.budgets else "the space names none; write it out"
+        raise SpaceErrors([Problem(node.here, f"the space has no budget `{node.text}`", there)])
+    problems: list[Problem] = []
+
+    def complain(problem: SyntaxProblem) -> None:
+        problems.append(Problem(node.at(problem.span), problem.message, problem.help))
+
+    try:
+        expression = Resolver(index_of(space.schema), "", True, complain).truth(parse_expression(node.text))
+    except SyntaxProblem as problem:
+        complain(problem)
+    if problems:
+        raise SpaceErrors(problems)
+    return Constraint(expression, node.here)
+
+
+def read_budgets(space: Space, texts: Sequence[str], option: str = "--budget") -> tuple[Constraint, ...]:
+    """These budgets (names of the space's, or expressions), part by part.
+
+    Raises:
+        SpaceErrors: an unknown cost, a number that is none, an unknown budget.
+        UserError: they contradict each other or the space's constraints.
+    """
+    budgets = [budget_of(space, from_text(option, f"{option} ", text)) for text in texts]
+    found = tuple(part for budget in budgets for part in parts(budget))
+    _refuse_contradictions([*limits(space), *found])
+    return found
+
+
+def limits(space: Space, budget: Constraint | None = None) -> tuple[Constraint, ...]:
+    """Every limit of a candidate: the space's ``where``, then the budget, part by part."""
+    whole = (*space.where, *((budget,) if budget else ()))
+    return tuple(part for constraint in whole for part in parts(constraint))
+
+
+def parts(constraint: Constraint) -> tuple[Constraint, ...]:
+    """``a and b``, and ``a <= b <= c``, as two limits: how far each is missed is then known by itself."""
+    match constraint.expression:
+        case Logic("and", operands):
+            return tuple(part for operand in operands for part in parts(replace(constraint, expression=operand)))
+        case Compare(first, rest) if len(rest) > 1:
+            pairs = pairwise(((None, first), *rest))
+            return tuple(replace(constraint, expression=Compare(left, (right,))) for (_, left), right in pairs)
+    return (constraint,)
+
+
+# -- comparisons of a cost
+
+
+def costs_of(constraints: Iterable[Constraint]) -> tuple[str, ...]:
+    """The costs that the constraints name, in the order of the ledger."""
+    named = {name for constraint in constraints for name in constraint.costs}
+    return tuple(name for name in COST_NAMES if name in named)
+
+
+def _compared(constraint: Constraint) -> tuple[str, str, Expr] | None:
+    """Cost, comparison and what it is compared with, of a limit of that form; sides may be swapped."""
+    match constraint.expression:
+        case Compare(Ref(_, name), ((op, other),)) if name in COST_NAMES and op in FLIPPED:
+            return name, op, other
+        case Compare(other, ((op, Ref(_, name)),)) if name in COST_NAMES and op in FLIPPED:
+            return name, FLIPPED[op], other
+    return None
+
+
+def _bounding(constraint: Constraint) -> tuple[str, str, int | float] | None:
+    """The same, where the other side is a number."""
+    if (sides := _compared(constraint)) is None or keys_of(sides[2]):
+        return None
+    try:
+        number = evaluate(sides[2], {}.__getitem__)
+    except EvaluationError:
+        return None
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return (*sides[:2], number) if is_number else None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``sign`` · ``name`` <= ``most``; ``text`` as it was written."""
+
+    name: str
+    sign: int
+    most: int
+    text: str
+
+
+def bounds_of(constraints: Iterable[Constraint]) -> list[Bound] | None:
+    """The constraints as bounds on costs that add up over a model's sections; None where one is no such bound."""
+    found: list[Bound] = []
+    for constraint in constraints:
+        for part in parts(constraint):
+            sides = _bounding(part)
+            if sides is None or sides[0] not in ADDITIVE:
+                return None
+            name, op, number = sides
+            sign = 1 if op in UP else -1
+            found.append(Bound(name, sign, _whole(sign * number, op), constraint.text))
+    return found
+
+
+def _whole(limit: float | int, op: str) -> int:
+    """The largest whole number that is at most the limit, or less where ``op`` is strict."""
+    floor = int(limit // 1)
+    return floor - 1 if op in ("<", ">") and floor == limit else floor
+
+
+def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
+    """Cost to the largest value allowed, for every limit of the form ``params.total <= 10M``."""
+    found: dict[str, float] = {}
+    for name, op, number in filter(None, map(_bounding, constraints)):
+        if op in UP:
+            found[name] = min(float(number), found.get(name, float("inf")))
+    return found
+
+
+def _refuse_contradictions(constraints: Sequence[Constraint]) -> None:
+    """Complains of two limits that no number can meet together."""
+    known = [(constraint, *sides) for constraint in constraints if (sides := _bounding(constraint)) is not None]
+    for one, other in combinations(known, 2):
+        (above, name, op, low), (below, same, opposite, high) = (one, other) if one[2] not in UP else (other, one)
+        empty = low > high or (low == high and (op, opposite) != (">=", "<="))
+        if name == same and op not in UP and opposite in UP and empty:
+            raise UserError(f"the budget contradicts itself: `{above.text}` and `{below.text}` cannot both hold")
+
+
+# -- at a candidate
+
+
+@dataclass(frozen=True)
+class LimitCheck:
+    """One limit at one candidate.
+
+    Attributes:
+        text: the limit in canonical words.
+        holds: whether it is met.
+        name: the cost that it bounds; empty where it is no such bound.
+        op, value, bound: ``value op bound`` of that cost.
+    """
+
+    text: str
+    holds: bool
+    name: str = ""
+    op: str = "<="
+    value: Any = None
+    bound: Any = None
+
+    @property
+    def slack(self) -> Any:
+        """The room that is left, in the cost's own unit; negative where the limit is missed; None where unknown."""
+        if not self.name:
+            return None
+        room = self.bound - self.value
+        return room if self.op in UP else -room
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json`` and for frames."""
+        return {"limit": self.text, "holds": self.holds, "value": self.value, "bound": self.bound, "slack": self.slack}
+
+
+def check_limits(constraints: Iterable[Constraint], lookup: Lookup) -> tuple[LimitCheck, ...]:
+    """Every limit at the candidate of which ``lookup`` knows answers and costs."""
+    return tuple(_check(constraint, lookup) for constraint in constraints)
+
+
+def _check(constraint: Constraint, lookup: Lookup) -> LimitCheck:
+    holds, sides = constraint.holds(lookup), _compared(constraint)
+    if sides is None:
+        return LimitCheck(constraint.text, holds)
+    name, op, other = sides
+    text = f"{name} {op} {write(other)}"
+    try:
+        value, bound = lookup(name), evaluate(other, lookup)
+    except (EvaluationError, KeyError):
+        return LimitCheck(text, holds)
+    known = isinstance(bound, int | float)
+    return LimitCheck(text, holds, name, op, value, bound) if known else LimitCheck(text, holds)
