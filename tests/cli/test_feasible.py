@@ -77,8 +77,8 @@ def test_the_files_own_budget_and_the_nearest(space: Path, tmp_path: Path) -> No
 space: big
 width: 48
 norm: pre
-encoder: { depth: 4, heads: 4, head_dim: 12, ffn: { relu: { hidden: 192 } } }
-decoder: { depth: 2, interleaved: no, heads: 4, head_dim: 12, ffn: { relu: { hidden: 12 } } }
+encoder: { depth: 4, heads: 3, head_dim: 16, ffn: { relu: { hidden: 192 } } }
+decoder: { depth: 2, interleaved: no, heads: 3, head_dim: 16, ffn: { relu: { hidden: 12 } } }
 share: { encoder.ffn: one }
 """)
     found = json.loads(run(str(space), "--draws", "100", "--near", str(start), "--json"))
