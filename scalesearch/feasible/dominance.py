@@ -1,4 +1,4 @@
-"""Counting pairs under bounds: how many of one set each of another can be paired with, without listing the pairs."""
+"""Pairs under bounds: how many of one set, or what weight, each of another can be paired with, none listed."""
 
 from __future__ import annotations
 
@@ -14,89 +14,102 @@ Numbers = NDArray[np.int64]
 
 
 class Wavelet:
-    """A wavelet matrix over ranks: counts and order statistics of any prefix in O(log n), for many queries at once."""
+    """A wavelet matrix over ranks: sums, counts and order statistics of any prefix in O(log n), many queries at once.
 
-    def __init__(self, ranks: Numbers) -> None:
-        self.size = len(ranks)
-        self.levels: list[tuple[int, NDArray[np.int64], int]] = []
-        for bit in range(max(self.size - 1, 1).bit_length() - 1, -1, -1):
+    Args:
+        weights: of each rank; without them every rank weighs 1.
+    """
+
+    def __init__(self, ranks: Numbers, weights: NDArray[Any] | None = None) -> None:
+        self.total = np.arange(len(ranks) + 1) if weights is None else sums(weights)
+        self.levels: list[tuple[int, Numbers, int, NDArray[Any] | None]] = []
+        for bit in range(max(len(ranks) - 1, 1).bit_length() - 1, -1, -1):
             zero = (ranks >> bit) & 1 == 0
-            before = np.concatenate([[0], np.cumsum(zero)])
-            self.levels.append((bit, before, int(before[-1])))
+            before = sums(zero)
+            self.levels.append((bit, before, int(before[-1]), None if weights is None else sums(weights[zero])))
             ranks = np.concatenate([ranks[zero], ranks[~zero]])
+            weights = None if weights is None else np.concatenate([weights[zero], weights[~zero]])
 
-    def below(self, prefix: Numbers, rank: Numbers) -> Numbers:
-        """How many of the first ``prefix`` ranks are below ``rank``."""
-        full = rank >= 1 << len(self.levels)
-        low, high, found = np.zeros_like(prefix), prefix.copy(), np.zeros_like(prefix)
-        for bit, before, zeros in self.levels:
+    def below(self, prefix: Numbers, rank: Numbers) -> NDArray[Any]:
+        """The weight of those of the first ``prefix`` ranks that are below ``rank``."""
+        low, high, below = np.zeros_like(prefix), prefix.copy(), np.zeros(len(prefix), self.total.dtype)
+        for bit, before, zeros, weights in self.levels:
             one = (rank >> bit) & 1 == 1
             a, b = before[low], before[high]
-            found += np.where(one, b - a, 0)
+            below += np.where(one, b - a if weights is None else weights[b] - weights[a], 0)
             low, high = np.where(one, zeros + low - a, a), np.where(one, zeros + high - b, b)
-        return np.where(full, prefix, found)
+        return np.where(rank >= 1 << len(self.levels), self.total[prefix], below)
 
     def kth(self, prefix: Numbers, k: Numbers) -> Numbers:
         """The ``k``-th smallest (from 0) of the first ``prefix`` ranks; ``k`` must be below ``prefix``."""
-        low, high, k, found = np.zeros_like(prefix), prefix.copy(), k.copy(), np.zeros_like(prefix)
-        for bit, before, zeros in self.levels:
+        low, high, k, smallest = np.zeros_like(prefix), prefix.copy(), k.copy(), np.zeros_like(prefix)
+        for bit, before, zeros, _ in self.levels:
             a, b = before[low], before[high]
             one = k >= b - a
             k = np.where(one, k - (b - a), k)
-            found |= np.where(one, 1 << bit, 0)
+            smallest |= np.where(one, 1 << bit, 0)
             low, high = np.where(one, zeros + low - a, a), np.where(one, zeros + high - b, b)
-        return found
+        return smallest
+
+
+def sums(weights: NDArray[Any]) -> NDArray[Any]:
+    """Running sums from 0; one more than there are weights."""
+    return np.concatenate([[0], np.cumsum(weights)])
 
 
 class Index:
-    """Points (m, k), ready to say how many of them lie within given bounds."""
+    """Points (m, k), ready to say how much those within given bounds weigh.
 
-    def __init__(self, points: Numbers) -> None:
-        self.points = points
-        if not points.shape[1]:
+    Args:
+        weights: (m,) of the points, none below 0; without them points are counted.
+    """
+
+    def __init__(self, points: Numbers, weights: NDArray[Any] | None = None) -> None:
+        self.points, self.weights = points, np.ones(len(points), np.int64) if weights is None else weights
+        if points.shape[1] not in (1, 2):
             return
         order = np.argsort(points[:, 0], kind="stable")
-        self.first = points[order, 0]
+        self.first, ordered = points[order, 0], self.weights[order]
+        self.sums = sums(ordered)
         if points.shape[1] == 2:
             second = points[order, 1]
             by_second = np.argsort(second, kind="stable")
             ranks = np.empty(len(second), np.int64)
             ranks[by_second] = np.arange(len(second))
-            self.second, self.wavelet = second[by_second], Wavelet(ranks)
+            self.second, self.wavelet = second[by_second], Wavelet(ranks, None if weights is None else ordered)
 
-    def within(self, room: Numbers) -> Numbers:
-        """(n,) how many points are at most ``room`` (n, k) in every number.
+    def within(self, room: Numbers) -> NDArray[Any]:
+        """(n,) the weight of all points that are at most ``room`` (n, k) in every number.
 
         Raises:
             TooMany: more than two numbers and too many pairs to compare.
         """
         if not room.shape[1]:
-            return np.full(len(room), len(self.points))
+            return np.full(len(room), self.weights.sum())
         if room.shape[1] > 2:
-            return _one_by_one(room, self.points)
+            return self._one_by_one(room)
         prefix = np.searchsorted(self.first, room[:, 0], side="right")
         if room.shape[1] == 1:
-            return prefix
+            return self.sums[prefix]
         return self.wavelet.below(prefix, np.searchsorted(self.second, room[:, 1], side="right"))
+
+    def _one_by_one(self, room: Numbers) -> NDArray[Any]:
+        if len(room) * len(self.points) > MOST_PAIRS:
+            raise TooMany(f"more than two budgets over {len(room):,} x {len(self.points):,} combinations")
+        within = np.empty(len(room), self.weights.dtype)
+        step = max(1, 4_000_000 // max(1, len(self.points)))
+        for start in range(0, len(room), step):
+            part = room[start : start + step]
+            fits = np.ones((len(part), len(self.points)), bool)
+            for column in range(room.shape[1]):
+                fits &= self.points[None, :, column] <= part[:, column, None]
+            within[start : start + step] = fits @ self.weights
+        return within
 
 
 def partners(left: Numbers, right: Numbers, bounds: Numbers) -> Numbers:
     """(n,) for each row of ``left`` (n, k) how many rows of ``right`` (m, k) it adds up with to at most ``bounds``."""
     return Index(right).within(bounds[None, :] - left)
-
-
-def _one_by_one(room: Numbers, right: Numbers) -> Numbers:
-    if len(room) * len(right) > MOST_PAIRS:
-        raise TooMany(f"more than two budgets over {len(room):,} x {len(right):,} combinations")
-    found = np.empty(len(room), np.int64)
-    step = max(1, 4_000_000 // max(1, len(right)))
-    for start in range(0, len(room), step):
-        part = room[start : start + step]
-        fits = np.ones((len(part), len(right)), bool)
-        for column in range(right.shape[1]):
-            fits &= right[None, :, column] <= part[:, column, None]
-        found[start : start + step] = fits.sum(1)
-    return found
 
 
 def largest_partner(left: Numbers, right: Numbers, bounds: Numbers) -> tuple[Numbers, Any]:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.count import LEFT, RIGHT, Counter
+from scalesearch.feasible.dominance import Index
 from scalesearch.feasible.grid import UNASKED, TooMany
 from scalesearch.feasible.limits import Bound
 from scalesearch.feasible.sections import MOST_ROWS, REST, SPINE, Part, Taken
-from scalesearch.feasible.weights import Weighed
 from scalesearch.space import Space
 from scalesearch.space.syntax.parameters import IntRange, Question
 
@@ -104,8 +104,8 @@ class Draws:
                 found[places] *= float(self._lefts[left] @ weighed.within(self._room(left)))
         return found
 
-    def _weighed(self, right: int) -> Weighed:
-        return Weighed(self.counter.bounded("right", right, self.bounds), self._rights[right])
+    def _weighed(self, right: int) -> Index:
+        return Index(self.counter.bounded("right", right, self.bounds), self._rights[right])
 
     def _room(self, left: int) -> NDArray[np.int64]:
         """(rows, bounds) what each good left row leaves."""

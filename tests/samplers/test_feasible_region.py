@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from scalesearch.cost import find_protocol
+from scalesearch.feasible.dominance import Index
 from scalesearch.feasible.draw import Draws, chances_of
 from scalesearch.feasible.limits import bounds_of
-from scalesearch.feasible.weights import Weighed
 from scalesearch.samplers import PROPOSERS
 from scalesearch.samplers.feasible_region import Region
 from scalesearch.samplers.grid import key_of
@@ -121,7 +121,7 @@ def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
         points, weights = rng.integers(0, 9, (size, numbers)), rng.random(size)
         room = rng.integers(-1, 11, (40, numbers))
         plain = [weights[(points <= one).all(1)].sum() for one in room]
-        assert Weighed(points, weights).within(room) == pytest.approx(plain)
+        assert Index(points, weights).within(room) == pytest.approx(plain)
 
 
 @pytest.mark.parametrize("space", [THIN, ENDLESS])
