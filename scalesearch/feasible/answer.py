@@ -1,4 +1,4 @@
-"""Everything that is asked of a space and a budget at once, as pandas frames."""
+"""Feasibility of a space under a budget: counts, shares, reasons, front and extremes, as pandas frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scalesearch.feasible.estimate import Estimate, by_value, estimate
 from scalesearch.feasible.extremes import Extremes, NotTwo, Point, only
 from scalesearch.feasible.grid import Endless, TooMany
 from scalesearch.feasible.limits import Bound, bounds_of
-from scalesearch.feasible.sections import Taken
+from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import TooTangled, count
@@ -23,7 +23,7 @@ from scalesearch.space.syntax.parameters import say
 
 AXES = ("params.non_embedding", "macs.total")
 MOST_TANGLED = 20_000  # combinations of answers listed only to say how many sheets there are: some two seconds
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -71,41 +71,41 @@ def feasible(
     budgets: tuple[Constraint, ...],
     draws: int = 4000,
     seed: int = 1,
-    tell: Tell = lambda text: None,
+    progress: Progress = lambda text: None,
 ) -> Feasibility:
     """What of ``space`` fits ``budgets`` under ``protocol``; exact where the space can be counted.
 
     Args:
         budgets: constraints over costs (those over answers stand in the space).
         draws: candidates drawn for the figure, and for estimates where nothing can be counted.
-        tell: called with a word about what is being done.
+        progress: called with the name of each step.
     """
     costly = tuple(constraint for constraint in space.where if constraint.costs)
     bounds = bounds_of((*budgets, *costly))
     names = tuple(dict.fromkeys([*AXES, *(cost for c in (*budgets, *costly) for cost in sorted(c.costs))]))
-    tell("drawing candidates")
+    progress("drawing candidates")
     drawn = estimate(space, protocol, budgets, names, draws, seed)
     try:
         if bounds is None:
             raise TooMany("a budget is no bound on a sum of costs")
-        tell("listing sections")
-        counter = Counter(Taken(space, protocol, names), bounds)
-        return _counted(counter, bounds, drawn, tell)
+        progress("listing sections")
+        counter = Counter(Decomposition(space, protocol, names), bounds)
+        return _counted(counter, bounds, drawn, progress)
     except (TooMany, Endless) as reason:
         return _estimated(space, drawn, str(reason), draws)
 
 
-def _counted(counter: Counter, bounds: list[Bound], drawn: Estimate, tell: Tell) -> Feasibility:
-    tell("counting")
+def _counted(counter: Counter, bounds: list[Bound], drawn: Estimate, progress: Progress) -> Feasibility:
+    progress("counting")
     share = counter.fitting / counter.sheets
     notes: list[str] = []
     try:
         reasons = [(" and ".join(broken), count) for broken, count in counter.reasons().items()]
     except TooMany as many:
-        reasons, notes = [("", counter.fitting)], [f"{many}: not said which of them binds"]
-    tell("counting networks")
+        reasons, notes = [("", counter.fitting)], [f"{many}: which of them binds is not counted"]
+    progress("counting networks")
     distinct, distinct_fitting = counter.distinct([]), counter.distinct()
-    tell("looking for the front and the extremes")
+    progress("looking for the front and the extremes")
     front, whole, extremes = _ends(counter, bounds, notes)
     least = _least(counter, bounds) if not counter.fitting else {}
     return Feasibility(True, "", counter.sheets, counter.sound, counter.fitting, distinct, distinct_fitting, share,
@@ -115,7 +115,7 @@ def _counted(counter: Counter, bounds: list[Bound], drawn: Estimate, tell: Tell)
 
 def _ends(counter: Counter, bounds: list[Bound], notes: list[str]) -> tuple[list[Point], bool, dict[str, Point]]:
     """Front and extremes under the bounds on the two axes; a note where there are others."""
-    found = Extremes(counter)
+    search = Extremes(counter)
     extremes: dict[str, Point] = {}
     names = {bound.name for bound in bounds}
     try:
@@ -123,11 +123,11 @@ def _ends(counter: Counter, bounds: list[Bound], notes: list[str]) -> tuple[list
             raise NotTwo("budgets from below")
         tight = only(bounds, *names)
         for name in AXES:
-            for word, point in (("least", found.cheapest(name, tight)), ("most", found.dearest(name, tight))):
+            for word, point in (("least", search.cheapest(name, tight)), ("most", search.dearest(name, tight))):
                 extremes |= {f"{word} {name}": point} if point else {}
         if not names <= set(AXES):
             raise NotTwo(f"a budget on {', '.join(sorted(names - set(AXES)))}")
-        return *found.front(*AXES, tight), extremes
+        return *search.front(*AXES, tight), extremes
     except NotTwo as error:
         notes.append(f"Not all extremes and no front: {error}. A budget of upper bounds on {' and '.join(AXES)} "
                      "alone has both.")
@@ -136,23 +136,23 @@ def _ends(counter: Counter, bounds: list[Bound], notes: list[str]) -> tuple[list
 
 def _least(counter: Counter, bounds: list[Bound]) -> dict[str, int]:
     """The least of each bounded cost that any sound candidate has: what a budget would have to be at least."""
-    found = Extremes(counter)
-    points = {bound.name: found.cheapest(bound.name, []) for bound in bounds if bound.sign > 0}
+    search = Extremes(counter)
+    points = {bound.name: search.cheapest(bound.name, []) for bound in bounds if bound.sign > 0}
     return {name: point.costs[name] for name, point in points.items() if point}
 
 
 def _values(counter: Counter) -> pd.DataFrame:
-    dimensions = dict(counter.taken.space.dimensions())
+    dimensions = dict(counter.decomposition.space.dimensions())
     rows = []
-    for question, found in counter.by_value().items():
+    for question, counts in counter.by_value().items():
         options = dimensions[question].values()
         assert options is not None
-        rows += [(question, say(options[index]), sheets, fits) for index, (sheets, fits) in sorted(found.items())]
+        rows += [(question, say(options[index]), sheets, fits) for index, (sheets, fits) in sorted(counts.items())]
     return _judged(pd.DataFrame(rows, columns=["question", "answer", "sheets", "fitting"]), list(dimensions), True)
 
 
 def _judged(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
-    """With share and verdict: ``dead`` and ``always`` are said only of what was counted."""
+    """With share and verdict: ``dead`` and ``always`` only of what was counted."""
     frame["share"] = frame["fitting"] / frame["sheets"]
     words = {0.0: "dead" if exact else "none drawn fits", 1.0: "always" if exact else "all drawn fit"}
     frame["verdict"] = [words.get(share, "") for share in frame["share"]]
@@ -160,8 +160,8 @@ def _judged(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
     return frame.sort_values("question", key=lambda column: column.map(places), kind="stable").reset_index(drop=True)
 
 
-def _reasons(found: list[tuple[str, int]], sound: int) -> pd.DataFrame:
-    frame = pd.DataFrame(found, columns=["broken", "count"])
+def _reasons(counts: list[tuple[str, int]], sound: int) -> pd.DataFrame:
+    frame = pd.DataFrame(counts, columns=["broken", "count"])
     frame["share"] = frame["count"] / max(1, sound)
     return frame
 
@@ -199,12 +199,12 @@ def binned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     if len(rows) <= most:
         return rows
     bins = np.arange(len(rows)) * most // len(rows)
-    found = []
+    merged = []
     for _, group in rows.groupby(bins):
         sheets, fitting = int(group["sheets"].sum()), int(group["fitting"].sum())
         verdicts = set(group["verdict"])
-        found.append({"question": group["question"].iloc[0],
+        merged.append({"question": group["question"].iloc[0],
                       "answer": "..".join(dict.fromkeys(group["answer"].iloc[[0, -1]])), "sheets": sheets,
                       "fitting": fitting, "share": fitting / sheets,
                       "verdict": verdicts.pop() if len(verdicts) == 1 else ""})
-    return pd.DataFrame(found)
+    return pd.DataFrame(merged)

@@ -16,7 +16,7 @@ from scalesearch.feasible.grid import UNASKED, TooMany
 from scalesearch.feasible.identity import rows_numbered
 from scalesearch.feasible.kinds import Kinds
 from scalesearch.feasible.limits import Bound
-from scalesearch.feasible.sections import REST, SPINE, Part, Taken
+from scalesearch.feasible.sections import REST, SPINE, Decomposition, Part
 
 LEFT, RIGHT = "encoder", ("decoder", "embedding", "output")
 MOST_RIGHT = 20_000_000
@@ -51,20 +51,20 @@ class Cell:
 class Counter:
     """Counts over a space taken apart, under ``bounds``."""
 
-    def __init__(self, taken: Taken, bounds: list[Bound]) -> None:
-        self.taken, self.bounds = taken, bounds
+    def __init__(self, decomposition: Decomposition, bounds: list[Bound]) -> None:
+        self.decomposition, self.bounds = decomposition, bounds
         self.lefts: list[Group] = []
         self.rights: list[Group] = []
         self.cells = self._cells()
         self._indices: dict[Any, Index] = {}
 
     def _cells(self) -> list[Cell]:
-        spine = self.taken.parts[SPINE]
+        spine = self.decomposition.parts[SPINE]
         names = [LEFT, *RIGHT, REST]
-        grouped = {name: _grouped(self.taken.parts[name], spine) for name in names}
+        grouped = {name: _grouped(self.decomposition.parts[name], spine) for name in names}
         rows, keys = ({name: grouped[name][i] for name in names} for i in (0, 1))
         known: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
-        found, listed = [], 0
+        cells, listed = [], 0
         for row in range(len(spine)):
             left, right = keys[LEFT][row], tuple(keys[name][row] for name in RIGHT)
             if left not in known[0]:
@@ -78,23 +78,24 @@ class Counter:
                     raise TooMany(f"more than {MOST_RIGHT:,} combinations of decoder, embedding and output")
                 self.rights.append(self._group(RIGHT, tuple(g.ravel() for g in np.meshgrid(*free, indexing="ij"))))
             rest = rows[REST].get(keys[REST][row], NOTHING)
-            found.append(Cell(known[0][left], known[1][right], rest, bool(spine.good[row]), row))
-        return found
+            cells.append(Cell(known[0][left], known[1][right], rest, bool(spine.good[row]), row))
+        return cells
 
     def _group(self, names: tuple[str, ...], rows: tuple[Rows, ...]) -> Group:
         good = np.ones(len(rows[0]), bool)
         for name, chosen in zip(names, rows):
-            good &= self.taken.parts[name].good[chosen]
+            good &= self.decomposition.parts[name].good[chosen]
         return Group(rows, good)
 
     def costs(self, names: tuple[str, ...], group: Group, columns: list[int]) -> NDArray[np.int64]:
         """Costs (rows, columns) of a group's good rows."""
-        total: Any = sum(self.taken.parts[n].costs[r[group.good]][:, columns] for n, r in zip(names, group.rows))
+        parts = self.decomposition.parts
+        total: Any = sum(parts[name].costs[r[group.good]][:, columns] for name, r in zip(names, group.rows))
         return np.asarray(total, np.int64)
 
     def bounded(self, side: str, number: int, bounds: list[Bound]) -> NDArray[np.int64]:
         """(good rows, bounds) of group ``number`` of a side: signed costs, of which a bound allows at most so much."""
-        columns = [self.taken.names.index(bound.name) for bound in bounds]
+        columns = [self.decomposition.names.index(bound.name) for bound in bounds]
         signs = np.array([bound.sign for bound in bounds], np.int64)
         names, groups = ((LEFT,), self.lefts) if side == "left" else (RIGHT, self.rights)
         return self.costs(names, groups[number], columns) * signs
@@ -146,24 +147,24 @@ class Counter:
         within = {chosen: self._fitting([self.bounds[i] for i in chosen]) for n in range(len(self.bounds) + 1)
                   for chosen in combinations(range(len(self.bounds)), n)}
         every = tuple(range(len(self.bounds)))
-        found: dict[tuple[str, ...], int] = {}
+        counts: dict[tuple[str, ...], int] = {}
         for n in range(len(every) + 1):
             for broken in combinations(every, n):
                 kept = [i for i in every if i not in broken]
                 # Within all that are kept, and beyond each that is broken.
                 count = sum((-1) ** len(more) * within[tuple(sorted((*kept, *more)))]
                             for k in range(len(broken) + 1) for more in combinations(broken, k))
-                found[tuple(_label(self.bounds[i]) for i in broken)] = count
-        return found
+                counts[tuple(_label(self.bounds[i]) for i in broken)] = count
+        return counts
 
     # -- by value
 
     def by_value(self) -> dict[str, dict[int, tuple[int, int]]]:
         """For each question and answer (by index): the sheets that have it, and how many of them fit."""
-        found: dict[str, dict[int, list[int]]] = defaultdict(dict)
+        counts: dict[str, dict[int, list[int]]] = defaultdict(dict)
         kind = np.int64 if self.sheets < 2**62 else np.float64
         weights = {name: (np.zeros(len(part), kind), np.zeros(len(part), kind))
-                   for name, part in self.taken.parts.items()}
+                   for name, part in self.decomposition.parts.items()}
         for cell in self.cells:
             left, right, many = self.lefts[cell.left], self.rights[cell.right], len(cell.rest)
             mine, back = np.zeros(len(left), kind), np.zeros(len(right), kind)
@@ -179,16 +180,16 @@ class Counter:
                 weights[name][0][row] += len(left) * len(right) * times
                 weights[name][1][row] += int(mine.sum()) * times
         for name in (SPINE, *RIGHT, LEFT, REST):
-            part = self.taken.parts[name]
+            part = self.decomposition.parts[name]
             for column, question in enumerate(part.questions):
-                if question in found:
+                if question in counts:
                     continue
                 for index in np.unique(part.codes[:, column]):
                     if index != UNASKED:
                         chosen = part.codes[:, column] == index
                         sums = [int(weight[chosen].sum()) for weight in weights[name]]
-                        found[question][int(index)] = sums
-        return {question: {k: (v[0], v[1]) for k, v in values.items()} for question, values in found.items()}
+                        counts[question][int(index)] = sums
+        return {question: {k: (v[0], v[1]) for k, v in values.items()} for question, values in counts.items()}
 
     # -- distinct networks
 
@@ -209,7 +210,7 @@ class Counter:
         groups, names = (self.lefts, (LEFT,)) if side == "left" else (self.rights, RIGHT)
         ids, where, costs = [], [], []
         for number, group in enumerate(groups):
-            parts = [self.taken.parts[n].identity[r[group.good]] for n, r in zip(names, group.rows)]
+            parts = [self.decomposition.parts[n].identity[r[group.good]] for n, r in zip(names, group.rows)]
             ids.append(np.stack(parts, 1))
             where.append(np.full(len(ids[-1]), number))
             costs.append(self.bounded(side, number, bounds))

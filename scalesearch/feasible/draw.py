@@ -20,7 +20,7 @@ from scalesearch.feasible.count import LEFT, RIGHT, Counter
 from scalesearch.feasible.dominance import Index
 from scalesearch.feasible.grid import UNASKED, TooMany
 from scalesearch.feasible.limits import Bound
-from scalesearch.feasible.sections import MOST_ROWS, REST, SPINE, Part, Taken
+from scalesearch.feasible.sections import MOST_ROWS, REST, SPINE, Decomposition, Part
 from scalesearch.space import Space
 from scalesearch.space.syntax.parameters import IntRange, Question
 
@@ -40,8 +40,8 @@ class Draws:
     def __init__(self, space: Space, protocol: Protocol, bounds: list[Bound], most: int = MOST_ROWS) -> None:
         names = tuple(dict.fromkeys(bound.name for bound in bounds)) or ("params.total",)
         self.questions = _one_each(space)
-        self.counter = Counter(Taken(space, protocol, names, most), bounds)
-        self.parts, self.bounds = self.counter.taken.parts, bounds
+        self.counter = Counter(Decomposition(space, protocol, names, most), bounds)
+        self.parts, self.bounds = self.counter.decomposition.parts, bounds
         spine = set(self.parts[SPINE].questions)
         self.chances = {name: self._chances(part, set() if name == SPINE else spine)
                         for name, part in self.parts.items()}
@@ -69,8 +69,8 @@ class Draws:
             part = self.parts[name]
             codes |= {q: int(code) for q, code in zip(part.questions, part.codes[row]) if code != UNASKED}
         values = {name: self.questions[name].values() for name in codes}
-        found = self.counter.taken.space.answer(lambda name, question: values[name][codes[name]])  # type: ignore[index]
-        return dict(found.params)
+        answers = self.counter.decomposition.space.answer(lambda name, question: values[name][codes[name]])  # type: ignore[index]
+        return dict(answers.params)
 
     @cached_property
     def _most(self) -> NDArray[np.int64]:
@@ -82,27 +82,27 @@ class Draws:
 
     @cached_property
     def _rights(self) -> list[Chances]:
-        found = []
+        rights = []
         for group in self.counter.rights:
             chances = np.ones(int(group.good.sum()))
             for name, rows in zip(RIGHT, group.rows):
                 chances *= self.chances[name][rows[group.good]]
-            found.append(chances)
-        return found
+            rights.append(chances)
+        return rights
 
     def _weights(self) -> Chances:
         """(cells,) the chance that a draw of the whole space is of that cell and meets the bounds."""
         cells = self.counter.cells
-        found = np.array([cell.allowed * self.chances[SPINE][cell.spine] * self.chances[REST][cell.rest].sum()
+        weights = np.array([cell.allowed * self.chances[SPINE][cell.spine] * self.chances[REST][cell.rest].sum()
                           for cell in cells])
         by_right: dict[int, dict[int, list[int]]] = {}
-        for place in np.flatnonzero(found).tolist():
+        for place in np.flatnonzero(weights).tolist():
             by_right.setdefault(cells[place].right, {}).setdefault(cells[place].left, []).append(place)
         for right, lefts in by_right.items():
             weighed = self._weighed(right)  # a hundred bytes a row: kept no longer than needed
             for left, places in lefts.items():
-                found[places] *= float(self._lefts[left] @ weighed.within(self._room(left)))
-        return found
+                weights[places] *= float(self._lefts[left] @ weighed.within(self._room(left)))
+        return weights
 
     def _weighed(self, right: int) -> Index:
         return Index(self.counter.bounded("right", right, self.bounds), self._rights[right])
@@ -113,12 +113,12 @@ class Draws:
 
     def _chances(self, part: Part, elsewhere: set[str]) -> Chances:
         """(rows,) the chance of each row's answers, those to questions that are counted ``elsewhere`` left out."""
-        found = np.ones(len(part))
+        chances = np.ones(len(part))
         for column, name in enumerate(part.questions):
             if name not in elsewhere:
                 chance = np.append(chances_of(self.questions[name]), 1.0)  # the last is UNASKED's, which is -1
-                found *= chance[part.codes[:, column]]
-        return found
+                chances *= chance[part.codes[:, column]]
+        return chances
 
 
 def chances_of(question: Question) -> Chances:
@@ -137,11 +137,11 @@ def _one_each(space: Space) -> dict[str, Question]:
     Raises:
         TooMany: a name holds several questions, by a condition.
     """
-    found: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     for name, question in space.dimensions():
-        if found.setdefault(name, question) != question:
+        if questions.setdefault(name, question) != question:
             raise TooMany(f"{name} is asked in several ways")
-    return found
+    return questions
 
 
 def _pick(sums: NDArray[np.float64], rng: random.Random) -> int:

@@ -100,10 +100,10 @@ def _interval(shares: list[tuple[int, int]], weights: list[float]) -> tuple[floa
 
 def by_value(draws: list[Draw]) -> dict[str, dict[str, tuple[int, int]]]:
     """For each question and answer: the draws that have it, and how many of them fit."""
-    found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+    counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     for draw in draws:
         for name, value in draw.params.items():
-            both = found[name][say(value)]
+            both = counts[name][say(value)]
             both[0] += 1
             both[1] += draw.fits
-    return {name: {value: (a, b) for value, (a, b) in values.items()} for name, values in found.items()}
+    return {name: {value: (a, b) for value, (a, b) in values.items()} for name, values in counts.items()}

@@ -23,7 +23,7 @@ Ends = dict[int, NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Point:
-    """One candidate: the index of each of its answers, and the costs that were asked about."""
+    """One candidate: the index of each of its answers, and some of its costs."""
 
     codes: dict[str, int]
     costs: dict[str, int]
@@ -39,7 +39,7 @@ class Extremes:
     """Finds candidates of a counter's space. ``bounds`` are at most one on each of two costs."""
 
     def __init__(self, counter: Counter) -> None:
-        self.counter, self.taken = counter, counter.taken
+        self.counter, self.decomposition = counter, counter.decomposition
         self._known: dict[tuple[str, int, str], NDArray[np.int64]] = {}
         self._ends: dict[str, tuple[Ends, Ends]] = {}
 
@@ -71,9 +71,9 @@ class Extremes:
                 continue
             total = (left[rows] + right[partner])[some]
             order = np.lexsort((total[:, 1], -sign * total[:, 0]))[0]
-            found = (sign * int(total[order, 0]), -int(total[order, 1]))
-            if best is None or found > best:
-                best, floor[0], row = found, found[0], int(np.flatnonzero(some)[order])
+            value = (sign * int(total[order, 0]), -int(total[order, 1]))
+            if best is None or value > best:
+                best, floor[0], row = value, value[0], int(np.flatnonzero(some)[order])
                 at = cell, int(rows[row]), int(partner[row])
         if at is None or (name in limit and sign < 0 and best is not None and -best[0] > limit[name].most):
             return None
@@ -106,7 +106,7 @@ class Extremes:
                 ) -> NDArray[np.int64]:
         key = (side, number, name)
         if key not in self._known:
-            column = self.taken.names.index(name)
+            column = self.decomposition.names.index(name)
             self._known[key] = self.counter.costs(parts, groups[number], [column])[:, 0]
         return self._known[key]
 
@@ -114,11 +114,11 @@ class Extremes:
     def _pairs(self) -> NDArray[np.int64]:
         """(n, 3) left group, right group and the first cell that has both, where both have good rows."""
         some = [[bool(group.good.any()) for group in groups] for groups in (self.counter.lefts, self.counter.rights)]
-        found: dict[tuple[int, int], int] = {}
+        first: dict[tuple[int, int], int] = {}
         for place, cell in enumerate(self.counter.cells):
             if cell.allowed and len(cell.rest) and some[0][cell.left] and some[1][cell.right]:
-                found.setdefault((cell.left, cell.right), place)
-        return np.array([(*pair, place) for pair, place in found.items()], np.int64).reshape(-1, 3)
+                first.setdefault((cell.left, cell.right), place)
+        return np.array([(*pair, place) for pair, place in first.items()], np.int64).reshape(-1, 3)
 
     def _extent(self, name: str) -> tuple[Ends, Ends]:
         """The largest (1) and the smallest (-1) ``name`` of each group on the left, and on the right."""
@@ -143,37 +143,37 @@ class Extremes:
         """
         inside = self._whole_front(most, least, bounds)
         cap = next((b for b in bounds if b.name == most), None)
-        found, last = list(inside), max((p.costs[most] for p in inside), default=-1)
+        points, last = list(inside), max((p.costs[most] for p in inside), default=-1)
         room = [bound for bound in bounds if bound.name != least]
         limit = next((b.most for b in bounds if b.name == least), FREE)
         tail: list[Point] = []
         for _ in range(MOST_STEPS if cap else 0):
             best = self._best(most, 1, [*room, Bound(least, 1, limit, "")])
             if best is None or best.costs[most] <= last:
-                return sorted(found + tail, key=lambda p: p.costs[least]), True
+                return sorted(points + tail, key=lambda p: p.costs[least]), True
             tail.append(best)
             limit = best.costs[least] - 1
-        return sorted(found + tail, key=lambda p: p.costs[least]), cap is None
+        return sorted(points + tail, key=lambda p: p.costs[least]), cap is None
 
     def _whole_front(self, most: str, least: str, bounds: list[Bound]) -> list[Point]:
         """The part of the whole space's front that lies within the bounds."""
         fronts: dict[tuple[str, int], NDArray[np.int64]] = {}
-        found, where, cells = np.zeros((0, 2), np.int64), np.zeros((0, 3), np.int64), []
+        costs, where, cells = np.zeros((0, 2), np.int64), np.zeros((0, 3), np.int64), []
         for cell, left, right in self._cells([most, least]):
             mine = fronts.setdefault(("left", cell.left), _front(left))
             theirs = fronts.setdefault(("right", cell.right), _front(right))
             # What cannot get ahead of the front so far, even with the best of the other side, is left out.
-            mine = mine[_ahead(left[mine], right[theirs], found)]
-            theirs = theirs[_ahead(right[theirs], left[mine], found)] if len(mine) else theirs[:0]
+            mine = mine[_ahead(left[mine], right[theirs], costs)]
+            theirs = theirs[_ahead(right[theirs], left[mine], costs)] if len(mine) else theirs[:0]
             total = (left[mine][:, None] + right[theirs][None]).reshape(-1, 2)
             a, b = np.divmod(np.arange(len(total)), max(1, len(theirs)))
             fresh = np.stack([np.full(len(total), len(cells)), mine[a], theirs[b]], 1)
-            found, where = np.concatenate([found, total]), np.concatenate([where, fresh])
-            kept = _front(found) if len(found) else np.zeros(0, np.int64)
-            found, where = found[kept], where[kept]
+            costs, where = np.concatenate([costs, total]), np.concatenate([where, fresh])
+            kept = _front(costs) if len(costs) else np.zeros(0, np.int64)
+            costs, where = costs[kept], where[kept]
             cells.append(cell)
         limit = {bound.name: bound.most for bound in bounds}
-        inside = (found[:, 0] <= limit.get(most, FREE)) & (found[:, 1] <= limit.get(least, FREE))
+        inside = (costs[:, 0] <= limit.get(most, FREE)) & (costs[:, 1] <= limit.get(least, FREE))
         return [self.point(cells[cell], a, b) for cell, a, b in where[inside].tolist()]
 
     def point(self, cell: Cell, left: int, right: int) -> Point:
@@ -184,10 +184,10 @@ class Extremes:
         rows |= {name: int(r[theirs.good][right]) for name, r in zip(RIGHT, theirs.rows)}
         codes: dict[str, int] = {}
         for name, row in rows.items():
-            part = self.taken.parts[name]
+            part = self.decomposition.parts[name]
             codes |= {q: int(code) for q, code in zip(part.questions, part.codes[row]) if code >= 0}
-        costs = np.sum([self.taken.parts[name].costs[row] for name, row in rows.items()], 0)
-        return Point(codes, dict(zip(self.taken.names, costs.tolist())), self.taken.space)
+        costs = np.sum([self.decomposition.parts[name].costs[row] for name, row in rows.items()], 0)
+        return Point(codes, dict(zip(self.decomposition.names, costs.tolist())), self.decomposition.space)
 
 
 class NotTwo(ValueError):
@@ -214,7 +214,7 @@ def _front(costs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def only(bounds: list[Bound], *names: str) -> list[Bound]:
     """The tightest upper bound on each of ``names``."""
-    found = {}
+    tightest = {}
     for bound in sorted((b for b in bounds if b.sign > 0 and b.name in names), key=lambda b: -b.most):
-        found[bound.name] = replace(bound)
-    return list(found.values())
+        tightest[bound.name] = replace(bound)
+    return list(tightest.values())

@@ -28,7 +28,7 @@ class Endless(UserError):
     """A continuous range, which has no end of answers."""
 
 
-class _Asked(Exception):
+class _Unanswered(Exception):
     def __init__(self, name: str, question: Question) -> None:
         super().__init__(name)
         self.name, self.question = name, question
@@ -37,7 +37,7 @@ class _Asked(Exception):
 class ColumnSheet(Sheet):
     """A sheet for many candidates: sizes are arrays, and in everything else the candidates agree.
 
-    Raises Split where they do not, and _Asked at a question that ``codes`` does not answer.
+    Raises Split where they do not, and _Unanswered at a question that ``codes`` does not answer.
     """
 
     def __init__(self, form: Questionnaire, codes: Codes, numeric: frozenset[str]) -> None:
@@ -46,7 +46,7 @@ class ColumnSheet(Sheet):
 
     def ask(self, name: str, question: Question) -> Any:
         if name not in self.codes:
-            raise _Asked(name, question)
+            raise _Unanswered(name, question)
         self.params[name] = self.codes[name]
         values = question.values()
         if values is None:
@@ -58,13 +58,13 @@ class ColumnSheet(Sheet):
 
 def numeric_questions(form: Questionnaire) -> frozenset[str]:
     """Questions about a size or a ratio, whose answers may differ within one structure."""
-    found = set()
+    names = set()
     for leaf in form.leaves:
         if leaf.field.kind in ("size", "number"):
             for name, question in form.plans[leaf.path].dimensions():
                 if not isinstance(question, Choice) or all(_is_number(option) for option in question.options):
-                    found.add(name)
-    return frozenset(found)
+                    names.add(name)
+    return frozenset(names)
 
 
 def _is_number(option: Any) -> bool:
@@ -98,14 +98,14 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
         sheet = ColumnSheet(form, codes, numeric)
         try:
             answers = {key: value for key in wanted if (value := sheet.lookup(key)) is not ABSENT}
-        except _Asked as asked:
-            count = asked.question.count()
+        except _Unanswered as missing:
+            count = missing.question.count()
             if count is None:
-                raise Endless(f"{asked.name}: a continuous range has no end of values; give it a step") from None
+                raise Endless(f"{missing.name}: a continuous range has no end of values; give it a step") from None
             listed += rows * (count - 1)
             if listed > most:
                 raise TooMany(f"more than {most:,} combinations of answers hang together") from None
-            queue.append((_grown(codes, rows, asked.name, count), rows * count))
+            queue.append((_grown(codes, rows, missing.name, count), rows * count))
         except Split as split:
             queue += [_chosen(codes, split.labels == label) for label in np.unique(split.labels)]
         else:

@@ -46,15 +46,15 @@ class Networks:
 
     def numbered(self, rows: int) -> NDArray[np.int64]:
         """(rows,) the number of the network at each place; -1 where there is none."""
-        found, first = np.full(rows, -1, np.int64), 0
+        networks, first = np.full(rows, -1, np.int64), 0
         for tables in self._kinds.values():
             places = np.concatenate([at for _, at in tables])
             mapped = map(_column, zip(*(_padded(n, at) for n, at in tables)))
             columns = [column for column in mapped if column is not None]
             numbers = rows_numbered(columns, len(places))
-            found[places] = first + numbers
+            networks[places] = first + numbers
             first += int(numbers.max(initial=-1)) + 1
-        return found
+        return networks
 
 
 def _padded(numbers: list[Any], at: NDArray[np.int64]) -> list[tuple[Any, int]]:

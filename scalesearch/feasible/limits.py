@@ -60,9 +60,9 @@ def read_budgets(space: Space, texts: Sequence[str], option: str = "--budget") -
         UserError: they contradict each other or the space's constraints.
     """
     budgets = [budget_of(space, from_text(option, f"{option} ", text)) for text in texts]
-    found = tuple(part for budget in budgets for part in parts(budget))
-    _refuse_contradictions([*limits(space), *found])
-    return found
+    limited = tuple(part for budget in budgets for part in parts(budget))
+    _refuse_contradictions([*limits(space), *limited])
+    return limited
 
 
 def limits(space: Space, budget: Constraint | None = None) -> tuple[Constraint, ...]:
@@ -125,7 +125,7 @@ class Bound:
 
 def bounds_of(constraints: Iterable[Constraint]) -> list[Bound] | None:
     """The constraints as bounds on costs that add up over a model's sections; None where one is no such bound."""
-    found: list[Bound] = []
+    bounds: list[Bound] = []
     for constraint in constraints:
         for part in parts(constraint):
             sides = _bounding(part)
@@ -133,8 +133,8 @@ def bounds_of(constraints: Iterable[Constraint]) -> list[Bound] | None:
                 return None
             name, op, number = sides
             sign = 1 if op in UP else -1
-            found.append(Bound(name, sign, _whole(sign * number, op), constraint.text))
-    return found
+            bounds.append(Bound(name, sign, _whole(sign * number, op), constraint.text))
+    return bounds
 
 
 def _whole(limit: float | int, op: str) -> int:
@@ -145,11 +145,11 @@ def _whole(limit: float | int, op: str) -> int:
 
 def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
     """Cost to the largest value allowed, for every limit of the form ``params.total <= 10M``."""
-    found: dict[str, float] = {}
+    highest: dict[str, float] = {}
     for name, op, number in filter(None, map(_bounding, constraints)):
         if op in UP:
-            found[name] = min(float(number), found.get(name, float("inf")))
-    return found
+            highest[name] = min(float(number), highest.get(name, float("inf")))
+    return highest
 
 
 def _refuse_contradictions(constraints: Sequence[Constraint]) -> None:

@@ -70,7 +70,7 @@ class Part:
         return len(self.good)
 
 
-class Taken:
+class Decomposition:
     """A space taken apart: a Part for each section and for the rest, and the ``spine`` of what sections share.
 
     The spine's rows are the combinations of answers to ``shared`` questions. A part has only those of them among its
@@ -87,11 +87,11 @@ class Taken:
         self.constraints: dict[str, list[Constraint]] = {name: [] for name in (*SECTIONS, SPINE)}
         coupled: set[str] = set()
         for constraint in where:
-            asked = self._questions(constraint.names())
-            home = next((name for name in SECTIONS if asked <= needs[name]), SPINE)
+            questions = self._questions(constraint.names())
+            home = next((name for name in SECTIONS if questions <= needs[name]), SPINE)
             self.constraints[home].append(constraint)
-            coupled |= asked if home == SPINE else set()
-        both = {q for name, asked in needs.items() for q in asked if any(q in needs[n] for n in needs if n != name)}
+            coupled |= questions if home == SPINE else set()
+        both = {q for name, mine in needs.items() for q in mine if any(q in needs[n] for n in needs if n != name)}
         self.shared = frozenset(coupled | both)
         self.parts = {name: self._part(name, most) for name in SECTIONS}
         everything = frozenset().union(*needs.values()) | coupled
@@ -136,13 +136,13 @@ class Taken:
             return self._listed(name, keys, where, self.shared, most)
         halves = [Half(name, fed=False), Half(name, fed=True)]
         apart = [[key for key in keys if not other.own(key)] for other in reversed(halves)]
-        asked = [self._questions(half) for half in apart]
-        homes = [_home(self._questions(constraint.names()), asked) for constraint in where]
+        questions = [self._questions(half) for half in apart]
+        homes = [_home(self._questions(constraint.names()), questions) for constraint in where]
         # A constraint over both halves ties them together: both then have its questions.
         across = [key for constraint, home in zip(where, homes) if home is None for key in constraint.names()]
         apart = [[*half, *across] for half in apart]
-        asked = [self._questions(half) for half in apart]
-        shared = self.shared | (asked[0] & asked[1])
+        questions = [self._questions(half) for half in apart]
+        shared = self.shared | (questions[0] & questions[1])
         mine = [[c for c, home in zip(where, homes) if home == n or (home is None and n == 0)] for n in (0, 1)]
         parts = [self._listed(name, apart[n], mine[n], shared, most, halves[n]) for n in (0, 1)]
         return joined(*parts, most, partial(Part, name))
@@ -152,12 +152,12 @@ class Taken:
         """The candidates of a section, or of one half of it."""
         wanted = dict.fromkeys([*keys, *self._together(keys, shared)])
         wanted |= dict.fromkeys(key for constraint in where for key in constraint.names())
-        networks, found, first = Networks(), [], 0
+        networks, listed, first = Networks(), [], 0
         for table in tables(self.form, wanted, most):
             costs, built = self._priced(name, table, networks, first, half)
-            found.append((table.codes, costs, built & _all_hold(where, table)))
+            listed.append((table.codes, costs, built & _all_hold(where, table)))
             first += table.rows
-        return _stacked(name, found, len(self.names), networks.numbered(first))
+        return _stacked(name, listed, len(self.names), networks.numbered(first))
 
     def _together(self, keys: Iterable[str], shared: frozenset[str]) -> list[str]:
         """Keys that ``keys`` depend on and that shared questions decide: they come up whenever they exist."""
@@ -187,30 +187,30 @@ class Taken:
         """A part that costs nothing: all combinations of answers that decide ``keys``."""
         wanted = dict.fromkeys([*keys, *self._together(keys, self.shared)])
         wanted |= dict.fromkeys(key for constraint in self.constraints.get(name, ()) for key in constraint.names())
-        found: list[tuple[Codes, Any, Any]] = []
+        listed: list[tuple[Codes, Any, Any]] = []
         for table in tables(self.form, wanted, most):
             nothing = np.zeros((table.rows, len(self.names)), np.int64)
             good = _all_hold(self.constraints.get(name, ()), table) & (not table.faulty)
-            found.append((table.codes, nothing, good))
-        return _stacked(name, found, len(self.names), np.zeros(sum(len(good) for _, _, good in found), np.int64))
+            listed.append((table.codes, nothing, good))
+        return _stacked(name, listed, len(self.names), np.zeros(sum(len(good) for _, _, good in listed), np.int64))
 
 
 def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
     """The leaves that ``keys`` are the answers of, and all whose values those depend on."""
-    found: dict[str, Leaf] = {}
+    leaves: dict[str, Leaf] = {}
     queue = list(keys)
     while queue:
         for leaf in form.by_key.get(queue.pop(), ()):
-            if leaf.path not in found:
-                found[leaf.path] = leaf
+            if leaf.path not in leaves:
+                leaves[leaf.path] = leaf
                 queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
                 queue += [group for group, _ in leaf.guards]
-    return list(found.values())
+    return list(leaves.values())
 
 
-def _home(asked: frozenset[str], halves: list[frozenset[str]]) -> int | None:
-    """The half that has all the questions ``asked``."""
-    return next((n for n, half in enumerate(halves) if asked <= half), None)
+def _home(questions: frozenset[str], halves: list[frozenset[str]]) -> int | None:
+    """The half that has all of ``questions``."""
+    return next((n for n, half in enumerate(halves) if questions <= half), None)
 
 
 def _all_hold(where: Iterable[Constraint], table: Table) -> NDArray[np.bool_]:
@@ -241,12 +241,12 @@ def _starts(key: str, prefixes: Iterable[str]) -> bool:
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-def _stacked(name: str, found: list[tuple[Codes, Any, Any]], selectors: int, identity: NDArray[np.int64]) -> Part:
-    if not found:
+def _stacked(name: str, listed: list[tuple[Codes, Any, Any]], selectors: int, identity: NDArray[np.int64]) -> Part:
+    if not listed:
         nothing = np.zeros((0, 0), np.int32)
         return Part(name, nothing, (), np.zeros((0, selectors), np.int64), np.zeros(0, bool), identity)
-    questions = tuple(sorted({question for codes, *_ in found for question in codes}))
+    questions = tuple(sorted({question for codes, *_ in listed for question in codes}))
     rows = [np.stack([codes.get(q, np.full(len(good), UNASKED, np.int32)) for q in questions], 1)
-            if questions else np.zeros((len(good), 0), np.int32) for codes, _, good in found]
-    costs, good = (np.concatenate([item[i] for item in found]) for i in (1, 2))
+            if questions else np.zeros((len(good), 0), np.int32) for codes, _, good in listed]
+    costs, good = (np.concatenate([item[i] for item in listed]) for i in (1, 2))
     return Part(name, np.concatenate(rows), questions, costs, good, identity)

@@ -10,7 +10,7 @@ from scalesearch.blocks.core import Block, Option, options
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
-from scalesearch.feasible.sections import Taken
+from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
 from scalesearch.testing.attention import feed_forward
 from scalesearch.testing.checks import check_bill, check_columns, check_model
@@ -68,7 +68,7 @@ def check_count(space: Space) -> None:
         if architecture is not None:
             bill = cost(architecture.block, protocol)
             bills.append((architecture.id, *(bill[name] for name in COSTS)))
-    counter = Counter(Taken(space, protocol, COSTS), [])
+    counter = Counter(Decomposition(space, protocol, COSTS), [])
     assert (counter.sheets, counter.sound, counter.distinct([])) == (sheets, len(bills), len({b[0] for b in bills}))
 
 

@@ -1,4 +1,4 @@
-"""Questions asked backwards and sideways: the largest that fits, what a size trades for, what if it were another.
+"""Inverse and what-if questions: the largest size that fits, what it trades for, costs at other sizes.
 
 ``solve`` and ``trade`` look for sizes under a budget, ``compare`` sets architectures side by side, ``sweep`` tabulates
 costs over sizes and lengths, ``crossings`` says where one part overtakes another, ``cite`` gives costs as formulas.
@@ -6,7 +6,7 @@ What each returns has ``frame()``, a pandas frame.
 """
 
 from scalesearch.whatif.cite import Citation, cite
-from scalesearch.whatif.compare import Beside, Comparison, compare
+from scalesearch.whatif.compare import Comparison, ModuleRow, compare
 from scalesearch.whatif.crossings import Crossing, Crossings, crossings
 from scalesearch.whatif.formulas import Formula
 from scalesearch.whatif.solution import Solution, Solutions
@@ -15,7 +15,7 @@ from scalesearch.whatif.sweep import Sweep, sweep
 from scalesearch.whatif.trade import Trades, trade
 
 __all__ = [
-    "Beside",
+    "ModuleRow",
     "Citation",
     "Comparison",
     "Crossing",

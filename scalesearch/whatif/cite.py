@@ -101,15 +101,15 @@ def cite(space: Space, answers: Mapping[str, Any], protocol: Protocol, levels: i
 
 def _size_specs(space: Space, answers: Mapping[str, Any]) -> dict[str, Spec]:
     """How each size of the sheet is written, on the side of its conditions that applies."""
-    found = {}
+    specs = {}
     for leaf in space.form.leaves:
         there = all(answers.get(group) == variant for group, variant in leaf.guards)
         if there and leaf.field.kind == "size" and isinstance(answers.get(leaf.key), int):
             spec = leaf.spec
             while isinstance(spec, Conditional):
                 spec = spec.then if evaluate(spec.condition, answers.__getitem__) is True else spec.other
-            found[leaf.key] = spec
-    return {key: found[key] for key in answers if key in found}
+            specs[leaf.key] = spec
+    return {key: specs[key] for key in answers if key in specs}
 
 
 def _is_copy(spec: Spec, value: Any, answers: Mapping[str, Any]) -> bool:

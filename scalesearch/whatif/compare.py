@@ -17,7 +17,7 @@ TOTAL = "total"
 
 
 @dataclass(frozen=True)
-class Beside:
+class ModuleRow:
     """One module in all architectures; a module that an architecture lacks costs 0 there.
 
     Attributes:
@@ -50,7 +50,7 @@ class Comparison:
     """Costs side by side, under one protocol; the last row is the total."""
 
     costs: Mapping[str, Cost]
-    rows: tuple[Beside, ...]
+    rows: tuple[ModuleRow, ...]
 
     def frame(self) -> pd.DataFrame:
         """One row for each module: ``params A``, ``params B``, ``params B - A``, ``params B - A %`` and so on."""
@@ -58,15 +58,15 @@ class Comparison:
 
         return pd.DataFrame([self._record(row) for row in self.rows])
 
-    def _record(self, row: Beside) -> dict[str, Any]:
+    def _record(self, row: ModuleRow) -> dict[str, Any]:
         first, *others = self.costs
-        found: dict[str, Any] = {"module": row.path}
+        record: dict[str, Any] = {"module": row.path}
         for quantity in QUANTITIES:
-            found |= {f"{quantity} {label}": size for label, size in zip(self.costs, getattr(row, quantity))}
+            record |= {f"{quantity} {label}": size for label, size in zip(self.costs, getattr(row, quantity))}
             for label, difference, share in zip(others, row.differences(quantity), row.shares(quantity)):
                 name = f"{quantity} {label} - {first}"
-                found |= {name: difference, f"{name} %": share}
-        return found
+                record |= {name: difference, f"{name} %": share}
+        return record
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``: each architecture's costs, and the modules."""
@@ -92,23 +92,23 @@ def compare(costs: Mapping[str, Cost], levels: int = 2) -> Comparison:
     if len({str(cost.protocol) for cost in costs.values()}) > 1:
         raise ValueError("costs under different protocols cannot be compared")
     tables = [{row.path: row for row in rows(cost, levels)} for cost in costs.values()]
-    found = [
-        Beside(path, *(tuple(getattr(table[path], q) if path in table else 0 for table in tables) for q in QUANTITIES))
+    modules = [
+        ModuleRow(path, *(tuple(getattr(t[path], q) if path in t else 0 for t in tables) for q in QUANTITIES))
         for path in _merged([list(table) for table in tables])
     ]
     totals = (tuple(int(cost[f"{quantity}.total"]) for cost in costs.values()) for quantity in QUANTITIES)
-    return Comparison(costs, (*found, Beside(TOTAL, *totals)))
+    return Comparison(costs, (*modules, ModuleRow(TOTAL, *totals)))
 
 
 def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
     """All names, in an order that fits every list as far as they agree: a new one follows the one before it."""
-    found = list(orders[0])
+    merged = list(orders[0])
     for order in orders[1:]:
         at = -1
         for name in order:
-            if name in found:
-                at = found.index(name)
+            if name in merged:
+                at = merged.index(name)
             else:
                 at += 1
-                found.insert(at, name)
-    return found
+                merged.insert(at, name)
+    return merged

@@ -99,13 +99,13 @@ def crossings(block: Block, protocol: Protocol, lengths: Sequence[str] = ("vocab
     parts = {OUTPUT: bill["macs.output"], LAYERS: bill["macs.encoder"] + bill["macs.decoder"],
              ATTENTION: attention, REST: bill["macs.total"] - attention}  # fmt: skip
     bound = follows_vocab(block, protocol, lambda leaf: leaf.work())
-    found = Crossings()
+    result = Crossings()
     for length in (name for name in lengths if name != "vocab" or not bound):
         held = {name: size for name, size in sizes.items() if name not in LENGTHS[length]}
         for part, other in PAIRS.get(length, USUAL):
             line = _in_one(symbols.formula(parts[part] - parts[other]), held)
-            found = Crossings((*found, Crossing(length, part, other, tuple(positive(line)), held)))
-    return found
+            result = Crossings((*result, Crossing(length, part, other, tuple(positive(line)), held)))
+    return result
 
 
 def _in_one(formula: Formula, held: Mapping[str, int]) -> list[Fraction]:

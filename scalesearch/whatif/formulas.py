@@ -129,10 +129,10 @@ def extent_of(protocol: str, axes: tuple[Axis, ...]) -> Formula:
         reduce(polymul, [np.array([Fraction(-m, k - m), Fraction(1, k - m)]) for m in points if m != k]) for k in points
     ])
     factors = lagrange.T @ table @ lagrange
-    found = Formula.of(((S,) * s + (T,) * t, factor) for (s, t), factor in np.ndenumerate(factors))
-    if any(found.at({S: s, T: t}) != at(s, t) for s, t in CHECKED):
+    polynomial = Formula.of(((S,) * s + (T,) * t, factor) for (s, t), factor in np.ndenumerate(factors))
+    if any(polynomial.at({S: s, T: t}) != at(s, t) for s, t in CHECKED):
         raise ArithmeticError(f"protocol {protocol}: {axes} is no polynomial in the lengths")
-    return Formula.of(((*key, *(V,) * (len(axes) - len(inner))), factor) for key, factor in found.terms.items())
+    return Formula.of(((*key, *(V,) * (len(axes) - len(inner))), factor) for key, factor in polynomial.terms.items())
 
 
 class Symbols:

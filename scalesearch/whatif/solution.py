@@ -75,7 +75,7 @@ class Solution:
 
 
 class Solutions(tuple[Solution, ...]):
-    """The answers, one for each combination that was asked for."""
+    """The answers, one for each combination of the given sizes."""
 
     def frame(self) -> pd.DataFrame:
         """One row each: what was given, the value, its costs, the room left, the next value and what that breaks."""

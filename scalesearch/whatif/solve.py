@@ -51,7 +51,7 @@ def solve(
         raise UserError(f"nothing limits {key}: give a budget, as in --budget 'params.total <= 10M'{named}")
     each = dict(each or {})
     if key in each:
-        raise UserError(f"{key} is what is asked for: it cannot be given as well")
+        raise UserError(f"{key} is what to solve for: it cannot be given as well")
     varied = Varied(space, (key, *each))
     search = _Search(varied, way, key, wanted, protocol or protocol_of(space.protocol), step)
     return Solutions(search.run(dict(zip(each, values))) for values in itertools.product(*each.values()))
@@ -88,12 +88,12 @@ class _Search:
 
     def run(self, given: Mapping[str, int]) -> Solution:
         values, most = self._range(given)
-        found = {} if len(values) <= ALL else self._sampled(values, given)
-        if not found:
-            found = dict(zip(values, self.price(values, given)))
+        candidates = {} if len(values) <= ALL else self._sampled(values, given)
+        if not candidates:
+            candidates = dict(zip(values, self.price(values, given)))
         if most and self.way == "max" and isinstance(values, range):
-            values = self._extended(values, most, found, given)
-        return self._solution(given, values, found, values[-1] == most if most else False)
+            values = self._extended(values, most, candidates, given)
+        return self._solution(given, values, candidates, values[-1] == most if most else False)
 
     def price(self, values: Sequence[int], given: Mapping[str, int]) -> list[Candidate]:
         """What these values cost."""
@@ -118,14 +118,14 @@ class _Search:
         return range(lowest, high + 1, self.step), most
 
     def _extended(
-        self, values: range, most: int, found: dict[int, Candidate], given: Mapping[str, int]
+        self, values: range, most: int, candidates: dict[int, Candidate], given: Mapping[str, int]
     ) -> range:
         """Where costs do not rise, more of the range: until twice as many values again hold nothing that fits."""
         empty = 0
-        while empty < 2 and self._rising(found) is False and values[-1] < most and len(values) <= ALL:
+        while empty < 2 and self._rising(candidates) is False and values[-1] < most and len(values) <= ALL:
             more = range(values[-1] + self.step, min(2 * values[-1], most) + 1, self.step)
             block = dict(zip(more, self.price(more, given)))
-            found |= block
+            candidates |= block
             values = range(values[0], more[-1] + 1, self.step)
             empty = 0 if any(map(self.good, block.values())) else empty + 1
             if all(candidate.costs is None for candidate in block.values()):
@@ -150,19 +150,19 @@ class _Search:
         """A grid over a long range, and all that lies where it changes; nothing where a grid cannot be trusted."""
         stride = len(values) // GRID
         grid = [*values[::stride], values[-1]]
-        found = dict(zip(grid, self.price(grid, given)))
-        if any(candidate.costs is None for candidate in found.values()) or self._rising(found) is False:
+        candidates = dict(zip(grid, self.price(grid, given)))
+        if any(candidate.costs is None for candidate in candidates.values()) or self._rising(candidates) is False:
             return {}
-        good = [self.good(candidate) for candidate in found.values()]
+        good = [self.good(candidate) for candidate in candidates.values()]
         for n in [n for n in range(len(good) - 1) if good[n] != good[n + 1]]:
             between = values[n * stride : (n + 1) * stride]
-            found |= dict(zip(between, self.price(between, given)))
-        return dict(sorted(found.items()))
+            candidates |= dict(zip(between, self.price(between, given)))
+        return dict(sorted(candidates.items()))
 
     def _solution(
-        self, given: Mapping[str, int], values: Sequence[int], found: Mapping[int, Candidate], open_end: bool
+        self, given: Mapping[str, int], values: Sequence[int], candidates: Mapping[int, Candidate], open_end: bool
     ) -> Solution:
-        built = {value: candidate for value, candidate in found.items() if candidate.costs is not None}
+        built = {value: candidate for value, candidate in candidates.items() if candidate.costs is not None}
         within = [value for value, candidate in built.items() if self.good(candidate)]
         best = (max if self.way == "max" else min)(within, default=None)
         beyond = [v for v in built if best is not None and (v > best if self.way == "max" else v < best)]
@@ -171,12 +171,12 @@ class _Search:
         ends = open_end and self.way == "max" and after is None and best is not None
         nearest = None if within else min(built, key=lambda value: self._miss(built[value]), default=None)
         return Solution(
-            self.way, self.key, given, self._point(best, built), self._point(after, built),
-            self._follows(built[best]) if best is not None else {},
-            len(found), len(found) - len(built), len(within), values[0] if values else 0, values[-1] if values else 0,
-            step, ends, self._rising(built), len(found) == len(values),
-            self._point(nearest, built),
-        )
+            self.way, self.key, given, best=self._point(best, built), next=self._point(after, built),
+            follows=self._follows(built[best]) if best is not None else {},
+            tried=len(candidates), unbuildable=len(candidates) - len(built), within=len(within),
+            low=values[0] if values else 0, high=values[-1] if values else 0, step=step, open_end=ends,
+            rising=self._rising(built), exhaustive=len(candidates) == len(values), nearest=self._point(nearest, built),
+        )  # fmt: skip
 
     def _miss(self, candidate: Candidate) -> float:
         return max(limit.slack(candidate.__getitem__) for limit in self.limits)
@@ -189,12 +189,12 @@ class _Search:
 
     def _follows(self, candidate: Candidate) -> dict[str, Any]:
         """Computed answers that the value has changed."""
-        asked, before = {self.key, *self.varied.keys}, self.varied.base
-        return {key: value for key, value in candidate.own.items() if key not in asked and before.get(key) != value}
+        chosen, before = {self.key, *self.varied.keys}, self.varied.base
+        return {key: value for key, value in candidate.own.items() if key not in chosen and before.get(key) != value}
 
-    def _rising(self, found: Mapping[int, Candidate]) -> bool | None:
+    def _rising(self, candidates: Mapping[int, Candidate]) -> bool | None:
         """Whether no cost in the budget ever falls from one value that can be built to the next."""
         if not self.bounded:
             return None
-        rows = [candidate.costs for _, candidate in sorted(found.items()) if candidate.costs is not None]
+        rows = [candidate.costs for _, candidate in sorted(candidates.items()) if candidate.costs is not None]
         return all(one[name] <= two[name] for name in self.bounded for one, two in itertools.pairwise(rows))

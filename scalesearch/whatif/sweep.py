@@ -81,8 +81,8 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
         chosen = dict(zip(lengths, values))
         rows += _rows(sheets, keys, _at(base, chosen), chosen, columns)
     rows.sort(key=_order(rows, tuple(over)))
-    found = _crossings(sheets, base, tuple(lengths)) if lengths else Crossings()
-    return Sweep(tuple(over), columns, tuple(rows), base, found)
+    crossed = _crossings(sheets, base, tuple(lengths)) if lengths else Crossings()
+    return Sweep(tuple(over), columns, tuple(rows), base, crossed)
 
 
 def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
@@ -115,15 +115,15 @@ def _rows(
 def _lengths(key: str, text: str) -> list[int]:
     """The values of a length. Raises UserError."""
     try:
-        found = list(_numbers(parse_value(text)))
+        values = list(_numbers(parse_value(text)))
     except (SyntaxProblem, TypeError) as error:
-        said = error.message if isinstance(error, SyntaxProblem) else "whole numbers are due"
-        raise UserError(f"--sweep {key}={text}: {said}; write 10..200, 10..200 step 10 or 10 | 20 | 50") from None
-    if min(found) < 1:
-        raise UserError(f"--sweep {key}={text}: {key} is {min(found)}; it must be at least 1")
-    if len(found) > MOST:
+        message = error.message if isinstance(error, SyntaxProblem) else "whole numbers are due"
+        raise UserError(f"--sweep {key}={text}: {message}; write 10..200, 10..200 step 10 or 10 | 20 | 50") from None
+    if min(values) < 1:
+        raise UserError(f"--sweep {key}={text}: {key} is {min(values)}; it must be at least 1")
+    if len(values) > MOST:
         raise UserError(f"more than {MOST:,} rows: give {key} a larger step")
-    return found
+    return values
 
 
 def _numbers(spec: Spec) -> Iterator[int]:
@@ -145,8 +145,8 @@ def _at(protocol: Protocol, chosen: Mapping[str, int]) -> Protocol:
         return protocol
     both = chosen.get("length")
     source, target = (both or chosen.get(key, getattr(protocol, key)) for key in ("source", "target"))
-    found = find_protocol(protocol.name, source, target, chosen.get("vocab", protocol.vocab))
-    return replace(found, counts=protocol.counts)
+    other = find_protocol(protocol.name, source, target, chosen.get("vocab", protocol.vocab))
+    return replace(other, counts=protocol.counts)
 
 
 def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:

@@ -46,7 +46,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Trades:
-    """What was found.
+    """Pairs of sizes that hold costs.
 
     Attributes:
         keys: the two sizes.
@@ -89,17 +89,17 @@ def percent(value: Any, reference: Any) -> float:
 
 def read_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
     """``macs.total within 1%``, several joined by ``and``. Raises UserError."""
-    found = []
+    holds = []
     for text in itertools.chain.from_iterable(re.split(r"\band\b", text) for text in texts):
         match = HOLD.fullmatch(text)
         if match is None:
             raise UserError(f"--hold {text.strip()!r}: write a cost and a tolerance, as in 'macs.total within 1%'")
         if match[1] not in COST_NAMES:
             raise UserError(f"--hold: {match[1]} is no cost; {suggest(match[1], COST_NAMES)}")
-        found.append(Hold(match[1], float(match[2])))
-    if not found:
+        holds.append(Hold(match[1], float(match[2])))
+    if not holds:
         raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'")
-    return tuple(found)
+    return tuple(holds)
 
 
 def trade(
@@ -147,11 +147,11 @@ class _Trade:
         keys, reference = self.varied.keys, self._reference(of)
         ranges = [self._range(key, reference) for key in keys]
         pairs = list(itertools.product(*ranges))
-        found = self._price(pairs)
-        kept = [(pair, c) for pair, c in zip(pairs, found) if c.costs is not None and self._good(c, reference)]
+        candidates = self._price(pairs)
+        kept = [(pair, c) for pair, c in zip(pairs, candidates) if c.costs is not None and self._good(c, reference)]
         rows = tuple({**dict(zip(keys, pair)), **{n: (c.costs or {})[n] for n in reference}} for pair, c in kept)
         high = {key: values[-1] for key, values in zip(keys, ranges)}
-        return Trades(keys, self.holds, reference, rows, len(pairs), sum(c.costs is None for c in found), high)
+        return Trades(keys, self.holds, reference, rows, len(pairs), sum(c.costs is None for c in candidates), high)
 
     def _price(self, pairs: Sequence[tuple[int, ...]]) -> list[Candidate]:
         if len(pairs) > MOST:
@@ -169,10 +169,10 @@ class _Trade:
                 raise UserError(f"{free[0]} is left open, so what is to be held? Name a reference with --of, or close "
                                 f"it and give its range as --for {free[0]}=…")
             of = self.varied.answers({key: first(self.varied.space, key) for key in self.varied.keys}).answers
-        (found,) = priced([Candidate(of)], self.protocol, names)
-        if found.costs is None:
+        (candidate,) = priced([Candidate(of)], self.protocol, names)
+        if candidate.costs is None:
             raise UserError("the reference cannot be built")
-        return {name: found.costs[name] for name in names}
+        return {name: candidate.costs[name] for name in names}
 
     def _good(self, candidate: Candidate, reference: Mapping[str, Any]) -> bool:
         costs = candidate.costs or {}
@@ -199,6 +199,6 @@ class _Trade:
         return int(mine[0]) if mine is not None else max(1, int(self.varied.leaf(key).field.low or 1))
 
     def _too_much(self, values: Mapping[str, int], reference: Mapping[str, Any]) -> bool:
-        (found,) = self._price([tuple(values[key] for key in self.varied.keys)])
-        costs = found.costs
+        (candidate,) = self._price([tuple(values[key] for key in self.varied.keys)])
+        costs = candidate.costs
         return costs is None or any(h.exceeded(costs[h.name], reference[h.name]) for h in self.holds)

@@ -76,17 +76,17 @@ class Varied:
 
     def _affected(self) -> list[Leaf] | None:
         """The leaves that the keys decide about; None where the keys decide which leaves there are."""
-        needs, found = needs_of(self.space.root), set(self.keys)
-        while more := {key for key, wanted in needs.items() if wanted & found} - found:
-            found |= more
-        if found & {group for leaf in self.space.form.leaves for group, _ in leaf.guards}:
+        needs, affected = needs_of(self.space.root), set(self.keys)
+        while more := {key for key, wanted in needs.items() if wanted & affected} - affected:
+            affected |= more
+        if affected & {group for leaf in self.space.form.leaves for group, _ in leaf.guards}:
             return None
-        self._kept = {key: value for key, value in self.base.items() if key not in found}
+        self._kept = {key: value for key, value in self.base.items() if key not in affected}
         self._shared = {key: to_json(value) for key, value in self._kept.items()}
-        self._free = [key for key in self.base if key in found]
+        self._free = [key for key in self.base if key in affected]
         timed = [leaf for leaf in self.present if leaf.field.fits]
-        self._fits = bool(found & ({leaf.field.fits for leaf in timed} | {leaf.key for leaf in timed}))
-        return [leaf for leaf in self.present if leaf.key in found and leaf.key not in self.keys]
+        self._fits = bool(affected & ({leaf.field.fits for leaf in timed} | {leaf.key for leaf in timed}))
+        return [leaf for leaf in self.present if leaf.key in affected and leaf.key not in self.keys]
 
     def _check(self, key: str) -> None:
         leaf = next((leaf for leaf in self.present if leaf.key == key), None)
@@ -129,10 +129,10 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
         UserError: it offers something that is no plain range or list of whole numbers.
     """
     leaves = space.form.by_key[key]
-    found = [question for leaf in leaves for _, question in space.form.plans[leaf.path].dimensions()]
-    if not found:
+    questions = [question for leaf in leaves for _, question in space.form.plans[leaf.path].dimensions()]
+    if not questions:
         return None
-    values = found[0].values() if len(found) == 1 else None
+    values = questions[0].values() if len(questions) == 1 else None
     if values is None or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        raise UserError(f"{key} is a choice among {found[0]}; give it a plain range, as in --set {key}=1..64")
+        raise UserError(f"{key} is a choice among {questions[0]}; give it a plain range, as in --set {key}=1..64")
     return values if isinstance(values, range) else sorted(int(value) for value in values)

@@ -8,7 +8,7 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.extremes import Extremes
 from scalesearch.feasible.limits import Bound
-from scalesearch.feasible.sections import Taken
+from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
 
 PROTOCOL = find_protocol("forward", 16, 16, 2000)
@@ -127,8 +127,8 @@ def within(bill, bounds: list[Bound]) -> bool:
 
 
 @cache
-def taken(name: str, names: tuple[str, ...]) -> Taken:
-    return Taken(Space.parse(SPACES[name]), PROTOCOL, names)
+def taken(name: str, names: tuple[str, ...]) -> Decomposition:
+    return Decomposition(Space.parse(SPACES[name]), PROTOCOL, names)
 
 
 def counter(name: str, bounds: list[Bound], *more: str) -> Counter:
