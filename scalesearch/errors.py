@@ -1,5 +1,31 @@
 """Errors that a user can act on: printed without a traceback, exit status 2."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class UserError(Exception):
-    """Something the user gave is wrong; the message says what, where, and what would be right."""
+    """Something the user gave is wrong; the message says what, where, and what would be right.
+
+    Attributes:
+        message: what is wrong.
+        help: what would be right, where the message does not say so.
+        key: of a study, recipe or data file, whose value is at fault; ``data.train`` of one inside another.
+    """
+
+    def __init__(self, message: str = "", *, help: str | None = None, key: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.help, self.key = message, help, key
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.help}" if self.help else str(self.message)
+
+
+@contextmanager
+def about(key: str) -> Iterator[None]:
+    """Errors raised inside are of ``key``, unless they say another."""
+    try:
+        yield
+    except UserError as error:
+        error.key = error.key or key
+        raise

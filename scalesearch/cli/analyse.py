@@ -79,14 +79,15 @@ def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
     """
     from scalesearch.cli.sections import read_section
     from scalesearch.data import DataSpec, load_corpus
+    from scalesearch.data.spec import DATA
     from scalesearch.train.checkpoint import TOKENIZER
 
     own = {"tokenizer": str((folder / TOKENIZER).resolve()), "vocab": None, "lowercase": found.lowercase}
     if name == "builtin":
         return load_corpus(replace(_of_task(DataSpec(builtin="grammar"), found, name), **own))
     section = read_section(Path(name), "data", "--data: `builtin` or a file")
+    spec = replace(_of_task(section.read(DATA), found, name), **own)
     with section.naming():
-        spec = replace(_of_task(DataSpec.from_mapping(section.value), found, name), **own)
         return load_corpus(spec, base=section.file.parent)
 
 

@@ -53,12 +53,14 @@ def _spec(name: str) -> DataSpec:
     """The data, with paths that mean the same everywhere."""
     from scalesearch.cli.sections import read_section
     from scalesearch.data import DataSpec
+    from scalesearch.data.spec import DATA
 
     if name == "builtin":
         return DataSpec(builtin="grammar")
     section = read_section(Path(name), "data", "--data: `builtin` or a file")
+    spec: DataSpec = section.read(DATA)
     with section.naming():
-        return DataSpec.from_mapping(section.value).resolve(section.file.parent)
+        return spec.resolve(section.file.parent)
 
 
 def _data_file(spec: DataSpec, out: Path) -> str:

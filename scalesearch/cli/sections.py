@@ -1,46 +1,62 @@
-"""One section of a YAML file and the lines of its keys, so that an error can say where to look."""
+"""One section of a YAML file, read by its schema, so that every error can say where to look."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
 
-KEY = re.compile(r"(?:data|recipe): (?:unknown key )?`?(\w+)")  # how messages about a section begin
+if TYPE_CHECKING:
+    from scalesearch.space.schema.types import Group
+    from scalesearch.space.syntax.diagnostics import Place
+    from scalesearch.space.syntax.nodes import Node
 
 
-@dataclass(frozen=True)
+@dataclass
 class Section:
-    """What a file says.
+    """What a file says under a name, or as a whole.
 
-    Args:
-        value: as YAML reads it.
-        lines: of its keys, from 1.
+    Attributes:
+        node: its value.
+        places: where each key's value stands, by dotted path; known once it has been read.
     """
 
     file: Path
-    value: Any
-    lines: Mapping[str, int]
+    name: str
+    node: Node
+    places: dict[str, Place] = field(default_factory=dict)
+
+    def read(self, schema: Group, option: str = "", settings: Sequence[str] = ()) -> Any:
+        """What ``schema`` makes of it, changed by ``key=value`` settings given to ``option``. Raises UserError."""
+        from scalesearch.space.binding.constants import Reader, override
+        from scalesearch.space.syntax.diagnostics import SpaceErrors
+        from scalesearch.space.syntax.nodes import Table, Text
+
+        node = self.node
+        if settings and isinstance(node, Text) and schema.short:
+            node = Table(node.place, ((Text(node.place, schema.short), node),))
+        for setting in settings:
+            node = override(node, schema, setting, option) if isinstance(node, Table) else node
+        reader = Reader(schema, self.name)
+        found = reader.read(node)
+        if reader.problems:
+            raise SpaceErrors(reader.problems)
+        self.places = {f"{self.name}.{key}": place for key, place in reader.places.items()} | {self.name: node.here}
+        return found
 
     @contextmanager
-    def naming(self, elsewhere: Collection[str] = ()) -> Iterator[None]:
-        """Puts file and line before the messages of errors raised inside; ``elsewhere`` are keys given otherwise."""
+    def naming(self) -> Iterator[None]:
+        """Puts the place of their key before the messages of errors raised inside."""
+        from scalesearch.space.binding.constants import placed
+
         try:
             yield
         except UserError as error:
-            raise UserError("\n".join(self._named(line, elsewhere) for line in str(error).split("\n"))) from None
-
-    def _named(self, message: str, elsewhere: Collection[str]) -> str:
-        found = KEY.match(message)
-        if found is None or found[1] in elsewhere:
-            return message
-        line = self.lines.get(found[1])
-        return f"{self.file}: {message}" if line is None else f"{self.file}:{line}: {message}"
+            raise placed(error, self.places) from None
 
 
 def read_section(file: Path, name: str, otherwise: str) -> Section:
@@ -49,23 +65,16 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
     Raises:
         UserError: missing, not text, not YAML (with its place) or empty; ``otherwise`` says what could be given.
     """
-    import yaml
-
-    from scalesearch.space.syntax.diagnostics import Source
+    from scalesearch.space.syntax.diagnostics import Source, SpaceErrors
     from scalesearch.space.syntax.yaml_reader import compose
 
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}. {otherwise}") from None
-    try:
-        value, root = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        compose(Source(str(file), text))  # complains too, and shows the place
-        raise UserError(f"{file}: not YAML: {error}") from None
-    if value is None:
+    if not text.strip():
         raise UserError(f"{file}: the file is empty. {otherwise}")
-    if isinstance(value, dict) and name in value:
-        value, root = value[name], next(node for key, node in root.value if key.value == name)
-    entries = root.value if isinstance(root, yaml.MappingNode) else ()
-    return Section(file, value, {str(key.value): key.start_mark.line + 1 for key, _ in entries})
+    table, problems = compose(Source(str(file), text), "a file", f"{name}: {{…}}")
+    if problems:
+        raise SpaceErrors(problems)
+    return Section(file, name, table.get(name) or table)

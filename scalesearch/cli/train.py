@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, load_architecture, pairs, print_json, set_option
-from scalesearch.cli.sections import read_section
+from scalesearch.cli.options import json_option, load_architecture, print_json, set_option
+from scalesearch.cli.sections import Section, read_section
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
+from scalesearch.space.syntax.nodes import Table as Mapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,17 +85,15 @@ def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
     Raises:
         UserError: no such preset or file, or a wrong field.
     """
-    from scalesearch.train.recipe import PRESETS, Recipe
+    from scalesearch.space.binding.constants import node_of
+    from scalesearch.train.recipe import PRESETS, RECIPE
 
     if name in PRESETS:
-        return Recipe.from_mapping({"preset": name} | pairs(settings, "--recipe-set"))
-    section = read_section(Path(name), "recipe", f"--recipe: the presets are {', '.join(PRESETS)}")
-    found = {"preset": section.value} if isinstance(section.value, str) else section.value
-    if not isinstance(found, dict):
-        raise UserError(f"{name}: expected fields such as `steps: 2000`, found {found!r}")
-    given = pairs(settings, "--recipe-set")
-    with section.naming(elsewhere=given):
-        return Recipe.from_mapping(found | given)
+        section = Section(Path(name), "recipe", node_of("--recipe", {"preset": name}))
+    else:
+        section = read_section(Path(name), "recipe", f"--recipe: the presets are {', '.join(PRESETS)}")
+    found: Recipe = section.read(RECIPE, "--recipe-set", settings)
+    return found
 
 
 def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
@@ -106,14 +105,16 @@ def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
         UserError: no such file, or something wrong with it or its data, or with training on it by ``recipe``.
     """
     from scalesearch.data import DataSpec, load_corpus
+    from scalesearch.data.spec import DATA
     from scalesearch.train.compatibility import check_compatible
 
     if name == "builtin":
         return load_corpus(DataSpec(builtin="grammar"))
     section = read_section(Path(name), "data", "--data: `builtin` or a file")
-    trained = isinstance(section.value, dict) and "spec" in section.value  # the data.json that a training leaves
+    trained = section.node.get("spec") if isinstance(section.node, Mapped) else None
+    section.node = trained or section.node  # the data.json that a training leaves has more keys
+    spec = section.read(DATA)
     with section.naming():
-        spec = DataSpec.from_mapping(section.value["spec"] if trained else section.value)
         if recipe is not None:
             check_compatible(spec, recipe)
         return load_corpus(spec, base=section.file.parent)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from scalesearch.data.checks import SPLITS
 from scalesearch.data.prepare import Prepared
+from scalesearch.data.spec import SPLITS
 from scalesearch.data.split import Ints, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.tasks import Texts

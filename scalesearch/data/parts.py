@@ -4,7 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from scalesearch.space.schema.types import Complain
+from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
+
 M2_ENDINGS = (".m2", ".m2.gz")
+FORM = "a path (for pairs without the ending), `{source: FILE, target: FILE}`, or a list of these"
 
 
 @dataclass(frozen=True)
@@ -35,50 +39,28 @@ def is_m2(part: Any) -> bool:
     return isinstance(part, str) and part.endswith(M2_ENDINGS)
 
 
-def has_prefix(value: Any) -> bool:
-    """Whether a split of corrections, as given, has a part that needs the endings ``source`` and ``target``."""
-    items = value if isinstance(value, list | tuple) else [value]
-    return any(isinstance(item, str) and not is_m2(item) for item in items)
+def read_parts(node: Node, complain: Complain) -> tuple[Part, ...]:
+    """Parts of a split: a path, ``{source: FILE, target: FILE}``, or a list of these."""
+    items = node.items if isinstance(node, Sequence) else (node,)
+    return tuple(part for item in items if (part := _part(item, complain)) is not None)
 
 
-def read_parts(split: str, value: Any, form: str) -> tuple[tuple[Part, ...], list[str]]:
-    """Parts of a split whose files have ``form`` (one of :data:`scalesearch.tasks.FORMS`), and error messages."""
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    parts: list[Part] = []
-    problems = []
-    for item in items:
-        part = _part(split, item, form)
-        if isinstance(part, Problem):
-            problems.append(str(part))
-        else:
-            parts.append(part)
-    return tuple(parts), problems
+def _part(item: Node, complain: Complain) -> Part | None:
+    if isinstance(item, Text) and item.text.strip():
+        return item.text
+    if isinstance(item, Table) and {key.text for key, _ in item} == {"source", "target"}:
+        source, target = _texts(item.get("source")), _texts(item.get("target"))
+        if len(source) == 1 and target:
+            return PairOfFiles(source[0], target[0], target[1:])
+    complain(item, f"{FORM} is due here", None)
+    return None
 
 
-class Problem(str):
-    """Error message in place of a part."""
-
-
-def _part(split: str, item: Any, form: str) -> Part | Problem:
-    match item:
-        case str() if item.strip():
-            return item
-        case _ if form == "text":
-            return Problem(f"{split}: {item!r} is no path of a text file")
-        case PairOfFiles():
-            return item
-        case {"source": str(source), "target": str(target), **rest} if not rest:
-            return PairOfFiles(source, target)
-        case {"source": str(source), "target": [str(first), *others], **rest} if not rest and _paths(others):
-            if form == "corrections" and split != "train":
-                return PairOfFiles(source, first, tuple(others))
-            return Problem(f"{split}: several references are for the validation and test text of `task: correction`")
-    m2 = ", no M2 file (FILE.m2)" if form == "corrections" else ""
-    return Problem(f"{split}: {item!r} is no path prefix{m2} and no {{source: FILE, target: FILE}}")
-
-
-def _paths(items: list[Any]) -> bool:
-    return all(isinstance(item, str) for item in items)
+def _texts(node: Node | None) -> tuple[str, ...]:
+    """One path or several; none where anything else stands there."""
+    items = node.items if isinstance(node, Sequence) else (node,)
+    found = tuple(item.text for item in items if isinstance(item, Text) and item.text)
+    return found if len(found) == len(items) else ()
 
 
 def plain(parts: tuple[Part, ...]) -> Any:

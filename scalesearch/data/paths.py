@@ -22,7 +22,7 @@ def expand(path: str, where: str, base: Path | None = None) -> Path:
         name = braced or bare
         if not os.environ.get(name):
             raise UserError(f"data: {where}: {path} needs the environment variable {name}, which is not set. "
-                            f"Set it to where the data lies: export {name}=/path/to/data")
+                            f"Set it to where the data lies: export {name}=/path/to/data", key=f"data.{where}")
     filled = _VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], path)
     return Path(os.path.abspath((base or Path()) / os.path.expanduser(filled)))
 
@@ -36,7 +36,8 @@ def text_file(path: str, where: str) -> Path:
     for candidate in (Path(path), Path(path + ".gz")):
         if candidate.is_file():
             return candidate
-    raise UserError(f"data: {where}: no such file: {path} (nor {Path(path).name}.gz). {_nearest(Path(path))}")
+    raise UserError(f"data: {where}: no such file: {path} (nor {Path(path).name}.gz). {_nearest(Path(path))}",
+                    key=f"data.{where}")
 
 
 def _nearest(path: Path) -> str:

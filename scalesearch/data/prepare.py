@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scalesearch.data.checks import SPLITS
 from scalesearch.data.sources import DISTILLED, Pairs
-from scalesearch.data.spec import DataSpec
+from scalesearch.data.spec import SPLITS, DataSpec
 from scalesearch.data.split import Ints, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.data.tokens import UNK
@@ -115,7 +114,7 @@ def _fitting(spec: DataSpec, source: Ints, target: Ints) -> tuple[Ints, dict[str
     if not len(keep):
         raise UserError(f"data: train: none of the {len(source)} pairs is left: {int(long.sum())} are longer "
                         f"than max_length {spec.max_length} tokens, {int(uneven.sum())} beyond max_ratio "
-                        f"{spec.max_ratio}")
+                        f"{spec.max_ratio}", key="data.train")
     return keep, {"no_token": int(void.sum()), "too_long": int(long.sum()), "uneven": int(uneven.sum())}
 
 

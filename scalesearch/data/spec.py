@@ -1,105 +1,102 @@
 """What to learn from: the built-in corpus or parallel text files, and how to cut the text into tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from scalesearch.data.checks import DEFAULT_WINDOW, SPLITS, check, check_task, refuse, unknown
-from scalesearch.data.parts import Part, names, plain, read_parts
+from scalesearch.data.builtin import MAX_PAIRS
+from scalesearch.data.parts import FORM, PairOfFiles, Part, is_m2, names, plain, read_parts
 from scalesearch.data.paths import expand
-from scalesearch.errors import UserError
+from scalesearch.space.binding.constants import node_of, read_constants, settle
+from scalesearch.space.schema.settings import schema_of, setting
+from scalesearch.space.syntax.diagnostics import either
 from scalesearch.tasks import TASKS
 
-_FILES_VOCAB, _BUILTIN_VOCAB, _DEFAULT_PAIRS = 8000, 2000, 20_000
+SPLITS = ("train", "valid", "test")
+FILES_VOCAB, BUILTIN_VOCAB, BUILTIN_PAIRS, WINDOW = 8000, 2000, 20_000, 128
+OF_FILES = ("source", "target", *SPLITS)
+OF_TASKS = ("tokenised", "comet", "window", "stride")
+Conflict = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """A corpus, in one of two shapes.
+    """What to learn from: the built-in corpus (``builtin: grammar``), or text files.
 
-    The built-in one: ``builtin="grammar"`` with the first ``pairs`` of its 50,000 training pairs (20,000, unless said).
-
-    Parallel text: ``source`` and ``target`` are the languages, that is the file endings, and each of
-    ``train``, ``valid`` and ``test`` is a prefix (``data/train`` stands for ``data/train.en`` and
+    Each of ``train``, ``valid`` and ``test`` is a prefix (``data/train`` stands for ``data/train.en`` and
     ``data/train.de``, or the same with ``.gz``), a :class:`PairOfFiles`, or a sequence of these to be joined.
     What else the parts may be, and which metrics there are, is the task's:
 
-    - ``task``: ``translation``, ``summarisation`` (texts and their summaries), ``correction`` or ``language-model``.
     - ``correction``: sentences and their corrections. A part may be an M2 file of gold edits (``test.m2``), and a
       pair's ``target`` of ``valid`` and ``test`` a list of files, each another annotator's corrections. ``source`` and
       ``target`` are only needed for prefixes. Training, and the loss, are on the first annotator's corrections.
     - ``language-model``: a part is one text file, and there is no ``source`` and ``target``. The text is one stream of
-      tokens, an end mark behind each line; empty lines are left out. It is cut into windows of ``window`` tokens to
-      train on; perplexity is of windows that begin ``stride`` tokens apart (half a window, unless said), so that each
-      token is scored once, with at least ``window`` - ``stride`` tokens before it where the text has them.
-    - ``tokenised``: words are apart by blanks. For translation, ``tokenised_bleu`` is reported beside BLEU; for
-      summarisation, ROUGE takes such words in place of its own.
-    - ``comet``: a COMET model's name or checkpoint file, to score translations with; needs the package.
+      tokens, an end mark behind each line; empty lines are left out. Perplexity is of windows that begin ``stride``
+      tokens apart, so that each token is scored once, with at least ``window`` - ``stride`` tokens before it where the
+      text has them.
 
     Paths may hold ``~`` and ``$VARIABLES``; they are kept as written, so that a spec in a record names no
-    machine, and expanded by :meth:`resolve`.
-
-    For both:
-
-    - ``vocab``: entries of the sentencepiece vocabulary shared by the two languages (unless said, 8000,
-      and 2000 for the built-in corpus), or ``tokenizer``: a sentencepiece model file to use as it is.
-    - ``model``: ``bpe`` or ``unigram``. ``coverage``: share of the training text's characters that get an
-      entry of their own; 1.0 suits alphabets, 0.9995 Chinese, Japanese or noisy web text.
-    - ``lowercase``: lower-case all three splits. References too, so BLEU is then case-insensitive.
-    - ``max_length``: tokens of a side, without the end mark. Longer training pairs are dropped; longer
-      validation and test sentences are cut for the model, while their text, the reference, stays whole.
-    - ``max_ratio``: drop training pairs one side of which has more than this many times the other's tokens.
-    - ``limit``: use only the first so many training pairs (also to fit the vocabulary).
-    - ``distilled``: prefix of a teacher's translations of the training text, as ``scalesearch distill`` writes them;
-      they are learned from in place of the real pairs, or with ``mix`` beside them. The vocabulary stays that of the
-      real training text, and validation and test stay as they are.
-    - ``name``: what tables call the corpus.
+    machine, and expanded by :meth:`resolve`. Longer training pairs than ``max_length`` are dropped; longer validation
+    and test sentences are cut for the model, while their text, the reference, stays whole. With ``distilled`` the
+    vocabulary stays that of the real training text, and validation and test stay as they are.
 
     Raises:
-        UserError: naming every field that is wrong and what would be right.
+        SpaceErrors: naming every field that is wrong and what would be right.
     """
 
-    task: str = "translation"
-    builtin: str | None = None
-    pairs: int | None = None
-    source: str | None = None
-    target: str | None = None
-    train: Any = ()
-    valid: Any = ()
-    test: Any = ()
-    vocab: int | None = None
-    tokenizer: str | None = None
-    model: str = "bpe"
-    coverage: float = 1.0
-    lowercase: bool = False
-    max_length: int = 256
-    max_ratio: float | None = None
-    limit: int | None = None
-    tokenised: bool = False
-    comet: str | None = None
-    window: int | None = None
-    stride: int | None = None
-    distilled: str | None = None
-    mix: bool = False
-    name: str | None = None
+    task: str = setting("translation", "what is learned, and by which metrics it is scored", words=tuple(TASKS))
+    builtin: str | None = setting(None, "the built-in corpus of synthetic pairs", words=("grammar",),
+                                  synonyms=("corpus", "dataset"))
+    pairs: int | None = setting(None, f"of the built-in corpus, its first training pairs ({BUILTIN_PAIRS:,})",
+                                high=MAX_PAIRS, unit="pairs")
+    source: str | None = setting(None, "language to translate from: the ending of its files, such as en",
+                                 synonyms=("source_lang", "src", "src_lang"))
+    target: str | None = setting(None, "language to translate into: the ending of its files, such as de",
+                                 synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
+    train: Any = setting((), "text to train on, such as data/train for data/train.en and data/train.de",
+                         read=read_parts, form=FORM, synonyms=("trainpref", "train_file", "path_train"))
+    valid: Any = setting((), "text to validate on, such as data/val", read=read_parts, form=FORM,
+                         synonyms=("validation", "dev", "val", "validpref", "eval"))
+    test: Any = setting((), "text to report scores on, such as data/test", read=read_parts, form=FORM,
+                        synonyms=("testpref", "test_file"))
+    vocab: int | None = setting(None, f"entries of the sentencepiece vocabulary shared by the two sides ({FILES_VOCAB} "
+                                f"for files, {BUILTIN_VOCAB} for the built-in corpus)", low=5, unit="entries",
+                                synonyms=("vocab_size", "vocabulary", "vocabulary_size", "num_words"))
+    tokenizer: str | None = setting(None, "a sentencepiece model file to use as it is, in place of `vocab`",
+                                    synonyms=("spm", "tokeniser", "sentencepiece", "bpe_codes"))
+    model: str = setting("bpe", "how the vocabulary is fitted", words=("bpe", "unigram"),
+                         synonyms=("vocab_type", "level", "model_type"))
+    coverage: float = setting(1.0, "share of the training text's characters that get an entry of their own: 1.0 suits "
+                              "alphabets, 0.9995 Chinese, Japanese or noisy web text", low=0.9, high=1,
+                              synonyms=("character_coverage",))
+    lowercase: bool = setting(False, "lower-case all splits, references too", synonyms=("lower", "lc", "do_lower_case"))
+    max_length: int = setting(256, "tokens of a side, without the end mark", unit="tokens",
+                              synonyms=("max_len", "max_sent_length", "max_source_positions", "seq_len"))
+    max_ratio: float | None = setting(None, "drop training pairs whose one side has more than this many times the "
+                                      "other's tokens", low=1, synonyms=("length_ratio",))
+    limit: int | None = setting(None, "use only the first so many training pairs, for the vocabulary too",
+                                unit="pairs", synonyms=("max_pairs", "subset", "max_samples", "num_samples"))
+    tokenised: bool = setting(False, "words are apart by blanks: tokenised BLEU too, and ROUGE of such words",
+                              synonyms=("tokenized", "pretokenized"))
+    comet: str | None = setting(None, "a COMET model's name or checkpoint file to score translations with")
+    window: int | None = setting(None, f"tokens that a language model sees at once ({WINDOW})", low=2, unit="tokens",
+                                 synonyms=("block_size", "context", "context_length", "bptt"))
+    stride: int | None = setting(None, "distance of the windows that perplexity is of (half a window)", unit="tokens")
+    distilled: str | None = setting(None, "prefix of a teacher's translations of the training text, as `scalesearch "
+                                    "distill` writes them, to learn from")
+    mix: bool = setting(False, "learn from the real pairs as well as from `distilled`")
+    name: str | None = setting(None, "what tables call the corpus")
 
     def __post_init__(self) -> None:
-        refuse(check_task(self.task))
-        problems = check(self)
-        for split in SPLITS:
-            parts, wrong = read_parts(split, getattr(self, split), self.form)
-            object.__setattr__(self, split, parts)
-            problems += wrong
-        refuse(problems)
+        settle(self, DATA, "data")
         if self.vocab is None and self.tokenizer is None:
-            object.__setattr__(self, "vocab", _BUILTIN_VOCAB if self.builtin else _FILES_VOCAB)
+            object.__setattr__(self, "vocab", BUILTIN_VOCAB if self.builtin else FILES_VOCAB)
         if self.builtin:
-            object.__setattr__(self, "pairs", _DEFAULT_PAIRS if self.pairs is None else self.pairs)
+            object.__setattr__(self, "pairs", BUILTIN_PAIRS if self.pairs is None else self.pairs)
         if self.form == "text":
-            window = DEFAULT_WINDOW if self.window is None else self.window
-            object.__setattr__(self, "window", window)
-            object.__setattr__(self, "stride", max(1, window // 2) if self.stride is None else self.stride)
+            object.__setattr__(self, "window", self.window or WINDOW)
+            object.__setattr__(self, "stride", self.stride or max(1, self.window // 2))
 
     @property
     def form(self) -> str:
@@ -111,13 +108,10 @@ class DataSpec:
         """The spec that the ``data:`` section of a file describes; its keys are this class's fields.
 
         Raises:
-            UserError: an unknown key, with the nearest known one, or a wrong value.
+            SpaceErrors: an unknown key, with the nearest known one, or a wrong value.
         """
-        if not isinstance(mapping, Mapping):
-            raise UserError(f"data: expected keys such as `builtin: grammar` or `train: PREFIX`, not {mapping!r}")
-        known = [field.name for field in fields(cls)]
-        refuse([unknown(str(key), known) for key in mapping if key not in known])
-        return cls(**mapping)
+        found: DataSpec = read_constants(DATA, node_of("data", mapping))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The fields that say something, as JSON values; ``from_mapping`` reads them back."""
@@ -163,3 +157,64 @@ class DataSpec:
             if getattr(self, key) is not None:
                 changes[key] = full(key, getattr(self, key))
         return replace(self, **changes)
+
+
+def _conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:
+    """What is wrong with fields that are each right."""
+    said = {field.name: values.get(field.name, field.default) for field in fields(DataSpec)}
+    yield from _shape(said)
+    yield from _of_task(said)
+    if said["vocab"] is not None and said["tokenizer"] is not None:
+        yield "tokenizer", "give `vocab` (to fit a vocabulary) or `tokenizer` (to use one as it is), not both", None
+    if said["mix"] and said["distilled"] is None:
+        yield "mix", "there is nothing to mix with", "name a teacher's translations under `distilled`"
+    window = said["window"] or WINDOW
+    if said["stride"] and said["stride"] > window:
+        yield "stride", f"tokens between two windows would not be scored: at most the window of {window} is due", None
+
+
+def _shape(said: Mapping[str, Any]) -> Iterator[Conflict]:
+    """Which keys go together."""
+    task, given = TASKS[said["task"]], [key for key in OF_FILES if said[key] not in (None, ())]
+    if said["builtin"]:
+        for key in given:
+            yield key, "it is for text files and cannot stand beside `builtin`", "remove one of the two"
+        if said["task"] != "translation":
+            yield "task", f"the built-in corpus is one of translations, and the task is {said['task']}", None
+        return
+    if said["pairs"] is not None:
+        yield "pairs", "it is only for `builtin: grammar`", "of text files, give `limit`"
+    if not given:
+        yield "", "no text is given", ("give `builtin: grammar`, or `source`, `target`, `train`, `valid` and `test` "
+                                       "for text files")
+        return
+    parts = [part for split in SPLITS for part in said[split]]
+    prefixes = task.form == "pairs" or any(isinstance(part, str) and not is_m2(part) for part in parts)
+    for key in OF_FILES if task.form != "text" and prefixes else SPLITS:
+        if key not in given:
+            yield "", f"`{key}` is missing: {DATA.fields[key].doc}", None
+
+
+def _of_task(said: Mapping[str, Any]) -> Iterator[Conflict]:
+    """What the task has no use for."""
+    task = TASKS[said["task"]]
+    for key in OF_TASKS:
+        if said[key] and key not in task.keys:
+            having = either(other.name for other in TASKS.values() if key in other.keys)
+            yield key, f"it is for {having}, and the task is {task.name}", None
+    for split in SPLITS:
+        for part in said[split]:
+            if task.form == "text" and not isinstance(part, str):
+                yield split, f"pairs of files are not for the task {task.name}", "give one text file"
+            if isinstance(part, PairOfFiles) and part.references and (task.form, split) not in REFERENCED:
+                yield split, "several references are for the validation and test text of `task: correction`", None
+    if task.form == "text":
+        for key in ("source", "target", "max_ratio", "distilled"):
+            if said[key] is not None:
+                yield key, f"it is for pairs of texts, and the task is {task.name}", None
+
+
+REFERENCED = (("corrections", "valid"), ("corrections", "test"))
+DATA = schema_of(DataSpec, short="builtin", check=_conflicts, gone={
+    "seed": "the built-in corpus is one fixed text (`python -m tools.grammar` in the source repository writes others), "
+            "and the seed of a training is no part of its data"})

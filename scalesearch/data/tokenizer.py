@@ -58,7 +58,7 @@ class Tokenizer:
         try:
             return cls(path.read_bytes(), path)
         except OSError as error:
-            raise UserError(f"data: tokenizer: {path}: {error.strerror or error}") from None
+            raise UserError(f"data: tokenizer: {path}: {error.strerror or error}", key="data.tokenizer") from None
 
     @classmethod
     def fit(cls, lines: Sequence[str], vocab: int, model: str = "bpe", coverage: float = 1.0) -> "Tokenizer":
@@ -76,7 +76,7 @@ class Tokenizer:
                 pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, num_threads=1, hard_vocab_limit=True,
                 max_sentence_length=_MAX_LINE_BYTES, minloglevel=2)
         except RuntimeError as error:
-            raise UserError(_fit_error(str(error), vocab)) from None
+            raise UserError(_fit_error(str(error), vocab), key="data.vocab") from None
         return cls(written.getvalue())
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:

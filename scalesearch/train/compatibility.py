@@ -16,7 +16,8 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
     task.check(spec)
     if recipe.validate_bleu and task.score is None:
         raise UserError(f"recipe: validate_bleu: a {task.name} generates nothing that could be scored; its "
-                        "perplexity is known at each validation, so leave it out, and `watch: loss`")
+                        "perplexity is known at each validation, so leave it out, and `watch: loss`",
+                        key="recipe.validate_bleu")
 
 
 def check_model_kind(task: str, kind: str) -> None:
@@ -27,4 +28,4 @@ def check_model_kind(task: str, kind: str) -> None:
     """
     needed = TASKS[task].model
     if needed is not None and kind != needed:
-        raise UserError(f"the task {task} needs `model: {needed}`, and this architecture is {kind}")
+        raise UserError(f"the task {task} needs `model: {needed}`, and this architecture is {kind}", key="space")

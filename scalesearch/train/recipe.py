@@ -1,154 +1,120 @@
 """How to train: a recipe of plain values, checked when made, the same in files, records and on the command line."""
 
-import difflib
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, get_type_hints
+from typing import Any
 
 from scalesearch.errors import UserError
+from scalesearch.space.binding.constants import node_of, read_constants, settle
+from scalesearch.space.schema.settings import schema_of, setting
+from scalesearch.space.schema.types import Field
+from scalesearch.space.syntax.diagnostics import suggest
 
 BUDGETS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
-CHOICES = {
-    "schedule": ("cosine", "linear", "inverse_sqrt", "constant"),
-    "watch": ("loss", "bleu"),
-    "average": ("last", "best", "none"),
-    "score_on": ("both", "valid", "test"),
-    "measure": ("none", "latency", "memory", "both"),
-    "init": ("xavier", "released", "partialformer", "edgeformer", "anthe", "torch"),
-    "precision": ("auto", "fp32", "bf16"),
-    "compile": ("auto", "yes", "no"),
-    "device": ("auto", "cpu", "cuda"),
-}
-# Field to the least and the most it may be; None leaves a side open.
-BOUNDS: dict[str, tuple[float | None, float | None]] = {
-    "max_tokens": (1, None), "accumulate": (1, None), "lr": (0, None), "warmup": (0, None),
-    "beta1": (0, 0.9999999), "beta2": (0, 0.9999999), "eps": (0, None), "weight_decay": (0, None),
-    "clip_norm": (0, None), "label_smoothing": (0, 0.9999), "dropout": (0, 0.9999),
-    "attention_dropout": (0, 0.9999), "activation_dropout": (0, 0.9999), "validate_every": (0, None),
-    "patience": (1, None), "average_count": (1, None), "average_every": (0, None), "beam": (1, None),
-    "length_penalty": (0, None), "threads": (1, None), "checkpoint_minutes": (0, None),
-    **dict.fromkeys(BUDGETS, (0, None)),
-}
+SHARE = "updates, or below 1 a share of the budget"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides how a model is trained and scored, besides the data, the architecture and the seed.
+    """Everything that decides how a model is trained and scored, besides data, architecture and seed.
 
-    Numbers marked (*) below 1 are a share of the budget, 1 or more a number of updates.
-
-    The budget; the first one reached ends training, and the learning rate follows the largest share used up.
-    Validation, decoding and saving count towards none of them, so looking more often changes nothing learned:
-
-    - ``steps``: updates. ``tokens``: real target tokens. ``epochs``: passes over the training pairs.
-    - ``cpu_minutes``: CPU time of updates (all threads). ``minutes``: wall-clock time of updates.
-
-    Updates:
-
-    - ``max_tokens``: places in a batch, sentences times the longer side. ``accumulate``: batches an update.
-    - ``lr``: the peak; ``warmup`` (*): linear from 0; then ``schedule``: ``cosine`` or ``linear`` to 0 at the
-      budget's end, ``inverse_sqrt`` (lr · √(warmup / position)) or ``constant``.
-    - ``beta1``, ``beta2``, ``eps``, ``weight_decay``: Adam; with a decay AdamW, for matrices only.
-    - ``clip_norm``: bound on the gradient's 2-norm; 0 leaves it alone.
-    - ``label_smoothing``; ``dropout`` (sub-layer outputs, embeddings), ``attention_dropout``,
-      ``activation_dropout``; ``init``: scheme of the first weights.
-
-    Looking, stopping, averaging:
-
-    - ``validate_every`` (*), 0 for only at the end; ``validate_bleu``: also decode the validation split, greedily,
-      for BLEU, or for the first metric of another task (ROUGE-L, F0.5).
-    - ``patience``: stop after so many validations without a better ``watch`` (``loss``, or ``bleu`` for that metric).
-    - ``average``: mean of the weights of the ``last`` ``average_count`` moments, ``average_every`` (*) apart, the
-      end being one; or of the ``best`` validations by ``watch``; or ``none``, the last weights as they are.
-
-    Scoring: ``beam`` (1: greedy) and ``length_penalty`` on the split ``score_on``; ``both`` scores on valid, which is
-    what one chooses by, and reports test beside it. ``measure``: also the ``latency`` of a sentence and the peak
-    ``memory`` of training (see :mod:`scalesearch.train.measure`), or ``both``; a study sets it by its objectives.
-
-    Machine: ``precision`` (``auto``: bf16 where the hardware is fast at it), ``compile`` (``auto``: long runs on a
-    GPU), ``device``, ``threads`` (None: as the process has it), ``checkpoint_minutes`` between saves for resuming.
+    The first budget that is reached ends training, and the learning rate follows the largest share used up. Validation,
+    decoding and saving count towards none of them, so looking more often changes nothing learned. A number of updates
+    below 1 is a share of the budget. Adam with a ``weight_decay`` is AdamW, for matrices only.
 
     Raises:
-        UserError: naming every field that is wrong, and what would be right.
+        SpaceErrors: naming every field that is wrong, and what would be right.
     """
 
-    steps: int | None = None
-    tokens: int | None = None
-    epochs: float | None = None
-    cpu_minutes: float | None = None
-    minutes: float | None = None
+    steps: int | None = setting(None, "budget: updates", low=0, unit="updates",
+                                synonyms=("max_steps", "updates", "max_updates", "iterations", "train_steps"))
+    tokens: int | None = setting(None, "budget: real target tokens", low=0, unit="tokens", synonyms=("train_tokens",))
+    epochs: float | None = setting(None, "budget: passes over the training pairs", low=0, unit="epochs",
+                                   synonyms=("num_epochs", "max_epochs", "num_train_epochs"))
+    cpu_minutes: float | None = setting(None, "budget: CPU time of updates, of all threads", low=0, unit="CPU-minutes",
+                                        synonyms=("cpu_time",))
+    minutes: float | None = setting(None, "budget: wall-clock time of updates", low=0, unit="minutes",
+                                    synonyms=("time", "max_time", "wall_time", "timeout"))
 
-    max_tokens: int = 512
-    accumulate: int = 1
-    lr: float = 1.2e-3
-    schedule: str = "cosine"
-    warmup: float = 0.06
-    beta1: float = 0.9
-    beta2: float = 0.98
-    eps: float = 1e-9
-    weight_decay: float = 0.0
-    clip_norm: float = 1.0
-    label_smoothing: float = 0.1
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    init: str = "xavier"
+    max_tokens: int = setting(512, "places in a batch: sentences times the longer side", unit="tokens",
+                              synonyms=("batch_size", "batch_tokens", "tokens_per_batch", "batch"))
+    accumulate: int = setting(1, "batches an update", unit="batches",
+                              synonyms=("gradient_accumulation_steps", "update_freq", "accumulation", "grad_accum"))
+    lr: float = setting(1.2e-3, "peak of the learning rate", low=0, synonyms=("learning_rate", "peak_lr", "max_lr"))
+    schedule: str = setting("cosine", "after the warm-up: cosine or linear to 0 at the budget's end, "
+                            "inverse_sqrt (lr · √(warmup / position)) or constant",
+                            words=("cosine", "linear", "inverse_sqrt", "constant"),
+                            synonyms=("lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type", "decay"))
+    warmup: float = setting(0.06, "linear rise of the learning rate from 0", low=0, unit=SHARE,
+                            synonyms=("warmup_steps", "warmup_updates", "warmup_ratio"))
+    beta1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0, high=0.9999999,
+                           synonyms=("adam_beta1", "betas"))
+    beta2: float = setting(0.98, "Adam's decay of the squared gradient's mean", low=0, high=0.9999999,
+                           synonyms=("adam_beta2",))
+    eps: float = setting(1e-9, "Adam's epsilon", low=0, synonyms=("adam_eps", "adam_epsilon", "epsilon"))
+    weight_decay: float = setting(0.0, "decoupled decay (AdamW), of matrices only", low=0, synonyms=("wd", "l2"))
+    clip_norm: float = setting(1.0, "bound on the gradient's 2-norm; 0 leaves it alone", low=0,
+                               synonyms=("max_grad_norm", "grad_clip", "gradient_clipping", "clip_grad_norm", "clip"))
+    label_smoothing: float = setting(0.1, "share of the target's probability spread over all tokens", low=0,
+                                     high=0.9999, synonyms=("smoothing", "label_smoothing_factor"))
+    dropout: float = setting(0.1, "of sub-layer outputs and embeddings", low=0, high=0.9999,
+                             synonyms=("dropout_rate", "hidden_dropout", "resid_dropout", "p_dropout"))
+    attention_dropout: float = setting(0.0, "of attention weights", low=0, high=0.9999,
+                                       synonyms=("attn_dropout", "attention_probs_dropout_prob"))
+    activation_dropout: float = setting(0.0, "inside feed-forward networks", low=0, high=0.9999,
+                                        synonyms=("relu_dropout", "ffn_dropout"))
+    init: str = setting("xavier", "scheme of the first weights",
+                        words=("xavier", "released", "partialformer", "edgeformer", "anthe", "torch"),
+                        synonyms=("initialization", "initialisation", "initializer", "weight_init"))
 
-    validate_every: float = 0.1
-    validate_bleu: bool = False
-    watch: str = "loss"
-    patience: int | None = None
-    average: str = "last"
-    average_count: int = 5
-    average_every: float = 0.02
+    validate_every: float = setting(0.1, "distance of validations; 0 for only at the end", low=0, unit=SHARE,
+                                    synonyms=("eval_every", "eval_steps", "val_interval", "validate_interval"))
+    validate_bleu: bool = setting(False, "also decode the validation split, greedily, for BLEU or the task's first "
+                                  "metric", synonyms=("eval_bleu",))
+    watch: str = setting("loss", "what tells the better of two validations; bleu: the task's first metric",
+                         words=("loss", "bleu"), synonyms=("monitor", "early_stopping_metric", "best_metric"))
+    patience: int | None = setting(None, "stop after so many validations without a better `watch`",
+                                   unit="validations", synonyms=("early_stopping", "early_stopping_patience"))
+    average: str = setting("last", "mean of the weights of the last moments or the best validations; none: the last "
+                           "weights as they are", words=("last", "best", "none"),
+                           synonyms=("average_checkpoints", "checkpoint_averaging", "averaging", "swa", "ema"))
+    average_count: int = setting(5, "how many are averaged", synonyms=("num_average", "average_last"))
+    average_every: float = setting(0.02, "distance of the last moments, the end being one", low=0, unit=SHARE)
 
-    beam: int = 5
-    length_penalty: float = 1.0
-    score_on: str = "both"
-    measure: str = "none"
+    beam: int = setting(5, "of decoding; 1 is greedy", synonyms=("beam_size", "num_beams", "beam_width"))
+    length_penalty: float = setting(1.0, "exponent of the length that a hypothesis's score is divided by", low=0,
+                                    synonyms=("lenpen", "alpha", "len_penalty"))
+    score_on: str = setting("both", "both: one chooses by valid, and test is reported beside it",
+                            words=("both", "valid", "test"), synonyms=("score_split", "eval_split"))
+    measure: str = setting("none", "latency of a sentence and peak memory of training too; a study sets it by its "
+                           "objectives", words=("none", "latency", "memory", "both"))
 
-    precision: str = "auto"
-    compile: str = "auto"
-    device: str = "auto"
-    threads: int | None = None
-    checkpoint_minutes: float = 2.0
-    name: str | None = field(default=None, compare=False)
+    precision: str = setting("auto", "auto: bf16 where the hardware is fast at it", words=("auto", "fp32", "bf16"),
+                             synonyms=("dtype", "fp16", "bf16", "mixed_precision", "amp"))
+    compile: str = setting("auto", "torch.compile; auto: long runs on a GPU", words=("auto", "yes", "no"),
+                           synonyms=("torch_compile",))
+    device: str = setting("auto", "where to train", words=("auto", "cpu", "cuda"),
+                          synonyms=("accelerator", "gpu", "use_gpu"))
+    threads: int | None = setting(None, "of this process; none: as it has them", unit="threads",
+                                  synonyms=("num_threads", "cpus"))
+    checkpoint_minutes: float = setting(2.0, "between saves for resuming", low=0, unit="minutes",
+                                        synonyms=("save_every", "save_interval", "checkpoint_every"))
+    name: str | None = field(default=None, compare=False, metadata=setting(None, "what tables call it").metadata)
 
     def __post_init__(self) -> None:
-        problems = [problem for name in _TYPES for problem in _check(name, getattr(self, name))]
-        if all(getattr(self, name) is None for name in BUDGETS):
-            problems.append(f"no budget: give at least one of {', '.join(BUDGETS)}, for example steps: 2000")
-        problems += [f"{name}: a budget of 0 trains nothing" for name in BUDGETS if getattr(self, name) == 0]
-        if self.watch == "bleu" and not self.validate_bleu and (self.patience or self.average == "best"):
-            problems.append("watch: bleu is only known with `validate_bleu: true`")
-        _refuse(problems)
-        for name in _FLOATS:
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, float(getattr(self, name)))
+        settle(self, FIELDS, "recipe")
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any] | str) -> "Recipe":
-        """The recipe that a file's ``recipe:`` describes: a preset's name, or fields, laid over ``preset: NAME``.
+        """The recipe that ``recipe:`` describes: a preset's name, or fields, laid over ``preset: NAME``.
 
         A budget that is given replaces the preset's. Text is read as the field's type (``"2e-3"``, ``"yes"``).
 
         Raises:
-            UserError: an unknown key or preset, with the nearest known one, or a wrong value.
+            SpaceErrors: an unknown key or preset, with the nearest known one, or a wrong value.
         """
-        if isinstance(given, str):
-            return preset(given)
-        if not isinstance(given, Mapping):
-            raise UserError(f"recipe: expected fields such as `steps: 2000` or a preset's name, not {given!r}")
-        known = [*_TYPES, "preset"]
-        _refuse([_unknown(str(key), known) for key in given if key not in known])
-        values = {key: _read(key, value) for key, value in given.items() if key != "preset"}
-        if "preset" not in given:
-            return cls(**values)
-        base = preset(str(given["preset"]))
-        if any(values.get(name) is not None for name in BUDGETS):
-            values = dict.fromkeys(BUDGETS) | values
-        return replace(base, **values)
+        found: Recipe = read_constants(RECIPE, node_of("recipe", given))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Every field as a JSON value; ``from_mapping`` reads them back."""
@@ -162,9 +128,6 @@ class Recipe:
         return (f"{budget.replace('_', '-')}; {batch} tokens a batch; Adam, lr {self.lr:g}, {self.schedule}; "
                 f"dropout {self.dropout:g}{averaged}")
 
-
-_TYPES = get_type_hints(Recipe)
-_FLOATS = [name for name, kind in _TYPES.items() if kind in (float, float | None)]
 
 # Short runs pass over the data once or twice: small batches for more updates, and nothing that regularises.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -212,65 +175,34 @@ def preset(name: str) -> Recipe:
         UserError: there is none of that name.
     """
     if name not in PRESETS:
-        raise UserError(f"recipe: no preset `{name}`; {_nearest(name, list(PRESETS))}")
+        raise UserError(f"recipe: no preset `{name}`; {suggest(name, PRESETS)}", key="recipe")
     return Recipe(**PRESETS[name], name=name)
 
 
-def _check(name: str, value: Any) -> list[str]:
-    """What is wrong with one value."""
-    kind = _TYPES[name]
-    if value is None and kind in (int | None, float | None, str | None):
-        return []
-    if name in CHOICES:
-        legal = CHOICES[name]
-        return [] if value in legal else [f"{name}: expected one of {', '.join(legal)}, found {value!r}"]
-    if kind is bool or kind == str | None:
-        wanted = bool if kind is bool else str
-        return [] if isinstance(value, wanted) else [f"{name}: expected {_WORDS[wanted]}, found {value!r}"]
-    whole = kind in (int, int | None)
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not math.isfinite(value):
-        return [f"{name}: expected {'a whole number' if whole else 'a number'}, found {value!r}"]
-    low, high = BOUNDS[name]
-    if (low is not None and value < low) or (high is not None and value > high):
-        return [f"{name}: expected {_range(low, high)}, found {value!r}"]
-    return []
+def _over_preset(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a recipe whose file gives ``values``."""
+    given = {key: value for key, value in values.items() if key != "preset"}
+    if "preset" not in values:
+        return given
+    budgets = dict.fromkeys(BUDGETS) if any(given.get(key) is not None for key in BUDGETS) else {}
+    return {"name": values["preset"]} | PRESETS[values["preset"]] | budgets | given
 
 
-_WORDS = {bool: "true or false", str: "text"}
+def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """What is wrong with fields that are each right."""
+    found = _over_preset(values)
+    if all(found.get(key) is None for key in BUDGETS):
+        yield "", f"no budget: give at least one of {', '.join(BUDGETS)}", "for example `steps: 2000`"
+    for key in BUDGETS:
+        if found.get(key) == 0:
+            yield key, "a budget of 0 trains nothing", None
+    chooses = found.get("patience") or found.get("average") == "best"
+    if found.get("watch") == "bleu" and not found.get("validate_bleu") and chooses:
+        yield "watch", "bleu is only known with `validate_bleu: yes`", None
 
 
-def _range(low: float | None, high: float | None) -> str:
-    return f"at least {low}" if high is None else f"from {low} to below 1"
-
-
-def _read(name: str, value: Any) -> Any:
-    """``value`` in the field's type where it came as text; anything else as it is, for the check to judge."""
-    kind = _TYPES[name]
-    if name in CHOICES and isinstance(value, bool):
-        return "yes" if value else "no"  # YAML reads a bare yes as true
-    if not isinstance(value, str) or name in CHOICES or kind == str | None:
-        return value
-    text = value.strip().lower()
-    if text in ("none", "null", "") and kind in (int | None, float | None):
-        return None
-    if kind is bool:
-        return {"yes": True, "true": True, "no": False, "false": False}.get(text, value)
-    try:
-        number = float(text)
-    except ValueError:
-        return value
-    return int(number) if kind in (int, int | None) and number.is_integer() else number
-
-
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        raise UserError("\n".join(f"recipe: {problem}" for problem in problems))
-
-
-def _unknown(key: str, known: list[str]) -> str:
-    return f"unknown key `{key}`; {_nearest(key, known)}"
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+FIELDS = schema_of(Recipe, check=_conflicts)
+RECIPE = replace(
+    FIELDS, fields={"preset": Field("word", tuple(PRESETS), default="none", doc="the recipe that the other keys change",
+                                    synonyms=("base", "extends", "defaults")), **FIELDS.fields},
+    short="preset", make=lambda **values: Recipe(**_over_preset(values)))

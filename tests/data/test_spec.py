@@ -7,44 +7,60 @@ import pytest
 
 from scalesearch.data import DataSpec, PairOfFiles
 from scalesearch.errors import UserError
+from scalesearch.space import SpaceErrors
 
 FILES = {"source": "en", "target": "de", "train": "d/train", "valid": "d/val", "test": "d/test"}
 
 
-@pytest.mark.parametrize(("mapping", "said"), [
-    ({"builtin": "grammar", "vocabulary": 10}, "unknown key `vocabulary`; did you mean `vocab`?"),
-    ({"builtin": "grammar", "xyz": 1}, "unknown key `xyz`; known are task, builtin, pairs"),
-    ({"builtin": "grammer"}, "no built-in corpus is called 'grammer'; grammar is"),
-    ({"builtin": "grammar", "train": "d/train"}, "`train` is for text files"),
-    ({}, "give `builtin: grammar`, or `source`"),
-    ({**FILES, "pairs": 3}, "`pairs` is only for `builtin: grammar`; of text files, give `limit`"),
-    ({"builtin": "grammar", "pairs": 50_001}, "pairs: the built-in corpus has 50000 training pairs, found 50001"),
-    ({"builtin": "grammar", "seed": 7}, "unknown key `seed`: the built-in corpus is one fixed text"),
-    ({**FILES, "valid": ""}, "valid: '' is no path prefix"),
-    ({**FILES, "test": [{"source": "a"}]}, "test: {'source': 'a'} is no path prefix"),
-    ({**FILES, "vocab": "8k"}, "vocab: expected a whole number of at least 5, found '8k'"),
-    ({**FILES, "vocab": True}, "vocab: expected a whole number"),
-    ({**FILES, "vocab": 100, "tokenizer": "m.model"}, "`vocab` (to fit a vocabulary) or `tokenizer`"),
-    ({**FILES, "model": "word"}, "model: expected bpe or unigram, found 'word'"),
-    ({**FILES, "lowercase": "yes"}, "lowercase: expected true or false, found 'yes'"),
-    ({**FILES, "coverage": 0.5}, "coverage: expected a number from 0.9 to 1, found 0.5"),
-    ({**FILES, "max_ratio": 0.5}, "max_ratio: expected a number of at least 1"),
-    ({**FILES, "max_length": None}, "max_length: expected a whole number of at least 1, found None"),
-    ({**FILES, "limit": 0}, "limit: expected a whole number of at least 1, found 0"),
-    ({**FILES, "source": 3}, "source: expected text, found 3"),
-    ("grammar", "expected keys such as"),
+def problems(mapping: object) -> dict[str, str]:
+    """What is wrong with data: the text that is underlined, and what would be right."""
+    with pytest.raises(SpaceErrors) as error:
+        DataSpec.from_mapping(mapping)  # type: ignore[arg-type]
+    found = {}
+    for one in error.value.problems:
+        line = one.place.source.lines[one.place.line]
+        found[line[one.place.column : one.place.end]] = f"{one.message}; {one.help}"
+    return found
+
+
+@pytest.mark.parametrize(("mapping", "underlined", "said"), [
+    ({"builtin": "grammar", "vocabulary": 10}, "vocabulary", "`vocab`"),
+    ({"builtin": "grammar", "xyz": 1}, "xyz", "`builtin`"),
+    ({"builtin": "grammer"}, "grammer", "`grammar`"),
+    ({"builtin": "grammar", "train": "d/train"}, "d/train", "text files"),
+    ({}, "{}", "`builtin: grammar`"),
+    ({**FILES, "pairs": 3}, "3", "`limit`"),
+    ({"builtin": "grammar", "pairs": 50_001}, "50001", "<= 50000"),
+    ({"builtin": "grammar", "seed": 7}, "seed", "one fixed text"),
+    ({**FILES, "valid": ""}, "", "{source: FILE, target: FILE}"),
+    ({**FILES, "test": [{"source": "a"}]}, "{'source': 'a'}", "{source: FILE, target: FILE}"),
+    ({**FILES, "vocab": "many"}, "many", "whole number"),
+    ({**FILES, "vocab": True}, "yes", "whole number"),
+    ({**FILES, "vocab": 100, "tokenizer": "m.model"}, "m.model", "`vocab`"),
+    ({**FILES, "model": "word"}, "word", "`bpe`"),
+    ({**FILES, "lowercase": "maybe"}, "maybe", "`yes`"),
+    ({**FILES, "coverage": 0.5}, "0.5", ">= 0.9"),
+    ({**FILES, "max_ratio": 0.5}, "0.5", ">= 1"),
+    ({**FILES, "max_length": None}, "none", "whole number"),
+    ({**FILES, "limit": 0}, "0", ">= 1"),
+    ({**FILES, "source": {"a": 1}}, "{'a': 1}", "a text"),
+    ({**FILES, "mix": True}, "yes", "`distilled`"),
+    ({**FILES, "window": 8}, "8", "`language-model`"),
+    ({**FILES, "task": "language-model"}, "en", "pairs of texts"),
+    ({**FILES, "test": {"source": "a", "target": ["b", "c"]}}, "{'source': 'a', 'target': ['b', 'c']}", "correction"),
+    ("grammer", "grammer", "`grammar`"),
+    ([1], "[1]", "`grammar`"),
 ])
-def test_what_is_wrong_is_said(mapping: dict, said: str) -> None:
-    with pytest.raises(UserError) as error:
-        DataSpec.from_mapping(mapping)
-    assert said in str(error.value)
+def test_what_is_wrong_is_underlined_and_what_is_right_said(mapping: object, underlined: str, said: str) -> None:
+    found = problems(mapping)
+    assert underlined in found and said in found[underlined], found
 
 
 def test_all_problems_are_said_at_once() -> None:
-    with pytest.raises(UserError) as error:
-        DataSpec.from_mapping({"source": "en", "model": "word", "limit": -1})
-    assert [line.split(":")[1] for line in str(error.value).splitlines()] == [
-        " `target` is missing", " `train` is missing", " `valid` is missing", " `test` is missing", " limit", " model"]
+    assert set(problems({"source": "en", "model": "word", "limit": -1})) == {"word", "-1"}
+    with pytest.raises(SpaceErrors) as error:
+        DataSpec.from_mapping({"source": "en"})
+    assert [one.message.split("`")[1] for one in error.value.problems] == ["target", "train", "valid", "test"]
 
 
 @pytest.mark.parametrize("mapping", [

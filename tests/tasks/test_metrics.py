@@ -107,13 +107,13 @@ def test_a_broken_m2_file_is_said_with_its_place(lines: list[str], said: str) ->
 
 
 @pytest.mark.parametrize(("mapping", "said"), [
-    ({"task": "translating"}, "no task 'translating'; did you mean `translation`?"),
-    ({"task": "correction", "window": 9}, "`window` is for language-model, and the task is correction"),
-    ({"task": "correction", "tokenised": True}, "`tokenised` is for summarisation, translation"),
+    ({"task": "translating"}, "did you mean `translation`?"),
+    ({"task": "correction", "window": 9}, "window: it is for `language-model`, and the task is correction"),
+    ({"task": "correction", "tokenised": True}, "tokenised: it is for `summarisation` or `translation`"),
     ({"task": "summarisation", "test": {"source": "a", "target": ["b", "c"]}}, "several references are for"),
     ({"task": "correction", "train": {"source": "a", "target": ["b", "c"]}}, "several references are for"),
-    ({"task": "language-model"}, "`source` is for pairs of texts"),
-    ({"tokenised": 3}, "tokenised: expected true or false, found 3"),
+    ({"task": "language-model"}, "source: it is for pairs of texts"),
+    ({"tokenised": 3}, "tokenised: a number stands where `yes` or `no` is due"),
 ])
 def test_what_is_wrong_with_a_spec_is_said(mapping: dict, said: str) -> None:
     with pytest.raises(UserError) as error:
@@ -122,9 +122,9 @@ def test_what_is_wrong_with_a_spec_is_said(mapping: dict, said: str) -> None:
 
 
 @pytest.mark.parametrize(("mapping", "said"), [
-    ({"train": "t", "valid": "v"}, "`test` is missing: the test text, one file"),
-    ({"train": "t", "valid": "v", "test": {"source": "a", "target": "b"}}, "is no path of a text file"),
-    ({"train": "t", "valid": "v", "test": "w", "window": 8, "stride": 9}, "stride: expected at most the window of 8"),
+    ({"train": "t", "valid": "v"}, "`test` is missing"),
+    ({"train": "t", "valid": "v", "test": {"source": "a", "target": "b"}}, "give one text file"),
+    ({"train": "t", "valid": "v", "test": "w", "window": 8, "stride": 9}, "at most the window of 8"),
     ({"builtin": "grammar"}, "the built-in corpus is one of translations"),
 ])
 def test_what_is_wrong_with_a_spec_of_text_is_said(mapping: dict, said: str) -> None:

@@ -22,6 +22,7 @@ class Binder:
     def __init__(self, index: Index) -> None:
         self.index = index
         self.extra_keys: tuple[str, ...] = ()  # legal at the top besides the schema's
+        self.guesses = True  # off where keys of other groups are too many to guess that one of them was meant
         self.whole = True  # off where a part of the file could not be read: then nobody knows what is missing
         self.problems: list[Problem] = []
 
@@ -76,14 +77,16 @@ class Binder:
         where = f"in `{path}`" if path else "here"
         if owners:
             help = f"it belongs to {either(owners)}: write `{owners[0]}: {{ {name.text}: … }}`"
-        elif (there := self.elsewhere(name.text, exact=True)) is not None:
+        elif name.text in group.gone:
+            help = group.gone[name.text]
+        elif (there := self.index.called(name.text, path) or self.elsewhere(name.text, exact=True)) is not None:
             help = there
         elif (meant := closest(name.text, legal)) is not None:
             help = f"did you mean `{meant}`?"
         elif any(bracket in name.text for bracket in "()[]"):
             help = "inside { } and [ ], quote a value that contains a comma"
         else:
-            help = self.elsewhere(name.text) or f"the keys {where} are {either(legal)}"
+            help = (self.elsewhere(name.text) if self.guesses else None) or f"the keys {where} are {either(legal)}"
         self.wrong(name.place, f"unknown key `{name.text}`{f' {where}' if path else ''}", help)
 
     def elsewhere(self, name: str, exact: bool = False) -> str | None:

@@ -69,7 +69,8 @@ def _unknown(index: Index, path: str, value: str) -> Problem:
     known = [*index.paths, *(name for name in index.groups if name)]
     last = {name.rpartition(".")[2]: name for name in reversed(known)}
     meant = closest(path, known) or last.get(closest(path.rpartition(".")[2], last) or "")
-    return Problem(place, f"unknown key `{path}`", f"did you mean `{meant}`?" if meant else None)
+    help = index.called(path) or (f"did you mean `{meant}`?" if meant else None)
+    return Problem(place, f"unknown key `{path}`", help)
 
 
 def _apply(table: Table, group: Group, path: str, rest: list[str], value: Node) -> Table:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.diagnostics import Place
+from scalesearch.space.syntax.diagnostics import Place, either
 from scalesearch.space.syntax.domains import Spec
 from scalesearch.space.syntax.lexer import Span
 from scalesearch.space.syntax.nodes import Node, Text
@@ -85,6 +85,17 @@ class Index:
             if known or not scope:
                 return known
             scope = scope.rpartition(".")[0]
+
+    def called(self, name: str, scope: str = "") -> str | None:
+        """A help line naming the key that others call ``name``: one of the group ``scope`` before any other."""
+        fields: dict[str, Field | Group] = {path: known.field for path, known in self.paths.items()}
+        last = name.rpartition(".")[2]
+        found = [path for path, one in {**fields, **self.groups}.items() if path and last in one.synonyms]
+        found.sort(key=lambda path: path.rpartition(".")[0] != scope)
+        if not found:
+            return None
+        alike = [path for path in found if path.rpartition(".")[0] == scope] or found
+        return f"it is called {either(alike[:3])} here"
 
 
 def chooser_field(group: Group) -> Field:

@@ -31,11 +31,12 @@ def describe(field: Field) -> str:
     return {
         "size": either(map(say, field.among)) + also if field.among else f"a whole number{bounds}{also}",
         "number": f"a number{bounds}{also}",
-        "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}",
+        "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}{also}",
         "flag": "`yes` or `no`",
         "schedule": f"a schedule (one of {either(field.calls)}, a list, or a layer of another)",
         "list": f"a list of {'words, each ' + either(field.words) if field.words else 'whole numbers'}{also}",
-        "text": "a text",
+        "text": f"a text{also}",
+        "node": field.form,
     }[field.kind]
 
 

@@ -1,10 +1,14 @@
 """The types in which a schema is written: which keys a space file may have, and what each may hold."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
-KINDS = ("size", "number", "word", "flag", "schedule", "list", "text")
+from scalesearch.space.syntax.nodes import Node
+
+KINDS = ("size", "number", "word", "flag", "schedule", "list", "text", "node")
+Complain = Callable[[Node, str, str | None], None]  # what is wrong with a node, and what would be right
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Field:
 
     Args:
         kind: ``size`` (whole number >= low, by default >= 1), ``number`` (float), ``word``, ``flag`` (yes/no),
-            ``schedule``, ``list`` (of words, or of whole numbers where no words are given) or ``text``.
+            ``schedule``, ``list`` (of words, or of whole numbers where no words are given), ``text``, or ``node``,
+            anything that ``read`` makes a value of (study, recipe and data files have such keys).
         words: the legal words of a ``word``, or of the items of a ``list``.
         default: the value where none is given, in the language itself (``= 4 * width``); ``None``: must be given.
         low, high: bounds of a ``size`` or ``number``, both included.
@@ -39,6 +44,11 @@ class Field:
         calls: the legal calls of a ``schedule``; a call without arguments is written as a bare word.
         fits: the key of the depth that a ``schedule`` must fit.
         doc: one line for help texts.
+        unit: of a number, in words.
+        synonyms: what others call it; a file that says one of these is told this key.
+        read: makes the value of a ``node``, and complains of what is wrong with it.
+        form: what a ``node`` may be, in words.
+        items: the value is a list of mappings of this schema, or one of them.
     """
 
     kind: str
@@ -51,6 +61,11 @@ class Field:
     calls: Mapping[str, CallSpec] = field(default_factory=lambda: MappingProxyType({}))
     fits: str | None = None
     doc: str = ""
+    unit: str = ""
+    synonyms: tuple[str, ...] = ()
+    read: Callable[[Node, Complain], Any] = lambda node, complain: node
+    form: str = ""
+    items: "Group | None" = None
 
     def __post_init__(self) -> None:
         assert self.kind in KINDS, f"no such kind of field: {self.kind}"
@@ -68,6 +83,13 @@ class Group:
             a group that is not optional takes its defaults then.
         clears: ``none`` in place of the mapping means all of its defaults.
         doc: one line for help texts.
+        synonyms: what others call it.
+        short: the key that a text or a list in place of the mapping stands for.
+        gone: keys that are looked for here in vain, and what to do instead.
+        required: a file that does not give the mapping is told so.
+        open: the key beside which keys of any name may be given: ``sampler`` and its arguments.
+        check: what is wrong with values that are each right: the key at fault, what is wrong, and what would be right.
+        make: what the values become, by their keys; those that are not given are left out.
     """
 
     fields: Mapping[str, "Field | Group"] = field(default_factory=lambda: MappingProxyType({}))
@@ -76,3 +98,10 @@ class Group:
     optional: bool = False
     clears: bool = False
     doc: str = ""
+    synonyms: tuple[str, ...] = ()
+    short: str | None = None
+    required: bool = False
+    open: str | None = None
+    gone: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    check: Callable[[Mapping[str, Any]], Iterable[tuple[str, str, str | None]]] = lambda values: ()
+    make: Callable[..., Any] = dict

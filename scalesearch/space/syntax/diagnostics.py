@@ -76,6 +76,9 @@ class SpaceErrors(UserError):
         tail = [f"{count} problems"] if count > 1 else []
         super().__init__("\n\n".join([message] if message else [*map(str, self.problems), *tail]))
 
+    def __reduce__(self) -> tuple[type["SpaceErrors"], tuple[tuple[Problem, ...], str]]:
+        return SpaceErrors, (self.problems, str(self))
+
 
 class Unbuildable(UserError):
     """A candidate that the language allows and no network can be built from.

@@ -77,8 +77,13 @@ def _nearby(path: Path) -> str:
     return f"\n  = help: {suggest(path.name, sorted(names)[:8])}" if names else ""
 
 
-def compose(source: Source) -> tuple[Table, list[Problem]]:
+def compose(
+    source: Source, what: str = "a space", example: str = "width: 256 | 512"
+) -> tuple[Table, list[Problem]]:
     """The top mapping of a YAML text, with the problems of its aliases and keys.
+
+    Args:
+        what, example: is expected, for error messages.
 
     Raises:
         SpaceErrors: not YAML, empty, or not a mapping.
@@ -93,13 +98,13 @@ def compose(source: Source) -> tuple[Table, list[Problem]]:
     except RecursionError:
         raise SpaceErrors([Problem(Place(source, 0, 0, 1), "this is nested too deeply")]) from None
     if root is None:
-        help = "the smallest space is one line, such as `width: 256 | 512`"
+        help = f"{what} holds at least one line, such as `{example}`"
         raise SpaceErrors([Problem(Place(source, 0, 0, 1), "the file is empty", help)])
     conversion = Conversion(source)
     top = conversion.node(root, ())
     if isinstance(top, Table):
         return top, conversion.problems
-    wrong = Problem(top.place, "a space is a mapping of keys, such as `width: 256 | 512`")
+    wrong = Problem(top.place, f"{what} is a mapping of keys, such as `{example}`")
     raise SpaceErrors([*conversion.problems, wrong])
 
 

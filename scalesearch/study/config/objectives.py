@@ -10,7 +10,6 @@ from scalesearch.errors import UserError
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.tasks import MEASURED, METRICS, TASKS
-from scalesearch.train.recipe import Recipe
 
 NAMES = (*METRICS, *COST_NAMES)
 
@@ -38,7 +37,7 @@ def objective(name: str, direction: str) -> Objective:
         UserError: no such metric or cost, or another direction than ``min`` and ``max``.
     """
     if name not in NAMES:
-        raise UserError(f"there is no metric or cost `{name}`; {suggest(name, NAMES)}")
+        raise UserError(f"there is no metric or cost `{name}`", help=suggest(name, NAMES))
     if direction not in ("min", "max"):
         raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`")
     return Objective(name, direction)
@@ -53,7 +52,7 @@ def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
     of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
     why = f"`{objective.name}` is a metric of {of}, and the data's task is {task.name}" if of else \
         f"the data does not ask for `{objective.name}`: {_ASKING[objective.name]}"
-    raise UserError(f"{why}; its metrics are {', '.join(known)}")
+    raise UserError(why, help=f"its metrics are {', '.join(known)}")
 
 
 _ASKING = {
@@ -96,11 +95,3 @@ def main_objective(meta: Mapping[str, Any]) -> str:
     metrics = [name for name in meta["objectives"] if "." not in name and name not in MEASURED]
     main = TASKS[meta["data"].get("spec", {}).get("task", "translation")].main
     return main if main in metrics or not metrics else metrics[0]
-
-
-def unseen(recipe: Recipe) -> Recipe:
-    """``recipe``, unless it would let the search see the split on which its results are reported."""
-    if recipe.score_on == "test":
-        raise UserError("recipe: a study chooses by its scores, so score_on is `both` (choose on valid, report test) "
-                        "or `valid`, not `test`")
-    return recipe

@@ -7,22 +7,14 @@
     data: {builtin: grammar}                       # or `builtin`, which is the same
     recipe: {steps: 2000}                          # or the name of a preset
     objectives: {bleu: max, params.total: min, macs.total: min}
-    protocol: {name: forward, source: 20, target: 20, vocab: corpus}
     budget: params.total <= 2M and macs.total <= 40M        # or the name of one of the space's budgets
-    proposer: {kind: bayes, seed: 1}
-    trials: 12                                     # full trainings, or as much compute in a study with rungs
-    rungs: {first: 0.11}                           # after a ninth of its training one in two goes on, and again
-    seeds: {most: 3, trials: 6}                    # further seeds for the front; see ``study.seeds``
-    reference: [{name: base, set: {encoder.depth: 6}}]
-    teacher: runs/big                              # or one to train; see ``study.teacher``
-    warm_start: runs/old                           # begin with what another study has found; see ``study.warm``
-    proxies: yes                                   # zero-cost scores of every candidate before its training
-    resources: {gpus_per_trial: 0.5}               # and ray: {address: …} of a cluster; see ``study.where``
-    storage: postgresql://ann@host/studies         # where Optuna's copy is kept, if not in the study's folder
-    kind: ablation                                 # or grid, or scaling, instead of a search; see ``study.kinds``
+    proposer: bayes                                # or {sampler: TPESampler, multivariate: yes}
+    trials: 12
+
+Every key is stated in :mod:`scalesearch.study.config.schema`.
 """
 
-from collections.abc import Sequence as Items
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -31,36 +23,31 @@ from typing import Any
 from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.feasible.limits import budget_of
-from scalesearch.samplers import PROPOSERS
-from scalesearch.schedule.rungs import FULL, Rungs
-from scalesearch.space import Constraint, Space, SpaceErrors
-from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
+from scalesearch.library import find_file
+from scalesearch.space import Constraint, Space, SpaceErrors, read_space
+from scalesearch.space.binding.constants import Reader, override
+from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.space import default_schema
 from scalesearch.space.syntax.diagnostics import Source
-from scalesearch.space.syntax.nodes import Sequence, Table, Text
+from scalesearch.space.syntax.nodes import Node, Table, Text
 from scalesearch.space.syntax.yaml_reader import compose, read_text
-from scalesearch.study.config.designs import read_kind, read_rows
-from scalesearch.study.config.fields import Sections, override, plain, written
+from scalesearch.study.config.designs import check_keys, read_rows, space_key
 from scalesearch.study.config.locate import shown
-from scalesearch.study.config.objectives import Objective, measure, objective, refuse_foreign, unseen
-from scalesearch.study.config.replication import read_seeds
-from scalesearch.study.config.resources import read_resources
+from scalesearch.study.config.objectives import Objective, measure, objective, refuse_foreign
+from scalesearch.study.config.replication import seeds_of
 from scalesearch.study.config.rows import SEARCH
-from scalesearch.study.config.space_field import Spaces
-from scalesearch.study.config.spec import CORPUS, ReferenceSpec, StudySpec
-from scalesearch.study.config.storage_url import EMBEDDED, storage_url
-from scalesearch.study.config.teacher import read_teacher
-from scalesearch.study.config.warm_start import read_warm
+from scalesearch.study.config.schema import STUDY, StudyFile
+from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.config.values import ANSWERS, read_answers, written
+from scalesearch.study.config.warm_start import misplaced
 from scalesearch.train.compatibility import check_compatible, check_model_kind
 from scalesearch.train.recipe import Recipe
 
-KEYS = ("study", "space", "data", "recipe", "objectives", "protocol", "budget", "proposer", "trials", "workers",
-        "backend", "resources", "ray", "storage", "out", "reference", "teacher", "seed", "attempts", "rungs", "seeds",
-        "warm_start", "proxies", "kind", "base", "rows", "changes", "rules", "held_out")
-BACKENDS = ("inprocess", "ray")
-BUILTIN = {"builtin": "grammar"}  # what the word `builtin` stands for, as in `train --data builtin`
+ALSO = (("ray", "resources"), ("resources", "ray"))  # where an address may stand as well
+OPENED = ("space.", "base.")  # settings that are the space language's to read: space.width=64 | 128
 
 
-def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> StudySpec:
+def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) -> StudySpec:
     """The study that ``path`` describes, with ``sets`` (``recipe.steps=500``) laid over it.
 
     Raises:
@@ -69,176 +56,190 @@ def read_study(path: Path, sets: Items[str] = (), out: Path | None = None) -> St
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives")
-    table, problems = compose(Source(str(path), text))
-    opened = [assignment for assignment in sets if assignment.strip().startswith(("space.", "base."))]
+    table, problems = compose(Source(str(path), text), "a study file", "study: edge")
+    opened = [one.strip().partition(".")[2].partition("=") for one in sets if one.strip().startswith(OPENED)]
     for assignment in sets:
-        table = override(table, assignment) if assignment not in opened else table
-    reader = _Reader(path, text, Sections(table, KEYS, problems), opened)
-    spec = reader.read(out)
-    if problems or spec is None:
-        raise shown(problems)
+        table = override(table, STUDY, assignment) if not assignment.strip().startswith(OPENED) else table
+    reader = Reader(STUDY)
+    reader.problems += problems
+    spec = _Study(path, table, reader, {key.strip(): value.strip() for key, _, value in opened}).read(text, out)
+    if spec is None:
+        raise shown(reader.problems)
     return spec
 
 
-class _Reader:
-    """Reads one file section by section."""
+class _Study:
+    """Makes a study's parts out of the values of its file; every problem goes to the reader."""
 
-    def __init__(self, path: Path, text: str, top: Sections, opened: list[str]) -> None:
-        """``opened``: settings such as ``space.width=64 | 128``, which are the space language's to read."""
-        self.path, self.text, self.top = path, text, top
-        self.spaces = Spaces(path, text, top, opened)
+    def __init__(self, path: Path, table: Table, reader: Reader, opened: dict[str, str]) -> None:
+        """Reads the values. ``opened``: what the command line sets in the space."""
+        self.path, self.reader, self.wrong, self.places, self.opened = path, reader, reader.wrong, reader.places, opened
+        data = table.get("data")
+        if isinstance(data, Text) and data.text == "builtin":
+            grammar = replace(data, text="grammar")
+            table = replace(table, entries=tuple((key, grammar if node is data else node) for key, node in table))
+        self.table, values = table, reader.values(STUDY, table, "")
+        self.data: DataSpec | None = values.get("data")
+        self.recipe: Recipe | None = values.get("recipe")
+        self.said = StudyFile(**{"data": None, "recipe": None, "objectives": None} | values)
 
-    def read(self, out: Path | None) -> StudySpec | None:
-        top, inside = self.top, self.path.parent
-        name = str(top.text("study", self.path.stem))
-        kind = read_kind(top)
-        space, data, recipe, objectives = self.spaces.read(kind), self._data(), self._recipe(), self._objectives()
-        rows = read_rows(top, kind, space, self.spaces.file)
+    def read(self, text: str, out: Path | None) -> StudySpec | None:
+        """The whole study; None where something is wrong."""
+        said, places = self.said, self.places
+        name, rows_only = said.study or self.path.stem, said.kind != SEARCH
+        check_keys(said.kind, self.table, self.reader)
+        space, objectives = self._space(), self._objectives()
+        rows = read_rows(said, space, self._file, self.reader)
         space = space or (rows.space if rows else None)
-        self._together(space, data, recipe, objectives)
-        trials = top.whole("trials", 20, 1) if kind == SEARCH else 0
-        proposer = top.part("proposer", ("kind", "seed", "startup", "population"))
-        resources, seed = read_resources(top), top.whole("seed", 1)
-        known: dict[str, Any] = {
-            "protocol": self._protocol(),
-            "budget": self._budget(space),
-            "proposer": proposer.word("kind", "bayes" if kind == SEARCH else "random", PROPOSERS),
-            "proposer_seed": proposer.whole("seed", seed),
-            "startup": proposer.whole("startup", 0, 1) if proposer.has("startup") else None,
-            "population": proposer.whole("population", 20, 2),
-            "seed": seed,
-            "trials": trials,
-            "workers": top.whole("workers", 1, 1),
-            "backend": top.word("backend", "ray" if resources.address else "inprocess", BACKENDS),
-            "resources": resources,
-            "storage": top.trying("storage", lambda: storage_url(str(top.text("storage", EMBEDDED)))),
-            "references": self._references(),
-            "teacher": read_teacher(top),
-            "attempts": top.whole("attempts", 3, 1),
-            "rungs": self._rungs(),
-            "seeds": read_seeds(top, trials, objectives, kind != SEARCH),
-            "rows": rows,
-            "places": {key.text: value.here for key, value in top.table},
-        }
-        folder = out or Path(str(top.text("out", f"runs/{name}")))
-        known |= {"warm": read_warm(top, folder), "proxies": top.flag("proxies", True)}
-        if top.problems or space is None or data is None or recipe is None:
+        self._check_together(space, objectives)
+        trials = 0 if rows_only else said.trials
+        seeds, wrong = seeds_of(said.seeds, self.table.get("seeds"), trials, objectives, rows_only)
+        for key, message, help in wrong:
+            self.wrong(places.get(key) or places["seeds"], message, help)
+        folder = out or Path(said.out or f"runs/{name}")
+        self._check_folders(folder)
+        address, budget, proposer = self._address(), self._budget(space), said.proposer
+        if self.reader.problems or space is None or self.data is None or self.recipe is None:
             return None
-        recipe = replace(recipe, measure=measure(objectives, recipe.measure))
-        return StudySpec(name, inside / self.path.name, self.text, space, data, recipe, objectives, folder, **known)
+        return StudySpec(
+            name, self.path, text, folder, space, self.data,
+            replace(self.recipe, measure=measure(objectives, self.recipe.measure)), objectives,
+            protocol={key: value for key, value in said.protocol.items() if value is not None},
+            budget=budget,
+            proposer=proposer.name or ("random" if rows_only else "bayes"),
+            proposer_arguments=proposer.arguments,
+            proposer_seed=said.seed if proposer.seed is None else proposer.seed,
+            seed=said.seed,
+            trials=trials,
+            workers=said.workers,
+            backend="ray" if address and "backend" not in places else said.backend,
+            resources=replace(said.resources, address=address),
+            storage=said.storage,
+            references=said.reference,
+            teacher=said.teacher,
+            attempts=said.attempts,
+            rungs=said.rungs or StudyFile.rungs,
+            seeds=seeds,
+            warm=said.warm_start,
+            proxies=said.proxies,
+            rows=rows,
+            places={key: places[other] for key, other in ALSO if other in places} | places,
+        )
 
-    def _together(self, space: Space | None, data: DataSpec | None, recipe: Recipe | None,
-                  objectives: tuple[Objective, ...]) -> None:
-        """Complains of what is right by itself and does not go with the data's task."""
-        if data is None:
-            return
-        if recipe is not None:
-            self.top.trying("recipe" if self.top.has("recipe") else "data", lambda: check_compatible(data, recipe))
-        if space is not None:
-            for kind in model_kinds(space):
-                self.top.trying("space", lambda kind=kind: check_model_kind(data.task, kind))
-        node = self.top.node("objectives")
-        places = {key.text: key.here for key, _ in node} if isinstance(node, Table) else {}
-        for one in objectives:
-            try:
-                refuse_foreign(one, data)
-            except UserError as error:
-                message, _, help = str(error).partition("; ")
-                self.top.complain(places[one.name], message, help)
-
-    def _data(self) -> DataSpec | None:
-        if not self.top.has("data"):
-            self.top.missing("data", "{builtin: grammar}")
+    def _space(self) -> Space | None:
+        """What is searched or begun with; None where it is wrong, or each row is a file."""
+        key = space_key(self.said.kind, self.places)
+        node = self.said.base if key == "base" else self.said.space
+        if node is None:
+            if key not in self.places and "rows" not in self.places:
+                self.wrong(self.table.place, f"`{key}` is missing: {STUDY.fields[key].doc}", "such as "
+                           f"`{key}: transformer`")
             return None
-        said = self.top.value("data")
-        given = BUILTIN if said == "builtin" else said
-        return self.top.trying("data", lambda: DataSpec.from_mapping(given))
+        try:
+            found = self._open(node, key)
+            return found.set(self.opened) if self.opened else found
+        except SpaceErrors as errors:
+            if not errors.problems:
+                self.wrong(node, str(errors))
+            self.reader.problems += errors.problems
+        except UserError as error:
+            self.wrong(node, str(error))
+        return None
 
-    def _recipe(self) -> Recipe | None:
-        return self.top.trying("recipe", lambda: unseen(Recipe.from_mapping(self.top.value("recipe", {}) or {})))
+    def _open(self, node: Node, key: str) -> Space:
+        """The space that a name, ``{file: …, set: {…}}`` or a mapping of its keys stands for."""
+        if isinstance(node, Text) and node.text:
+            return self._file(node.text)
+        if not isinstance(node, Table):
+            raise UserError(f"{STUDY.fields[key].form} is due here")
+        if not node.get("file"):
+            return Space(node, default_schema(), [])
+        reader = Reader(FILE_AND_ANSWERS)
+        given = reader.read(node)
+        if reader.problems:
+            raise SpaceErrors(reader.problems)
+        return self._file(given["file"]).set(given.get("set", {}))
+
+    def _file(self, name: str) -> Space:
+        """The space in a file beside the study's, or of that name among those that are shipped. Raises UserError."""
+        beside = self.path.parent / name
+        return read_space(beside if beside.is_file() else find_file(name, "spaces"))
 
     def _objectives(self) -> tuple[Objective, ...]:
-        node = self.top.node("objectives")
+        node, found = self.said.objectives, []
         if not isinstance(node, Table) or not node.entries:
-            self.top.missing("objectives", "{bleu: max, params.total: min}")
+            if node is not None:
+                self.wrong(node, f"objectives: {STUDY.fields['objectives'].form} is due here")
             return ()
-        found: list[Objective] = []
         for key, value in node:
             try:
-                one = objective(key.text, str(plain(value)))
+                one = objective(key.text, written(value))
             except UserError as error:
-                message, _, help = str(error).partition("; ")
-                self.top.complain(key.here, message, help or None)
+                self.wrong(key, error.message, error.help)
                 continue
             if any(other.name == one.name for other in found):
-                self.top.complain(key.here, f"the objective {one.name} stands here twice", "keep one of them")
+                self.wrong(key, f"the objective {one.name} stands here twice", "keep one of them")
             found.append(one)
         return tuple(found)
 
     def _budget(self, space: Space | None) -> Constraint | None:
-        node = self.top.node("budget")
+        node = self.said.budget
         if node is None or space is None:
             return None
         if not isinstance(node, Text):
-            self.top.complain(node.here, "a budget is a name or one line, such as `params.total <= 2M`")
-            return None
+            return self.wrong(node, f"budget: {STUDY.fields['budget'].form} is due here")
         try:
             return budget_of(space, node)
         except SpaceErrors as errors:
-            self.top.problems += errors.problems
+            self.reader.problems += errors.problems
             return None
 
-    def _protocol(self) -> dict[str, Any]:
-        part = self.top.part("protocol", ("name", "source", "target", "vocab"))
-        found: dict[str, Any] = {}
-        if part.has("name"):
-            found["name"] = part.word("name", "forward", PROTOCOL_NAMES)
-        for key in ("source", "target", "vocab"):
-            if part.value(key) == CORPUS and key == "vocab":
-                found[key] = CORPUS
-            elif part.has(key):
-                found[key] = part.whole(key, 1, 1)
-        return found
+    def _address(self) -> str | None:
+        """Of a Ray cluster: ``ray.address``; ``resources.address`` says the same."""
+        there, here = self.said.resources.address if self.said.resources else None, self.said.ray.get("address")
+        if here and there and here != there:
+            self.wrong(self.places["resources.address"], f"the cluster is at `{there}` here and at `{here}` under "
+                       "`ray:`", "keep one")
+        return here or there
 
-    def _rungs(self) -> Rungs:
-        """Where candidates pause: ``none``, ``{first: 0.11, spacing: 3, eta: 2}`` or with ``shares``."""
-        node = self.top.node("rungs")
-        if node is None or (isinstance(node, Text) and node.text == "none"):
-            return FULL
-        if not isinstance(node, Table):
-            self.top.complain(node.here, "rungs are `none`, or a mapping", "such as `{first: 0.11, eta: 2}`: the share "
-                              "of a full training after which one in two goes on")
-            return FULL
-        part = self.top.part("rungs", ("first", "spacing", "shares", "eta"))
-        eta, shares = part.whole("eta", 2, 2), part.value("shares")
-        first, spacing = part.number("first", 1 / 9), part.number("spacing", 3.0)
-        if shares is None:
-            return self.top.trying("rungs", lambda: Rungs.geometric(first, eta, spacing)) or FULL
-        if not isinstance(shares, list) or not all(isinstance(share, int | float) for share in shares):
-            part.complain(node.here, "shares are a list of numbers below 1", "such as `shares: [0.1, 0.4]`")
-            return FULL
-        return self.top.trying("rungs", lambda: Rungs((*map(float, shares), 1.0), eta)) or FULL
+    def _check_folders(self, out: Path) -> None:
+        for message, help in misplaced(self.said.warm_start, out) if self.said.warm_start else ():
+            self.wrong(self.places.get("warm_start.from") or self.places["warm_start"], message, help)
+        names = [one.name for one in self.said.reference if one]
+        if len(set(names)) < len(names):
+            self.wrong(self.places["reference"], "two references have the same name", "give each a `name` of its own")
 
-    def _references(self) -> tuple[ReferenceSpec, ...]:
-        node = self.top.node("reference")
-        items = node.items if isinstance(node, Sequence) else [node] if node else []
-        found = [self._reference(item) for item in items]
-        names = [reference.name for reference in found]
-        if node and len(set(names)) < len(names):
-            self.top.complain(node.here, "two references have the same name", "give each a `name` of its own")
-        return tuple(found)
+    def _check_together(self, space: Space | None, objectives: Iterable[Objective]) -> None:
+        """Complains of what is right by itself and does not go with the rest."""
+        for key, recipe in (("recipe", self.recipe), ("teacher.recipe", getattr(self.said.teacher, "recipe", None))):
+            if recipe is not None and recipe.score_on == "test":
+                self.wrong(self.places.get(f"{key}.score_on") or self.places[key], "a study chooses by its scores",
+                           "score_on is `both` (choose on valid, report test) or `valid`")
+        if self.data is None:
+            return
+        if self.said.teacher is not None and self.data.distilled:
+            self.wrong(self.places["teacher"], "teacher: the data are a teacher's translations already (`distilled`)",
+                       "remove one of the two")
+        if self.recipe is not None:
+            self._try(lambda: check_compatible(self.data, self.recipe), "data")
+        for kind in model_kinds(space) if space else ():
+            self._try(lambda kind=kind: check_model_kind(self.data.task, kind), space_key(self.said.kind, self.places))
+        places = {key.text: key for key, _ in self.said.objectives or ()}
+        for one in objectives:
+            self._try(lambda one=one: refuse_foreign(one, self.data), "objectives", places[one.name])
 
-    def _reference(self, node: Any) -> ReferenceSpec:
-        if isinstance(node, Text):
-            return ReferenceSpec(Path(node.text).stem, node.text)
-        part = Sections(node if isinstance(node, Table) else Table(node.place, ()), ("name", "file", "set"),
-                        self.top.problems)
-        sets = {key: written(value) for key, value in (part.value("set") or {}).items()}
-        file = part.text("file")
-        if not sets and not file:
-            part.complain(node.here, "a reference is a file, answers under `set`, or both",
-                          "such as `{name: base, set: {encoder.depth: 6}}`")
-        return ReferenceSpec(str(part.text("name", Path(file or "reference").stem)), file, sets)
+    def _try(self, check: Callable[[], Any], key: str, at: Node | None = None) -> None:
+        """Notes what ``check`` raises, at its key or else at ``key`` or the node."""
+        try:
+            check()
+        except UserError as error:
+            self.wrong(at or self.places.get(error.key or "") or self.places[key], error.message, error.help)
+
+
+FILE_AND_ANSWERS = Group({
+    "file": Field("text", doc="a space file, or the name of a shipped one"),
+    "set": Field("node", default="none", read=read_answers, form=ANSWERS, doc="answers, or narrower choices"),
+})
 
 
 def model_kinds(space: Space) -> list[str]:

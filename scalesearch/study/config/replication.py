@@ -6,38 +6,37 @@
     seeds: 3                                        # the same; more trainings: half as many as `trials`
     seeds: {most: 1, references: 3}                 # each reference trained three times, whatever its place
     seeds: 3                                        # in a study that has rows: three each
-    seeds: none                                     # one a candidate, which is what goes without saying
+    seeds: none                                     # one a candidate, the default
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scalesearch.pareto.noise import CONFIDENCE
-from scalesearch.space.syntax.nodes import Node, Table, Text
-from scalesearch.study.config.fields import Sections
+from scalesearch.space.schema.settings import schema_of, setting
+from scalesearch.space.syntax.nodes import Node, Text
 from scalesearch.study.config.objectives import Objective
 
-KEYS = ("most", "trials", "confidence", "references")
+MOST, OF_ROWS = 3, 2  # where a mapping does not say how many
+Wrong = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True)
 class Seeds:
-    """What may be spent on further seeds, after the search.
+    """What may be spent on further seeds, after the search."""
 
-    Attributes:
-        most: seeds of one candidate, the one of the search counted; 1 asks for no others.
-        trials: full trainings with further seeds in all.
-        confidence: of the interval that a difference must leave 0 out of, to count as more than noise.
-        references: seeds of each reference, which come on top of ``trials``, as the rows of a table need them.
-    """
-
-    most: int = 1
-    trials: int = 0
-    confidence: float = CONFIDENCE
-    references: int = 1
+    most: int = setting(1, "seeds of one candidate, the one of the search counted", shown=f"{MOST}",
+                        synonyms=("max", "seeds", "repeats"))
+    trials: int = setting(0, "full trainings with further seeds in all", low=0, unit="trainings",
+                          shown="half as many as `trials`", synonyms=("budget",))
+    confidence: float = setting(CONFIDENCE, "of the interval that a difference must leave 0 out of, to count as more "
+                                "than noise", low=0.5, high=0.9999, synonyms=("alpha", "level"))
+    references: int = setting(1, f"seeds of each reference or row, on top of `trials` ({OF_ROWS} in a mapping of a "
+                              "study of rows)", synonyms=("rows",))
 
     @property
-    def params(self) -> bool:
+    def wanted(self) -> bool:
         """Whether anything may be trained again."""
         return self.most > 1 or self.references > 1
 
@@ -47,46 +46,30 @@ class Seeds:
 
 
 ONE = Seeds()
+SEEDS = replace(schema_of(Seeds), short="most", optional=True, make=dict)
 
 
-def read_seeds(top: Sections, searched: int, objectives: tuple[Objective, ...], rows: bool = False) -> Seeds:
-    """What the key ``seeds`` says, in a study of ``searched`` trials; problems are noted at their place.
+def seeds_of(given: Mapping[str, Any] | None, node: Node | None, searched: int,
+             objectives: tuple[Objective, ...], rows: bool) -> tuple[Seeds, list[Wrong]]:
+    """What the key ``seeds`` says, and what is wrong with it as (key, message, help).
 
     Args:
-        rows: the study has rows instead of a search, and ``seeds: 3`` are those of each row.
+        given: the values under it; None where there are none.
+        node: as it stands in the file: ``seeds: 3`` are those of each row where ``rows`` are trained.
+        searched: trials of the search.
     """
-    node = top.node("seeds")
-    if node is None or (isinstance(node, Text) and node.text == "none"):
-        return ONE
+    if given is None:
+        return ONE, []
+    wrong: list[Wrong] = []
     if objectives and not any(objective.measured for objective in objectives):
-        top.complain(node.here, "seeds: none of the objectives is measured, so another seed gives the same numbers",
-                     "remove `seeds`, or add a metric to the objectives")
+        wrong.append(("seeds", "seeds: none of the objectives is measured, so another seed gives the same numbers",
+                      "remove `seeds`, or add a metric to the objectives"))
     if rows:
-        return _of_rows(top, node)
-    if not isinstance(node, Table):
-        most = top.whole("seeds", 1, 1)
-        return Seeds(most, _half(searched)) if most > 1 else ONE
-    part = top.part("seeds", KEYS)
-    most, trials = part.whole("most", 3, 1), part.whole("trials", _half(searched), 0)
-    found = Seeds(most, trials, _confidence(part), part.whole("references", 1, 1))
-    return found if found.params else ONE
-
-
-def _of_rows(top: Sections, node: Node) -> Seeds:
-    """``seeds: 3``, or ``{references: 3, confidence: 0.95}``."""
-    if not isinstance(node, Table):
-        return Seeds(references=top.whole("seeds", 1, 1))
-    part = top.part("seeds", ("references", "confidence"))
-    return Seeds(confidence=_confidence(part), references=part.whole("references", 2, 1))
-
-
-def _confidence(part: Sections) -> float:
-    confidence, node = part.number("confidence", CONFIDENCE), part.node("confidence")
-    if 0.5 <= confidence < 1 or node is None:
-        return confidence
-    part.complain(node.here, f"confidence: {confidence:g} is not from 0.5 to below 1", "such as `confidence: 0.9`")
-    return CONFIDENCE
-
-
-def _half(searched: int) -> int:
-    return (searched + 1) // 2
+        if isinstance(node, Text):
+            return Seeds(references=given.get("most", 1)), wrong
+        wrong += [(f"seeds.{key}", f"seeds.{key}: it is for a search, and this study trains its rows",
+                   "`references` are the seeds of each row") for key in ("most", "trials") if key in given]
+        return replace(Seeds(references=OF_ROWS), **{key: given[key] for key in ("references", "confidence")
+                                                     if key in given}), wrong
+    found = Seeds(**{"most": MOST, "trials": (searched + 1) // 2} | dict(given))
+    return (found if found.wanted else ONE), wrong

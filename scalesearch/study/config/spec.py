@@ -1,82 +1,62 @@
 """What a study file says, once read: see :mod:`scalesearch.study.config.reader`."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalesearch.data import DataSpec
-from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.space.syntax.diagnostics import Place
 from scalesearch.study.config.objectives import Objective
-from scalesearch.study.config.replication import ONE, Seeds
+from scalesearch.study.config.replication import Seeds
 from scalesearch.study.config.rows import Rows
+from scalesearch.study.config.schema import CORPUS, ReferenceSpec, Resources
 from scalesearch.study.config.teacher import TeacherSpec
 from scalesearch.study.config.warm_start import WarmSpec
 from scalesearch.train.recipe import Recipe
 
-CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one worker gets, and where. ``gpus_per_trial`` may be a fraction.
-
-    ``processes_per_trial`` above 1 share a candidate's updates; each of them gets as many CPUs, GPUs, threads and
-    ``custom`` resources, by the names that a cluster's nodes state, as the other fields say. ``address`` is that of a
-    running Ray cluster.
-    """
-
-    cpus_per_trial: float = 1.0
-    gpus_per_trial: float = 0.0
-    threads_per_trial: int = 1
-    processes_per_trial: int = 1
-    custom: dict[str, float] = field(default_factory=dict)
-    address: str | None = None
-
-
-@dataclass(frozen=True)
-class ReferenceSpec:
-    """An architecture to train first: a file's, or the answers ``set`` in a file or in the study's space."""
-
-    name: str
-    file: str | None = None
-    set: dict[str, str] = field(default_factory=dict)
-
 
 @dataclass(frozen=True)
 class StudySpec:
-    """A study file, read and checked as far as that goes without touching data, storage or workers."""
+    """A study file, read and checked as far as that goes without touching data, storage or workers.
+
+    Attributes:
+        file, text: where it was read from.
+        proposer, proposer_arguments, proposer_seed: who proposes, by the name and arguments of a sampler.
+        rows: of a study that does not search.
+        places: where the value of each key stands in the file, by dotted path.
+    """
 
     name: str
     file: Path
     text: str
+    out: Path
     space: Space
     data: DataSpec
     recipe: Recipe
     objectives: tuple[Objective, ...]
-    out: Path
-    protocol: dict[str, Any] = field(default_factory=dict)
-    budget: Constraint | None = None
-    proposer: str = "bayes"
-    proposer_seed: int = 1
-    startup: int | None = None
-    population: int = 20
-    seed: int = 1
-    trials: int = 20
-    workers: int = 1
-    backend: str = "inprocess"
-    resources: Resources = Resources()
-    storage: str | None = None
-    references: tuple[ReferenceSpec, ...] = ()
-    teacher: TeacherSpec | None = None
-    attempts: int = 3
-    rungs: Rungs = FULL
-    seeds: Seeds = ONE
-    warm: WarmSpec | None = None
-    proxies: bool = True
-    places: dict[str, Place] = field(default_factory=dict)  # of the file's keys: where their values stand
-    rows: Rows | None = None  # of a study that does not search
+    protocol: Mapping[str, Any]
+    budget: Constraint | None
+    proposer: str
+    proposer_arguments: Mapping[str, Any]
+    proposer_seed: int
+    seed: int
+    trials: int
+    workers: int
+    backend: str
+    resources: Resources
+    storage: str | None
+    references: tuple[ReferenceSpec, ...]
+    teacher: TeacherSpec | None
+    attempts: int
+    rungs: Rungs
+    seeds: Seeds
+    warm: WarmSpec | None
+    proxies: bool
+    rows: Rows | None
+    places: Mapping[str, Place]
 
     @property
     def vocab(self) -> int | str:

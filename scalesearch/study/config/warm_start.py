@@ -12,62 +12,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalesearch.space.syntax.diagnostics import Place
-from scalesearch.space.syntax.nodes import Sequence, Table, Text
-from scalesearch.study.config.fields import Sections
+from scalesearch.space.schema.settings import REQUIRED, schema_of, setting
+from scalesearch.study.config.values import read_texts
 
-KEY, NONE, FILE = "warm_start", "none", "warm.json"
+KEY, FILE = "warm_start", "warm.json"
 
 
 @dataclass(frozen=True)
 class WarmSpec:
-    """Folders of other studies, and how many of their fronts to train here at most (None: as many as ``startup``)."""
+    """Other studies to begin with."""
 
-    folders: tuple[str, ...]
-    most: int | None = None
+    folders: tuple[str, ...] = setting(REQUIRED, "folders of other studies", key="from", read=read_texts,
+                                       form="a folder, or a list of folders", synonyms=("folders", "studies"))
+    most: int | None = setting(None, "how many of their fronts are trained here first at most", low=0,
+                               unit="trainings", shown="as many as random proposals at the start", synonyms=("max",))
 
     def to_json(self) -> dict[str, Any]:
         """What a resumed study must agree with."""
         return {"from": list(self.folders), "most": self.most}
 
 
-def read_warm(top: Sections, out: Path) -> WarmSpec | None:
-    """The studies that a study file begins with; what is wrong goes to the file's problems.
+WARM = schema_of(WarmSpec, short="from", optional=True)
+
+
+def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:
+    """What is wrong with the folders, and what would be right.
 
     Args:
         out: the study's own folder. Once it holds what was taken from the others, they need not be there any more.
     """
-    node, most = top.node(KEY), None
-    if node is None or (isinstance(node, Text) and node.text == NONE):
-        return None
-    if isinstance(node, Table):
-        part = top.part(KEY, ("from", "most"))
-        most = part.whole("most", 0) if part.has("most") else None
-        node = part.node("from")
-    folders = list(_texts(node))
-    if not folders or len(folders) < len(list(getattr(node, "items", folders))):
-        top.complain(node.here if node else top.table.place, "a warm start is the folder of another study, or a list",
-                     "such as `warm_start: runs/edge`, or `warm_start: {from: [runs/edge], most: 5}`")
-        return None
-    if not (out / FILE).is_file():
-        for text, place in folders:
-            _check(top, text, place, out)
-    return WarmSpec(tuple(text for text, _ in folders), most)
-
-
-def _texts(node: Any) -> Iterator[tuple[str, Place]]:
-    for item in node.items if isinstance(node, Sequence) else [node]:
-        if isinstance(item, Text) and item.text:
-            yield item.text, item.here
-
-
-def _check(top: Sections, text: str, place: Place, out: Path) -> None:
-    folder = place_of(text)
-    if not (folder / "study.json").is_file():
-        top.complain(place, f"`{text}` holds no study (no study.json)" if folder.is_dir() else f"no folder `{text}`",
-                     "give the folder of a study that `scalesearch study run` has made, such as runs/edge")
-    elif folder.resolve() == out.resolve():
-        top.complain(place, f"`{text}` is this study's own folder", "give another study's, or go on with --resume")
+    for text in () if (out / FILE).is_file() else warm.folders:
+        folder = place_of(text)
+        if not (folder / "study.json").is_file():
+            found = f"`{text}` holds no study (no study.json)" if folder.is_dir() else f"no folder `{text}`"
+            yield found, "give the folder of a study that `scalesearch study run` has made, such as runs/edge"
+        elif folder.resolve() == out.resolve():
+            yield f"`{text}` is this study's own folder", "give another study's, or go on with --resume"
 
 
 def place_of(text: str) -> Path:

@@ -85,7 +85,7 @@ def refuse_the_impossible(bill: Bill, seed: int) -> None:
         worst = max(found.missed, key=lambda name: found.missed[name])
         raise UserError(f"budget: none of {found.samples} random candidates meets it{counted}; {found.missed[worst]} "
                         f"of them miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {bill.protocol}. "
-                        "Raise the budget, or let the space hold smaller models")
+                        "Raise the budget, or let the space hold smaller models", key="budget")
 
 
 def _nearest(limit: str, found: Odds) -> str:
@@ -181,7 +181,7 @@ def meta_of(spec: StudySpec, plan: Plan, corpus: Corpus, teacher: Mapping[str, A
         "bounds": upper_bounds(limits(spec.space, spec.budget)),
         **(spec.rows.to_json() if spec.rows else {"proposer": {"kind": spec.proposer, "seed": spec.proposer_seed}}),
         **({"rungs": {"shares": list(spec.rungs.shares), "eta": spec.rungs.eta}} if spec.rungs.pauses else {}),
-        **({"seeds": spec.seeds.to_json()} if spec.seeds.params else {}),
+        **({"seeds": spec.seeds.to_json()} if spec.seeds.wanted else {}),
         "teacher": teacher,
         **({"warm_start": spec.warm.to_json()} if spec.warm else {}),
         "versions": versions(*SEARCHERS),
@@ -236,7 +236,9 @@ def refuse_other_data(store: Store, plan: Plan) -> None:
 
 def searcher(spec: StudySpec, bill: Bill) -> Proposer:
     """Who proposes. Raises UserError where the proposer lacks a library, or the space has no grid."""
-    settings = Settings(spec.proposer, spec.proposer_seed, spec.startup, spec.population)
+    given = spec.proposer_arguments
+    settings = Settings(spec.proposer, spec.proposer_seed, given.get("n_startup_trials"),
+                        given.get("population_size", 20))
     return make_proposer(spec.space, bill.names, goals_of(spec.objectives), settings, bill.region)
 
 

@@ -85,10 +85,10 @@ def _refusing(where: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UserError(f"storage: {where} needs {_driver(where, error)}") from None
+        raise UserError(f"storage: {where} needs {_driver(where, error)}", key="storage") from None
     except FAULTS as error:
         raise UserError(f"storage: {where} cannot be used: {hide(reason(error))}. Start or correct it, or keep "
-                        "Optuna's copy in the study's folder with --set storage=embedded") from None
+                        "Optuna's copy in the study's folder with --set storage=embedded", key="storage") from None
 
 
 def _database(url: str) -> BaseStorage:
@@ -154,9 +154,9 @@ def _study(storage: BaseStorage, name: str, identity: str, objectives: tuple[Obj
         study.set_user_attr(OWNER, identity)
     elif owner != identity:
         raise UserError(f"storage: it already holds another study named {name}; give this one another name under "
-                        "`study:`, or delete that one with `optuna delete-study`")
+                        "`study:`, or delete that one with `optuna delete-study`", key="storage")
     if study.directions != wanted:
-        raise UserError(f"storage: its study {name} has other objectives; give this one another name")
+        raise UserError(f"storage: its study {name} has other objectives; give this one another name", key="storage")
     names = [objective.name for objective in objectives]
     if study.metric_names != names:
         with warnings.catch_warnings():

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from scalesearch.errors import UserError
+from scalesearch.samplers import PROPOSERS
+from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
+from scalesearch.space.syntax.diagnostics import either
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.replication import Seeds
 from scalesearch.study.engine.dry_run import preview
@@ -67,7 +70,8 @@ reference:
     spec = read_study(write(tmp_path, text))
     assert spec.protocol == {"name": "decode", "source": 9, "target": 8, "vocab": "corpus"}
     assert spec.budget is not None and spec.budget.text.startswith("params.total <= ")
-    assert (spec.proposer, spec.proposer_seed, spec.population, spec.seed) == ("nsga2", 4, 8, 5)
+    assert (spec.proposer, spec.proposer_arguments, spec.proposer_seed) == ("nsga2", {"population_size": 8}, 4)
+    assert spec.seed == 5
     assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")
     assert spec.resources.processes_per_trial == 4
     assert [(r.name, r.file, r.set) for r in spec.references] == [
@@ -109,9 +113,22 @@ protocol: { name: foward }
 reference: [ { name: a } ]
 """
     said = problems(tmp_path, text)
-    # The first three are the space's, the data's and the recipe's own words, at their place in this file.
-    assert said.startswith("s.yaml:2:10: ") and "\n\ns.yaml:6:7: data: " in said and "\n\ns.yaml:7:9: recipe: " in said
-    assert said[said.index("s.yaml:8:15") :] == """\
+    assert said == """\
+s.yaml:2:10: this range is empty: it begins above its end
+2 |   width: 64..32
+  |          ^^^^^^
+  = help: write `32..64`
+
+s.yaml:6:18: data.builtin: `grammer` stands where `grammar`, or `none` is due
+6 | data: { builtin: grammer }
+  |                  ^^^^^^^
+  = help: did you mean `grammar`?
+
+s.yaml:7:11: unknown key `step` in `recipe`
+7 | recipe: { step: 5 }
+  |           ^^^^
+  = help: did you mean `steps`?
+
 s.yaml:8:15: there is no metric or cost `blue`
 8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
   |               ^^^^
@@ -126,38 +143,39 @@ s.yaml:8:57: the objective bleu stands here twice
   |                                                         ^^^^
   = help: keep one of them
 
-s.yaml:9:1: there is no key `trails` here
+s.yaml:9:1: unknown key `trails`
 9 | trails: 8
   | ^^^^^^
   = help: did you mean `trials`?
 
-s.yaml:10:10: workers: `many` stands where a whole number of at least 1 is due
+s.yaml:10:10: workers: `many` stands where a whole number >= 1 is due
 10 | workers: many
    |          ^^^^
 
-s.yaml:11:19: `tpee` is not a kind
+s.yaml:11:19: proposer.kind: `tpee` stands where one of KINDS is due
 11 | proposer: { kind: tpee }
    |                   ^^^^
   = help: did you mean `tpe`?
 
-s.yaml:12:19: `foward` is not a name
+s.yaml:12:19: protocol.name: `foward` stands where one of PROTOCOLS is due
 12 | protocol: { name: foward }
    |                   ^^^^^^
   = help: did you mean `forward`?
 
-s.yaml:13:14: a reference is a file, answers under `set`, or both
+s.yaml:13:14: reference: a file is due here, answers under `set`, or both
 13 | reference: [ { name: a } ]
    |              ^^^^^^^^^^^
-  = help: such as `{name: base, set: {encoder.depth: 6}}`
+  = help: such as `{name: wide, set: {width: 256}}`
 
-11 problems"""
+11 problems""".replace("KINDS", either(PROPOSERS)).replace("PROTOCOLS", either(PROTOCOL_NAMES))
 
 
 @pytest.mark.parametrize(("text", "seeds"), [
     ("", Seeds(1, 0)), ("seeds: none\n", Seeds(1, 0)), ("seeds: 1\n", Seeds(1, 0)),
     ("seeds: 3\ntrials: 7\n", Seeds(3, 4)),
     ("seeds: {most: 2}\n", Seeds(2, 10)), ("seeds: {most: 4, trials: 6, confidence: 0.95}\n", Seeds(4, 6, 0.95)),
-    ("seeds: {most: 1, trials: 6}\n", Seeds(1, 0)),
+    ("seeds: {most: 1, trials: 6}\n", Seeds(1, 0)), ("seeds: {most: 1, references: 3}\n", Seeds(1, 10, 0.9, 3)),
+    ("seeds: {trials: 6}\n", Seeds(3, 6)), ("seeds: {most: 2, trials: 1, references: 4}\n", Seeds(2, 1, 0.9, 4)),
 ])
 def test_seeds_are_a_number_or_a_mapping(tmp_path, text, seeds):
     assert read_study(write(tmp_path, SPACE + REST + text)).seeds == seeds
@@ -169,27 +187,60 @@ def test_seeds_can_be_set_from_outside(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    (SPACE + REST + "seeds: many\n", "seeds: `many` stands where a whole number of at least 1 is due"),
-    (SPACE + REST + "seeds: {most: 0}\n", "most: `0` stands where a whole number of at least 1 is due"),
-    (SPACE + REST + "seeds: {confidence: 90}\n", "confidence: 90 is not from 0.5 to below 1"),
+    (SPACE + REST + "seeds: many\n", "s.yaml:9:8: seeds.most: `many`"),
+    (SPACE + REST + "seeds: {most: 0}\n", "s.yaml:9:15: seeds.most: 0"),
+    (SPACE + REST + "seeds: {confidence: 90}\n", "s.yaml:9:21: seeds.confidence: 90"),
     (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
     (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n", "none of the objectives is measured"),
     ("", "the file is empty"),
-    ("study: x\n", "a study needs the key `space`"),
+    ("study: x\n", "`space` is missing"),
     (REST + "space: nowhere\n", "nowhere: no such file. The spaces that come with scalesearch: "),
-    (REST + "space: [1]\n", "a space is a file, a mapping of its keys"),
+    (REST + "space: [1]\n", "s.yaml:4:8: a file, `{file: …, set: {…}}`, or the space itself is due"),
     (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
     (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
-    (SPACE + REST + "budget: [a]\n", "a budget is a name or one line"),
-    (SPACE + REST + "backend: slurm\n", "`slurm` is not a backend"),
-    (SPACE + REST + "data: {}\n", "`data` stands here twice"),
-    (SPACE + REST.replace("data", "date"), "a study needs the key `data`"),
+    (SPACE + REST + "budget: [a]\n", "s.yaml:9:9: budget: "),
+    (SPACE + REST + "backend: slurm\n", "s.yaml:9:10: backend: `slurm`"),
+    (SPACE + REST + "data: {}\n", "`data` is given twice"),
+    (SPACE + REST.replace("data", "date"), "`data` is missing"),
     (SPACE + REST + "reference: [{name: a, file: x}, {name: a, file: y}]\n", "two references have the same name"),
-    (SPACE + REST + "resources: 3\n", "a mapping with cpus_per_trial"),
+    (SPACE + REST + "resources: 3\n", "its keys are `cpus_per_trial`"),
     ("a: [", "not YAML"),
 ])
 def test_each_bad_thing_has_its_message(tmp_path, text, message):
     assert message in problems(tmp_path, text)
+
+
+@pytest.mark.parametrize(("text", "place", "meant"), [
+    ("batch_size: 64", "9:1", "`recipe.max_tokens`"), ("sampler: tpe", "9:1", "`proposer`"),
+    ("n_trials: 64", "9:1", "`trials`"), ("layers: 6", "9:1", None), ("steps: 9", "9:1", "`recipe.steps`"),
+    ("resources: {num_gpus: 1}", "9:13", "gpus_per_trial`"), ("trials: {a: 1}", "9:9", None),
+    ("rungs: {reduction_factor: 3}", "9:9", "`rungs.eta`"), ("teacher: {file: a, beam_size: 3}", "9:20", "beam`"),
+])
+def test_words_of_other_tools_lead_to_the_key(tmp_path, text, place, meant):
+    said = problems(tmp_path, SPACE + REST + text + "\n")
+    assert said.startswith(f"s.yaml:{place}: ") and (meant is None or meant in said), said
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    ("tpe", ("tpe", {}, 5)), ("{kind: local, startup: 3}", ("local", {"n_startup_trials": 3}, 5)),
+    ("{sampler: TPESampler, multivariate: yes, n_ei_candidates: 48, seed: 2}",
+     ("TPESampler", {"multivariate": True, "n_ei_candidates": 48}, 2)),
+    ("{sampler: mine, prior: 1e-3, name: 'yes'}", ("mine", {"prior": 1e-3, "name": "yes"}, 5)),
+])
+def test_a_proposer_is_a_short_name_or_a_sampler_with_its_arguments(tmp_path, given, expected):
+    spec = read_study(write(tmp_path, SPACE + REST + f"seed: 5\nproposer: {given}\n"))
+    assert (spec.proposer, dict(spec.proposer_arguments), spec.proposer_seed) == expected
+
+
+def test_a_sampler_is_not_two(tmp_path):
+    said = problems(tmp_path, SPACE + REST + "proposer: {kind: tpe, sampler: TPESampler}\n")
+    assert said.startswith("s.yaml:9:32: proposer.sampler: ")
+
+
+def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
+    text = SPACE + REST.replace("{ steps: 5 }", "short")
+    found = read_study(write(tmp_path, text), ["recipe.lr=2e-3"]).recipe
+    assert (found.lr, found.cpu_minutes, found.name) == (0.002, 5.0, "short")
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -295,10 +346,10 @@ def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
 @pytest.mark.parametrize(("text", "message"), [
     ("nowhere", "no folder `nowhere`"),
     ("[., nowhere]", "holds no study (no study.json)"),
-    ("{ from: [] }", "a warm start is the folder of another study"),
-    ("{ from: nowhere, more: 1 }", "there is no key `more` here"),
+    ("{ from: [] }", "a folder, or a list of folders, is due"),
+    ("{ from: nowhere, more: 1 }", "unknown key `more` in `warm_start`"),
     ("{ from: nowhere, most: -1 }", "most: "),
-    ("[[a]]", "a warm start is the folder of another study"),
+    ("[[a]]", "a folder, or a list of folders, is due"),
 ])
 def test_a_wrong_warm_start_is_told_with_its_place(tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)

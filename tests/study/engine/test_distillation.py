@@ -52,16 +52,16 @@ def test_none_is_none_and_settings_reach_inside(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("{ fodler: runs/big }", "there is no key `fodler` here"),
+    ("{ fodler: runs/big }", "did you mean `folder`?"),
     ("{ folder: runs/big, seed: 2 }", "a finished training, which has its own seed"),
     ("{ beam: 4 }", "neither a folder nor an architecture"),
-    ("{ file: transformer, mix: perhaps }", "mix: expected yes or no, found 'perhaps'"),
-    ("{ file: transformer, beam: 0 }", "beam: `0` stands where a whole number of at least 1 is due"),
-    ("{ file: transformer, set: 3 }", "set: expected answers"),
+    ("{ file: transformer, mix: perhaps }", "teacher.mix: `perhaps`"),
+    ("{ file: transformer, beam: 0 }", "teacher.beam: 0"),
+    ("{ file: transformer, set: 3 }", "a mapping of keys to values of the space language"),
     ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),
     ("{ file: transformer, recipe: { steps: 4, score_on: test } }", "a study chooses by its scores"),
-    ("[ runs/big ]", "a teacher is the folder of a finished training"),
-    ("", "a teacher is the folder of a finished training"),
+    ("[ runs/big ]", "teacher.folder: "),
+    ("", "neither a folder nor an architecture"),
 ])
 def test_what_is_wrong_is_said_with_its_place(tmp_path, text, message):
     said = problems(tmp_path, f"{SPACE}{REST}teacher: {text}\n")

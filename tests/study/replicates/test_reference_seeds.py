@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from scalesearch.space.syntax.yaml_reader import Source, compose
-from scalesearch.study.config.fields import Sections
-from scalesearch.study.config.objectives import Objective
-from scalesearch.study.config.replication import ONE, Seeds, read_seeds
+from scalesearch.study.config.replication import Seeds
 from scalesearch.study.trials.plan import Reference
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
@@ -45,11 +42,3 @@ def test_they_take_nothing_from_the_front(tmp_path, trials):
     alone = make_driver(tmp_path / "without", replace(plan, seeds=replace(plan.seeds, references=1)), work=noisy_work)
     alone.run()
     assert len(alone.ledger.replicated()) <= trials
-
-
-@pytest.mark.parametrize(("text", "seeds"), [("{most: 1, references: 3}", Seeds(1, 5, 0.9, 3)), ("{most: 1}", ONE),
-                                             ("{most: 2, trials: 1, references: 4}", Seeds(2, 1, 0.9, 4))])
-def test_the_file_says_how_many(text, seeds):
-    table, problems = compose(Source("s.yaml", f"seeds: {text}"))
-    assert read_seeds(Sections(table, ("seeds",), problems), 10, (Objective("bleu", "max"),)) == seeds
-    assert not problems

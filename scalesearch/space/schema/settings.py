@@ -1,0 +1,100 @@
+"""Dataclasses as schemas: one line for each key states its type, default, bounds, unit, meaning and synonyms.
+
+    >>> @dataclass(frozen=True)
+    ... class Ray:
+    ...     "Where workers run."
+    ...     gpus: float = setting(0.0, "devices of one worker; a fraction shares one", low=0, synonyms=("num_gpus",))
+    >>> schema_of(Ray).fields["gpus"].default
+    '0.0'
+"""
+
+import dataclasses
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from scalesearch.space.schema.types import Complain, Field, Group
+from scalesearch.space.syntax.nodes import Node
+from scalesearch.space.syntax.parameters import say
+
+REQUIRED: Any = dataclasses.MISSING
+KINDS = {bool: "flag", int: "size", float: "number", str: "text"}
+OPTIONAL = "none"
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    words: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
+    synonyms: tuple[str, ...] = (),
+    read: Callable[[Node, Complain], Any] | None = None,
+    form: str = "",
+    key: str = "",
+    of: Group | None = None,
+    items: Group | None = None,
+    shown: str = "",
+) -> Any:
+    """A field of a dataclass that a file may give.
+
+    Args:
+        default: where the file gives none; ``REQUIRED`` where it must.
+        read, form: of a value that is no plain constant; see ``Field``.
+        key: what the file calls it, where that is no name in Python.
+        of: the schema of a mapping under this key.
+        items: the schema of each of a list of mappings.
+        shown: the default in words, where it follows from other keys.
+    """
+    given = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words, "also": also, "synonyms": synonyms}
+    extra = {"read": read, "form": form, "items": items} if read or items else {}
+    meta = {"setting": given, "extra": extra, "key": key, "group": of, "shown": shown}
+    if isinstance(default, dict | list):
+        return dataclasses.field(default_factory=default.copy, metadata=meta)
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def schema_of(kind: type[Any], **more: Any) -> Group:
+    """The keys of ``kind``, a dataclass of settings; ``more`` are further arguments of ``Group``."""
+    hints = get_type_hints(kind)
+    fields = {
+        field.metadata["key"] or field.name: _child(field, hints[field.name])
+        for field in dataclasses.fields(kind)
+        if "setting" in field.metadata
+    }
+    doc = (kind.__doc__ or "").split("\n")[0]
+    return Group(fields, **{"doc": doc, "make": _named(kind), **more})
+
+
+def _named(kind: type[Any]) -> Callable[..., Any]:
+    names = {field.metadata.get("key") or field.name: field.name for field in dataclasses.fields(kind)}
+    return lambda **values: kind(**{names[key]: value for key, value in values.items()})
+
+
+def _child(field: "dataclasses.Field[Any]", hint: Any) -> Field | Group:
+    meta = field.metadata
+    said = meta["setting"]
+    if meta["group"] is not None:
+        group: Group = meta["group"]
+        more: dict[str, Any] = {"optional": group.optional or NoneType in get_args(hint)}
+        more["required"] = _default(field) is None
+        return dataclasses.replace(group, doc=said["doc"], synonyms=said["synonyms"], **more)
+    if meta["extra"]:
+        given = {key: value for key, value in meta["extra"].items() if value}
+        return Field("node", **{**said, **given, "default": _default(field)})
+    options = get_args(hint) or (hint,)
+    plain = next(option for option in options if option is not NoneType)
+    also = (*said["also"], *([OPTIONAL] if NoneType in options else []))
+    kind = "word" if said["words"] else KINDS[plain]
+    return Field(kind, **{**said, "also": also, "default": _default(field)})
+
+
+def _default(field: "dataclasses.Field[Any]") -> str | None:
+    if field.metadata["shown"]:
+        return str(field.metadata["shown"])
+    if field.default is dataclasses.MISSING:
+        return None if field.default_factory is dataclasses.MISSING else OPTIONAL
+    return OPTIONAL if field.default is None or field.default == () else say(field.default)

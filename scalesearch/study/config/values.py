@@ -1,0 +1,83 @@
+"""Values of a study file that are no plain constants: answers of the space language, lists, URLs, resources."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.space.binding.constants import scalar
+from scalesearch.space.schema.types import Complain
+from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
+from scalesearch.study.config.storage_url import storage_url
+
+LEAST = 1e-4  # Ray counts resources in such steps
+ANSWERS = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
+OWN = ("CPU", "GPU", "memory", "object_store_memory")
+
+
+def read_node(node: Node, complain: Complain) -> Node:
+    """The node as it is, for what depends on other keys."""
+    return node
+
+
+def read_answers(node: Node, complain: Complain) -> Mapping[str, str]:
+    """Key to value in the space language."""
+    if isinstance(node, Table):
+        return {key.text: written(value) for key, value in node}
+    if not isinstance(node, Text) or node.text:
+        complain(node, f"{ANSWERS} is due here", None)
+    return {}
+
+
+def written(node: Node) -> str:
+    """The text of a value, on one line."""
+    if isinstance(node, Table):
+        return "{" + ", ".join(f"{key.text}: {written(value)}" for key, value in node) + "}"
+    if isinstance(node, Sequence):
+        return "[" + ", ".join(map(written, node.items)) + "]"
+    return node.text if isinstance(node, Text) else ""
+
+
+def read_texts(node: Node, complain: Complain) -> tuple[str, ...]:
+    """A text, or a list of texts."""
+    items = node.items if isinstance(node, Sequence) else (node,)
+    texts = tuple(item.text for item in items if isinstance(item, Text) and item.text)
+    if not texts or len(texts) < len(items):
+        complain(node, "a folder, or a list of folders, is due here", "such as `runs/edge`")
+    return texts
+
+
+def read_shares(node: Node, complain: Complain) -> tuple[float, ...]:
+    """A list of numbers."""
+    values = [scalar(item) for item in node.items] if isinstance(node, Sequence) else []
+    if not values or not all(isinstance(value, int | float) for value in values):
+        complain(node, "a list of numbers below 1 is due here", "such as `[0.1, 0.4]`")
+        return ()
+    return tuple(map(float, values))
+
+
+def read_storage(node: Node, complain: Complain) -> str | None:
+    """The URL of a storage, or None for the embedded one."""
+    try:
+        return storage_url(written(node))
+    except UserError as error:
+        complain(node, str(error), None)
+        return None
+
+
+def read_custom(node: Node, complain: Complain) -> dict[str, float]:
+    """Resources by the names that a cluster's nodes state."""
+    if not isinstance(node, Table):
+        complain(node, "custom resources are a mapping of their names to numbers",
+                 'such as `{"accelerator_type:H100": 0.001}`')
+        return {}
+    found: dict[str, float] = {}
+    for key, value in node:
+        amount: Any = scalar(value)
+        if key.text in OWN:
+            complain(key, f"`{key.text}` is none of a cluster's own",
+                     "such are `cpus_per_trial` and `gpus_per_trial`")
+        elif isinstance(amount, bool) or not isinstance(amount, int | float) or amount < LEAST:
+            complain(value, f"{key.text}: a number of at least {LEAST:g} is due here", None)
+        else:
+            found[key.text] = float(amount)
+    return found
