@@ -37,8 +37,8 @@ class Section:
         from scalesearch.space.syntax.nodes import Table, Text
 
         node = self.node
-        if settings and isinstance(node, Text) and schema.short:
-            node = Table(node.place, ((Text(node.place, schema.short), node),))
+        if settings and isinstance(node, Text) and schema.bare:
+            node = Table(node.place, ((Text(node.place, schema.bare), node),))
         for setting in settings:
             node = override(node, schema, setting, option) if isinstance(node, Table) else node
         reader = Reader(schema, self.name)

@@ -215,6 +215,6 @@ def _of_task(said: Mapping[str, Any]) -> Iterator[Conflict]:
 
 
 REFERENCED = (("corrections", "valid"), ("corrections", "test"))
-DATA = schema_of(DataSpec, short="builtin", check=_conflicts, gone={
+DATA = schema_of(DataSpec, bare="builtin", check=_conflicts, gone={
     "seed": "the built-in corpus is one fixed text (`python -m tools.grammar` in the source repository writes others), "
             "and the seed of a training is no part of its data"})

@@ -205,4 +205,4 @@ FIELDS = schema_of(Recipe, check=_conflicts)
 RECIPE = replace(
     FIELDS, fields={"preset": Field("word", tuple(PRESETS), default="none", doc="the recipe that the other keys change",
                                     synonyms=("base", "extends", "defaults")), **FIELDS.fields},
-    short="preset", make=lambda **values: Recipe(**_over_preset(values)))
+    bare="preset", make=lambda **values: Recipe(**_over_preset(values)))

@@ -67,12 +67,12 @@ class Reader:
 
     def table(self, group: Group, node: Node, path: str) -> Table | None:
         """The mapping that ``node`` is or, in short, stands for."""
-        if isinstance(node, Text) and not node.text and not group.short:
+        if isinstance(node, Text) and not node.text and not group.bare:
             return Table(node.place, ())
         if isinstance(node, Table):
             return node
-        if group.short and type(node) is not Node:
-            return Table(node.place, ((Text(node.place, group.short), node),))
+        if group.bare and type(node) is not Node:
+            return Table(node.place, ((Text(node.place, group.bare), node),))
         found = f"`{node.text}`" if isinstance(node, Text) else "a list"
         help = f"its keys are {either(group.fields)}"
         self.wrong(node, f"{path or self.name}: {found} stands where a mapping is due", help)
@@ -187,8 +187,8 @@ def _with(table: Table, schema: Field | Group | None, path: list[str], value: No
     child = schema.fields.get(path[0]) if isinstance(schema, Group) else None
     key, inner = Text(place, path[0]), table.get(path[0])
     if len(path) > 1:
-        if isinstance(child, Group) and child.short and isinstance(inner, Text) and inner.text not in NOTHING:
-            inner = Table(inner.place, ((Text(inner.place, child.short), inner),))
+        if isinstance(child, Group) and child.bare and isinstance(inner, Text) and inner.text not in NOTHING:
+            inner = Table(inner.place, ((Text(inner.place, child.bare), inner),))
         within = inner if isinstance(inner, Table) else Table(value.place, ())
         rest = path[1:] if isinstance(child, Group) else [".".join(path[1:])]
         value = _with(within, child, rest, value, place)

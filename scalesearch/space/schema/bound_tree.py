@@ -91,11 +91,10 @@ class Index:
         fields: dict[str, Field | Group] = {path: known.field for path, known in self.paths.items()}
         last = name.rpartition(".")[2]
         found = [path for path, one in {**fields, **self.groups}.items() if path and last in one.synonyms]
-        found.sort(key=lambda path: path.rpartition(".")[0] != scope)
-        if not found:
-            return None
-        alike = [path for path in found if path.rpartition(".")[0] == scope] or found
-        return f"it is called {either(alike[:3])} here"
+        shortest: dict[tuple[str, str], str] = {}  # of variants of a group, one is enough
+        for path in sorted([path for path in found if path.startswith(f"{scope}.")] or found, key=len):
+            shortest.setdefault((path.partition(".")[0], path.rpartition(".")[2]), path)
+        return f"it is called {either(list(shortest.values())[:3])} here" if found else None
 
 
 def chooser_field(group: Group) -> Field:

@@ -18,6 +18,7 @@ from scalesearch.blocks.scores import RESIDUAL_SCORES
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
 from scalesearch.blocks.solvers import SOLVERS
+from scalesearch.space.schema.synonyms import with_synonyms
 from scalesearch.space.schema.types import CallSpec, Field, Group
 
 MODELS = ("encoder-decoder", "decoder-only")
@@ -88,7 +89,8 @@ def _partial(decoder: bool) -> Group:
         if taken := sorted({"on", *fields} & set(more)):
             raise ValueError(f"ffn {kind}: heads have a key {taken[0]} of their own; give that option another name")
         kinds[kind] = Group(fields | more, doc=_first_line(block))
-    return Group({}, {"none": Group(), **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
+    off = Group(doc="no network inside heads")
+    return Group({}, {"none": off, **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
 
 
 def _first_line(block: type[Block]) -> str:
@@ -96,7 +98,8 @@ def _first_line(block: type[Block]) -> str:
 
 
 def _stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
-    ffn = Group({}, {kind: _kind(block) for kind, block in FFNS.items()}, default_variant="relu")
+    ffn = Group({}, {kind: _kind(block) for kind, block in FFNS.items()}, default_variant="relu",
+                doc="the feed-forward network of each layer")
     fields: dict[str, Field | Group] = {
         "depth": Field("size", default=depth, low=1, doc="layers"),
         "heads": Field("size", default="8", low=1, doc="value heads"),
@@ -128,8 +131,8 @@ def _share() -> Group:
         "ffn": _shared("decoder.depth", "feed-forward"),
     }
     fields: dict[str, Field | Group] = {
-        "encoder": Group(encoder, clears=True),
-        "decoder": Group(decoder, clears=True),
+        "encoder": Group(encoder, clears=True, doc="of the encoder's layers"),
+        "decoder": Group(decoder, clears=True, doc="of the decoder's layers"),
         "norms": Field("word", ("own", "follow"), default="own", doc="norms of layers that share the rest"),
         "biases": Field("word", ("follow", "own"), default="follow", doc="biases of matrices that are shared"),
     }
@@ -140,7 +143,7 @@ def _embedding() -> Group:
     fields: dict[str, Field | Group] = {
         "tie": Field("word", TYINGS, default="all", doc="which of source table, target table, output are one"),
         "output_bias": _flag("yes", "a bias on an output matrix that is not tied"),
-        "positions": Field("word", POSITIONS, default="sinusoidal"),
+        "positions": Field("word", POSITIONS, default="sinusoidal", doc="how a token's place is told"),
         "max_length": Field("size", default="1024", low=1, doc="positions that are learned, if they are"),
     }
     per_level = "= width // (2 * embedding.levels)"
@@ -155,7 +158,8 @@ def _embedding() -> Group:
     }
     variants = {
         "plain": Group(doc="a table as wide as the model"),
-        "factorised": Group({"rank": Field("size", default="= width // 4", low=1, doc="width of the table")}),
+        "factorised": Group({"rank": Field("size", default="= width // 4", low=1, doc="width of the table")},
+                            doc="a narrower table, and a map to the model's width"),
         "h-softpos": Group(soft, doc="Anthe's embedding with soft roles"),
         "adaptive": Group(adaptive, doc="bands of rarer tokens are narrower"),
     }
@@ -169,10 +173,11 @@ def _adapt() -> Group:
         "on": Field("list", words=ADAPTED, default="[query, value]", doc="matrices that have one"),
     }
     variants = {
-        "nothing": Group(),
+        "nothing": Group(doc="layers that share weights are alike"),
         "bias": Group(doc="biases are each layer's own"),
         "lora": Group(lora, doc="low-rank paths beside shared matrices"),
-        "prompt": Group({"length": Field("size", default="8", low=1, doc="vectors a layer")}),
+        "prompt": Group({"length": Field("size", default="8", low=1, doc="vectors a layer")},
+                        doc="learned vectors before each layer's input"),
     }
     doc = "what encoder layers that share weights have of their own"
     return Group({}, variants, default_variant="nothing", doc=doc)
@@ -219,8 +224,8 @@ def _load_installed() -> None:
 
 @cache
 def _schema(*registered: object) -> Group:
-    return Group({
-        "model": Field("word", MODELS, default="encoder-decoder"),
+    return with_synonyms(Group({
+        "model": Field("word", MODELS, default="encoder-decoder", doc="with an encoder, or a language model"),
         "width": Field("size", low=1, doc="d_model: features of a position between layers"),
         "norm": Field("word", NORMS, default="pre", doc="normalise before each sub-layer, or after"),
         "last_norm": _flag("yes", "a norm after a pre-norm stack"),
@@ -247,4 +252,4 @@ def _schema(*registered: object) -> Group:
         "adapt": _adapt(),
         "tensor_chain": _chain(),
         "low_rank": _low_rank(),
-    })
+    }))

@@ -84,7 +84,7 @@ class Group:
         clears: ``none`` in place of the mapping means all of its defaults.
         doc: one line for help texts.
         synonyms: what others call it.
-        short: the key that a text or a list in place of the mapping stands for.
+        bare: the key that a text or a list in place of the mapping stands for.
         gone: keys that are looked for here in vain, and what to do instead.
         required: a file that does not give the mapping is told so.
         open: the key beside which keys of any name may be given: ``sampler`` and its arguments.
@@ -99,7 +99,7 @@ class Group:
     clears: bool = False
     doc: str = ""
     synonyms: tuple[str, ...] = ()
-    short: str | None = None
+    bare: str | None = None
     required: bool = False
     open: str | None = None
     gone: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

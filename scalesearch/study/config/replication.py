@@ -46,7 +46,7 @@ class Seeds:
 
 
 ONE = Seeds()
-SEEDS = replace(schema_of(Seeds), short="most", optional=True, make=dict)
+SEEDS = replace(schema_of(Seeds), bare="most", optional=True, make=dict)
 
 
 def seeds_of(given: Mapping[str, Any] | None, node: Node | None, searched: int,

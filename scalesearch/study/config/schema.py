@@ -128,7 +128,7 @@ PROPOSER = Group({
     "startup": Field("size", default="as suits the proposer", doc="random proposals before a model is trusted",
                      unit="proposals", synonyms=("n_startup_trials", "initial", "num_initial", "warmup_trials")),
     "population": Field("size", default="20", low=2, doc="of nsga2", synonyms=("population_size", "pop_size")),
-}, short="kind", open="sampler", check=_proposer_conflicts, make=_proposer)
+}, bare="kind", open="sampler", check=_proposer_conflicts, make=_proposer)
 PROTOCOL = Group({
     "name": Field("word", PROTOCOL_NAMES, default="forward", doc="what is counted: a pass over a pair, or decoding"),
     "source": Field("size", default="the space's", unit="tokens", doc="length of the source",
@@ -139,7 +139,7 @@ PROTOCOL = Group({
                    synonyms=("vocab_size",)),
 })
 RESOURCES = schema_of(Resources, check=_resource_conflicts)
-REFERENCE = schema_of(ReferenceSpec, short="file", check=_reference_conflicts, make=partial(_reference, "reference"))
+REFERENCE = schema_of(ReferenceSpec, bare="file", check=_reference_conflicts, make=partial(_reference, "reference"))
 ROW = replace(REFERENCE, make=partial(_reference, "row"))
 RAY = Group({"address": Field("text", default=NONE, doc="HOST:PORT of a running cluster; auto: the one that this "
                                                         "machine is part of")})
@@ -152,8 +152,10 @@ class StudyFile:
     study: str | None = setting(None, "its name", shown="the file's name", synonyms=("name", "study_name"))
     kind: str = setting(SEARCH, "a search, or named architectures in place of one", words=KINDS, synonyms=("type",))
     space: Node | None = setting(None, "what may be proposed", read=read_node, form=SPACE,
+                                 shown="must be given, unless each row is a file",
                                  synonyms=("search_space", "model", "architecture"))
     base: Node | None = setting(None, "of rows: the architecture that they change", read=read_node, form=SPACE,
+                                shown="the space",
                                 synonyms=("baseline",))
     data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus", of=DATA,
                              synonyms=("dataset", "corpus"))

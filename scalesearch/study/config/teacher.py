@@ -58,4 +58,4 @@ def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None
         yield "", "neither a folder nor an architecture is given", "give `folder`, or `file` or `set` or both"
 
 
-TEACHER = schema_of(TeacherSpec, short="folder", optional=True, check=_conflicts)
+TEACHER = schema_of(TeacherSpec, bare="folder", optional=True, check=_conflicts)

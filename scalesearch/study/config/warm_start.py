@@ -32,7 +32,7 @@ class WarmSpec:
         return {"from": list(self.folders), "most": self.most}
 
 
-WARM = schema_of(WarmSpec, short="from", optional=True)
+WARM = schema_of(WarmSpec, bare="from", optional=True)
 
 
 def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:

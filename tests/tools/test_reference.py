@@ -1,0 +1,43 @@
+"""The pages of every key are those that the schemas give, and no key is without its meaning."""
+
+import pytest
+
+from scalesearch.space.schema.bound_tree import index_of
+from tools.reference import ELSEWHERE, PAGES, rows, stale
+
+
+def test_the_committed_pages_are_current():
+    assert stale() == [], "run `python tools/reference.py` and commit docs/reference"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_key_says_what_it_means_and_takes(name):
+    lacking = [row[0] for row in rows(PAGES[name][2]()) if not row[1] or (not row[2] and "." not in row[0])]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_synonym_is_a_key_beside_it(name):
+    """It would never be looked up: a key is found first."""
+    def clashes(group, path=""):
+        inside = {**group.fields, **group.variants}
+        for key, child in inside.items():
+            yield from (f"{path}{key}: {word}" for word in child.synonyms if word in inside)
+            yield from clashes(child, f"{path}{key}.") if hasattr(child, "fields") else ()
+
+    assert list(clashes(PAGES[name][2]())) == []
+
+
+@pytest.mark.parametrize(("page", "word", "key"), [
+    ("space-language", "d_model", "width"), ("space-language", "num_layers", "encoder.depth"),
+    ("space-language", "n_head", "encoder.heads"), ("recipe", "batch_size", "max_tokens"),
+    ("recipe", "learning_rate", "lr"), ("recipe", "num_epochs", "epochs"), ("study-file", "sampler", "proposer"),
+    ("data-file", "vocab_size", "vocab"), ("study-file", "batch_size", "recipe.max_tokens"),
+])
+def test_the_words_of_other_tools_are_known(page, word, key):
+    assert f"`{key}`" in (index_of(PAGES[page][2]()).called(word) or "")
+
+
+def test_what_has_a_page_of_its_own_is_not_repeated():
+    keys = [row[0] for row in rows(PAGES["study-file"][2]())]
+    assert len(keys) == len(set(keys)) and not any(key.startswith(f"`{name}.") for name in ELSEWHERE for key in keys)

@@ -1,0 +1,100 @@
+"""Writes docs/reference: every key of the space language, study files, recipes and data files, from their schemas.
+
+    python tools/reference.py            # --check: only say whether the pages are as the schemas would have them
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from scalesearch.data.spec import DATA
+from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
+from scalesearch.space.schema.type_check import describe
+from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.space import default_schema
+from scalesearch.study.config.schema import STUDY
+from scalesearch.train.recipe import PRESETS, RECIPE
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+OF_A_SPACE = """\
+A value is a constant, alternatives (`64 | 128`), a range (`1..8 step 2`, `1..8 log`), or computed (`= 4 * width`), each
+also under a condition (`2 | 3 if length > 1 else 1`). Besides the keys below, a file has `space` (its name), `notes`,
+`where` (a list of conditions over keys and costs) and `cost` (`protocol` and named `budgets`). Costs are
+"""
+PAGES = {
+    "space-language": ("Space language", OF_A_SPACE + ", ".join(f"`{name}`" for name in COST_NAMES)
+                       + "; protocols are " + ", ".join(f"`{name}`" for name in PROTOCOL_NAMES) + ".", default_schema),
+    "study-file": ("Study file", "`data` and `recipe` hold the keys of a [data file](data-file.md) and of a "
+                   "[recipe](recipe.md), `space` those of the [space language](space-language.md).", lambda: STUDY),
+    "recipe": ("Recipe", "A preset's name, or keys that are laid over `preset: NAME`. Presets: "
+               + ", ".join(f"`{name}`" for name in PRESETS) + ".", lambda: RECIPE),
+    "data-file": ("Data file", "Keys at the top of the file, or beneath `data:`.", lambda: DATA),
+}
+ELSEWHERE = {"data": DATA, "recipe": RECIPE}  # schemas with a page of their own
+
+
+def page(name: str) -> str:
+    """The text of one page."""
+    title, words, schema = PAGES[name]
+    note = "Written by `python tools/reference.py` from the schema that reads the file."
+    head = [f"# {title}", "", note, "", words, "", "| key | meaning | values | unit | default | elsewhere called |",
+            "|---|---|---|---|---|---|"]
+    return "\n".join([*head, *(" | ".join(["", *map(_cell, row), ""]).strip() for row in rows(schema()))]) + "\n"
+
+
+def rows(group: Group, path: str = "") -> Iterator[tuple[str, ...]]:
+    """Each key beneath ``group``: key, meaning, values, unit, default, synonyms."""
+    for name, child in group.fields.items():
+        here = f"{path}.{name}" if path else name
+        if isinstance(child, Field):
+            yield _field(here, child)
+            yield from rows(child.items, f"{here}[]") if child.items else ()
+            continue
+        choice = f"one of {_words(child.variants)}" if child.variants else "keys" if not child.bare else \
+            f"keys; in short, its `{child.bare}`"
+        default = child.default_variant or ("must be given" if child.required else "none" if child.optional else "")
+        yield f"`{here}`", child.doc, choice, "", _default(default), _words(child.synonyms)
+        yield from rows(child, here) if path or ELSEWHERE.get(name) is None else ()
+    for name, variant in group.variants.items():
+        inner = f"{path}.{name}"
+        yield f"`{inner}`", variant.doc, "keys" if variant.fields else "", "", "", ""
+        yield from rows(variant, inner)
+
+
+def _field(path: str, field: Field) -> tuple[str, ...]:
+    default = "must be given" if field.default is None else field.default
+    return f"`{path}`", field.doc, describe(field), field.unit, _default(default), _words(field.synonyms)
+
+
+def _default(text: str) -> str:
+    """A value as code; words about it as they are."""
+    return f"`{text}`" if text and (" " not in text or text[0] in "=[") else text
+
+
+def _words(words: object) -> str:
+    return ", ".join(f"`{word}`" for word in words)  # type: ignore[attr-defined]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def stale() -> list[str]:
+    """Names of the pages that are not as the schemas would have them."""
+    files = {name: FOLDER / f"{name}.md" for name in PAGES}
+    return [name for name, file in files.items() if not file.is_file() or file.read_text("utf-8") != page(name)]
+
+
+def main() -> None:
+    """Writes the pages, or with --check says which are stale (exit status 1)."""
+    if "--check" in sys.argv[1:]:
+        found = stale()
+        print(f"stale: {', '.join(found)}; run python tools/reference.py" if found else "the pages are current")
+        raise SystemExit(bool(found))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in PAGES:
+        (FOLDER / f"{name}.md").write_text(page(name), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
