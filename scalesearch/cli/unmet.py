@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.questionnaire.evaluator import evaluate
 from scalesearch.space.syntax.diagnostics import Problem
+from scalesearch.space.syntax.evaluator import evaluate
 from scalesearch.space.syntax.expressions import Compare, Expr, keys_of, write
 
 if TYPE_CHECKING:
-    from scalesearch.space.questionnaire.evaluator import Lookup
+    from scalesearch.space.syntax.evaluator import Lookup
 
 
 class Nearest:

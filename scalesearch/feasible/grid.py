@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scalesearch.blocks.sizes import Split, fixed
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
-from scalesearch.space.questionnaire.evaluator import ABSENT
+from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Choice, Question
 
 Codes = dict[str, NDArray[np.int32]]  # question to the index of each candidate's answer
@@ -61,7 +61,7 @@ def numeric_questions(form: Questionnaire) -> frozenset[str]:
     names = set()
     for leaf in form.leaves:
         if leaf.field.kind in ("size", "number"):
-            for name, question in form.plans[leaf.path].dimensions():
+            for name, question in form.domains[leaf.path].dimensions():
                 if not isinstance(question, Choice) or all(_is_number(option) for option in question.options):
                     names.add(name)
     return frozenset(names)

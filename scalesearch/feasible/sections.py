@@ -122,7 +122,7 @@ class Decomposition:
         return " ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith("share.decoder"))
 
     def _asks(self, leaf: Leaf) -> set[str]:
-        return {name for name, _ in self.form.plans[leaf.path].dimensions()}
+        return {name for name, _ in self.form.domains[leaf.path].dimensions()}
 
     def _questions(self, keys: Iterable[str]) -> frozenset[str]:
         """Every question whose answer may change the values of ``keys``."""

@@ -6,10 +6,11 @@ A space is a questionnaire; whatever can answer a question can propose a model. 
 
 from scalesearch.space.questionnaire.answers import Answers
 from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.questionnaire.schedules import Call, Reference, parse_schedule
 from scalesearch.space.space import Space, read_space
 from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, Unbuildable
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Question
+from scalesearch.space.syntax.schedules import Call, Reference
+from scalesearch.space.syntax.value_parser import parse_schedule
 
 __all__ = [
     "Answers",

@@ -1,10 +1,9 @@
-"""Python forms of a space. They stand for texts of the language, so there is one meaning and one set of errors.
+"""Writes the space language from Python: each function returns the text or the mapping that a file would hold.
 
 Space.of({"width": Range(256, 512, step=64), "norm": OneOf("post", "pre"), "encoder": {"depth": Range(2, 12)}})
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.errors import UserError
@@ -12,83 +11,55 @@ from scalesearch.space.schema.yaml_writer import scalar
 from scalesearch.space.syntax.parameters import say
 
 
-@dataclass(frozen=True)
-class Range:
+def Range(low: float, high: float, step: float | None = None, log: bool = False) -> str:
     """A number from ``low`` to ``high``, both included."""
-
-    low: int | float
-    high: int | float
-    step: int | float | None = None
-    log: bool = False
-
-    def __str__(self) -> str:
-        step = f" step {say(self.step)}" if self.step is not None else ""
-        return f"{say(self.low)}..{say(self.high)}{step}" + " log" * self.log
+    return f"{say(low)}..{say(high)}" + (f" step {say(step)}" if step is not None else "") + " log" * log
 
 
-class OneOf:
+def OneOf(*options: Any) -> str:
     """One of several constants, ranges or calls."""
-
-    def __init__(self, *options: Any) -> None:
-        self.options = options
-
-    def __str__(self) -> str:
-        return " | ".join(write(option) for option in self.options)
+    return " | ".join(map(write, options))
 
 
-class Variants:
+def Variants(
+    variants: Mapping[str, Mapping[str, Any]] | None = None, /, **more: Mapping[str, Any]
+) -> dict[str, dict[str, Mapping[str, Any]]]:
     """One of several kinds, each with keys of its own: ``Variants(relu={"hidden": "= 4 * width"}, none={})``."""
-
-    def __init__(self, variants: Mapping[str, Mapping[str, Any]] | None = None, /, **more: Mapping[str, Any]) -> None:
-        self.variants = {**(variants or {}), **more}
+    return {"one of": {**(variants or {}), **more}}
 
 
-@dataclass(frozen=True)
-class Computed:
-    """The value of an expression over other answers."""
-
-    expression: str
-
-    def __str__(self) -> str:
-        return f"= {self.expression}"
+def Computed(expression: str) -> str:
+    """The value of an expression over other keys."""
+    return f"= {expression}"
 
 
-@dataclass(frozen=True)
-class When:
+def When(condition: str, then: Any, otherwise: Any) -> str:
     """``then`` where ``condition`` holds, ``otherwise`` elsewhere."""
-
-    condition: str
-    then: Any
-    otherwise: Any
-
-    def __str__(self) -> str:
-        return f"{write(self.then)} if {self.condition} else {write(self.otherwise)}"
+    return f"{write(then)} if {condition} else {write(otherwise)}"
 
 
 def write(value: Any) -> str:
-    """The text of the language that a Python form stands for. Raises UserError for what stands for nothing."""
-    if isinstance(value, bool | int | float | Range | OneOf | Computed | When):
+    """The text of ``value`` in the language. Raises UserError for a type that has none."""
+    if isinstance(value, bool | int | float):
         return say(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(write, value))}]"
     if isinstance(value, str):
         return value
     raise UserError(
-        f"{value!r} has no meaning in a space; use a number, a text, Range, OneOf, Variants, Computed, When"
+        f"{value!r} has no meaning in a space; use a number, a text, Range, OneOf, Variants, Computed or When"
     )
 
 
 def to_yaml(forms: Mapping[str, Any]) -> str:
-    """The space file that Python forms stand for."""
+    """The space file that nested mappings of texts and constants stand for."""
     return "\n".join(_lines(forms, "")) + "\n"
 
 
 def _lines(forms: Mapping[str, Any], indent: str) -> Iterator[str]:
     for key, value in forms.items():
         name = scalar(str(key))
-        if isinstance(value, Variants):
-            yield from _nested(name, {"one of": value.variants}, indent)
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             yield from _nested(name, value, indent)
         elif key == "where" and isinstance(value, list | tuple):
             yield f"{indent}{name}:" if value else f"{indent}{name}: []"

@@ -13,11 +13,13 @@ from scalesearch.space.questionnaire.answers import Answers, Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count
 from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
-from scalesearch.space.schema.types import Group
+from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.schema.yaml_writer import scalar, tree_lines
 from scalesearch.space.syntax.diagnostics import Problem, Source, Unbuildable
+from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Table
 from scalesearch.space.syntax.parameters import Question
+from scalesearch.space.syntax.value_parser import parse_schedule
 from scalesearch.space.syntax.yaml_reader import compose, read_text
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ class Space:
         known: dict[str, Any] = {}
         for leaf in self.form.leaves:
             if leaf.key in answers:
-                known.update(self.form.plans[leaf.path].retrace(answers[leaf.key]) or {})
+                known.update(self.form.domains[leaf.path].retrace(_parsed(leaf.field, answers[leaf.key])) or {})
         if isinstance(answers, Answers):
             known.update(answers.params)
 
@@ -190,6 +192,14 @@ class Space:
 
     def __repr__(self) -> str:
         return f"<Space {self.name or 'without a name'}, {len(self.dimensions())} questions>"
+
+
+def _parsed(field: Field, value: Any) -> Any:
+    """The JSON ``value`` of a key as an object; text that is no schedule stays text."""
+    try:
+        return parse_schedule(value) if field.kind == "schedule" and isinstance(value, str) else value
+    except (ValueError, SyntaxProblem):
+        return value
 
 
 def default_schema() -> Group:

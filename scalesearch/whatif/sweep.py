@@ -90,7 +90,7 @@ def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
     changed, many = space.set(keys) if keys else space, False
     for leaf in changed.form.leaves:
         mine = any(leaf.key == key or leaf.key.startswith(f"{key}.") for key in keys)
-        for name, question in changed.form.plans[leaf.path].dimensions():
+        for name, question in changed.form.domains[leaf.path].dimensions():
             if not mine:
                 raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…, or sweep it as well")
             many |= (question.count() or 0) > most

@@ -11,8 +11,8 @@ from scalesearch.feasible.candidates import EMPTY, Candidate, first_fault
 from scalesearch.space import Question, Space
 from scalesearch.space.binding.static_checks import needs_of
 from scalesearch.space.questionnaire.answers import Sheet
-from scalesearch.space.questionnaire.plans import to_json
 from scalesearch.space.schema.bound_tree import Leaf
+from scalesearch.space.syntax.schedules import to_json
 
 
 @dataclass
@@ -129,7 +129,7 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
         UserError: it offers something that is no plain range or list of whole numbers.
     """
     leaves = space.form.by_key[key]
-    questions = [question for leaf in leaves for _, question in space.form.plans[leaf.path].dimensions()]
+    questions = [question for leaf in leaves for _, question in space.form.domains[leaf.path].dimensions()]
     if not questions:
         return None
     values = questions[0].values() if len(questions) == 1 else None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat, Tie, Use, walk
 from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
 from scalesearch.blocks.sizes import by_value, fixed, truth
 from scalesearch.space.assembly.components import Answered
-from scalesearch.space.questionnaire.schedules import Call, Reference, parse_schedule
 from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.space.syntax.schedules import Call, Reference
+from scalesearch.space.syntax.value_parser import parse_schedule
 
 # Where the language's slots are: stack and part of a layer.
 SLOTS = {
@@ -50,12 +50,9 @@ def adapted(a: Answered) -> tuple[str, ...]:
     return {"bias": ("bias",), "prompt": ("prompt",)}.get(kind, ())
 
 
-_said = lru_cache(maxsize=4096)(parse_schedule)  # a search reads the same few texts again and again
-
-
 def _plan(path: str, text: Any, own: Repeat, part: str, encoder: Repeat | None) -> Schedule | Borrow:
     """The schedule or the loan that ``text`` says, checked against the depth and the shapes."""
-    said = _said(text) if isinstance(text, str) else tuple(text)
+    said = parse_schedule(text) if isinstance(text, str) else tuple(text)
     if isinstance(said, Reference):
         return _borrow(path, said, own, part, encoder)
     if isinstance(said, Call) and said.name not in SCHEDULES:

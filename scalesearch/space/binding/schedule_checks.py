@@ -4,13 +4,11 @@ import itertools
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from scalesearch.space.questionnaire.answers import Questionnaire
-from scalesearch.space.questionnaire.compile import constant_of
-from scalesearch.space.questionnaire.plans import Ask, Fixed, Fork, Pick, Plan, Switch
-from scalesearch.space.questionnaire.schedules import Call, misfit
+from scalesearch.space.questionnaire.answers import Questionnaire, misfit
 from scalesearch.space.schema.bound_tree import Leaf
 from scalesearch.space.syntax.domains import Alternatives, Between, CallOf, Indexed, Literal, Spec, options
 from scalesearch.space.syntax.lexer import Span
+from scalesearch.space.syntax.schedules import Call
 
 MOST = 5_000  # depths times arguments that are tried
 
@@ -21,7 +19,7 @@ def never_fits(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[tup
     if not depths:
         return
     for option in options(leaf.spec):
-        schedules = list(itertools.islice(_schedules(option, leaf), MOST + 1))
+        schedules = list(itertools.islice(_schedules(option), MOST + 1))
         others = _lenders(form, leaf, option, sound)
         if not schedules or len(schedules) * len(depths) * len(others) > MOST:
             continue
@@ -52,42 +50,23 @@ def _together(reasons: Sequence[str], depths: Sequence[int], shown: str) -> str:
 
 def depths_of(form: Questionnaire, key: str) -> list[int]:
     """Every depth that is possible; empty where that cannot be listed."""
-    found: set[int] = set()
+    depths: set[Any] = set()
     for leaf in form.by_key.get(key, ()):
-        values = _values(form.plans[leaf.path])
-        if values is None:
-            return []
-        found |= {value for value in values if isinstance(value, int)}
-    return sorted(found)
+        for option in options(leaf.spec):
+            count = option.range.count() if isinstance(option, Between) else None
+            if isinstance(option, Between) and count is not None and count <= MOST:
+                depths |= set(option.range.values() or ())
+            elif option.constants is not None:
+                depths |= set(option.constants)
+            else:
+                return []
+    return sorted(depth for depth in depths if isinstance(depth, int))
 
 
-def _values(plan: Plan) -> set[Any] | None:
-    match plan:
-        case Fixed(value):
-            return {value} if isinstance(value, int) else None
-        case Pick(_, _, values):
-            return set(values)
-        case Ask(_, question):
-            count = question.count()
-            return set(question.values() or ()) if count is not None and count <= MOST else None
-        case Fork(_, _, plans):
-            return _union([_values(inner) for inner in plans])
-        case Switch(_, then, other):
-            return _union([_values(then), _values(other)])
-    return None
-
-
-def _union(sets: Sequence[set[Any] | None]) -> set[Any] | None:
-    known = [found for found in sets if found is not None]
-    return set().union(*known) if len(known) == len(sets) else None
-
-
-def _schedules(option: Spec, leaf: Leaf) -> Iterator[Any]:
+def _schedules(option: Spec) -> Iterator[Any]:
     """Every schedule that an alternative may become; none where it is computed."""
-    constant = constant_of(option, leaf.field)
-    if constant is not None:
-        if not isinstance(constant[0], str):
-            yield constant[0]
+    if option.constants is not None:
+        yield from (constant for constant in option.constants if not isinstance(constant, str))
     elif isinstance(option, CallOf):
         for arguments in itertools.product(*(_numbers(argument) for argument in option.arguments)):
             yield Call(option.name, arguments)

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.space.questionnaire.compile import plan_for
-from scalesearch.space.questionnaire.context import Fault
 from scalesearch.space.questionnaire.enumerate import AskFunction
-from scalesearch.space.questionnaire.evaluator import ABSENT
-from scalesearch.space.questionnaire.plans import Plan, to_json
-from scalesearch.space.questionnaire.schedules import Reference, misfit
 from scalesearch.space.schema.bound_tree import Branch, Leaf
+from scalesearch.space.schema.types import Field
+from scalesearch.space.syntax.domains import Fault, Spec
+from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Question
+from scalesearch.space.syntax.schedules import Call, Reference, Schedule, to_json
 
 
 class Answers(Mapping[str, Any]):
@@ -57,14 +56,14 @@ class Questionnaire:
     def __init__(self, root: Branch) -> None:
         self.root = root
         self.leaves = list(root.leaves())
-        self.plans: dict[str, Plan] = {leaf.path: plan_for(leaf.spec, leaf.path, leaf.field) for leaf in self.leaves}
+        self.domains: dict[str, Spec] = {leaf.path: leaf.spec.named(leaf.path) for leaf in self.leaves}
         self.by_key: dict[str, list[Leaf]] = {}
         for leaf in self.leaves:
             self.by_key.setdefault(leaf.key, []).append(leaf)
 
     def dimensions(self) -> list[tuple[str, Question]]:
         """Everything that could be asked, in the order of the schema."""
-        return [dimension for plan in self.plans.values() for dimension in plan.dimensions()]
+        return [dimension for domain in self.domains.values() for dimension in domain.dimensions()]
 
     def answer(self, ask: AskFunction) -> Answers:
         """A complete sheet, with ``ask(name, question)`` giving the answers."""
@@ -140,7 +139,7 @@ class Sheet:
         """The value of a leaf that exists; asked at most once."""
         if leaf.key not in self.parsed:
             try:
-                self.parsed[leaf.key] = self.form.plans[leaf.path].decide(self)
+                self.parsed[leaf.key] = self.form.domains[leaf.path].decide(self)
             except Fault as fault:
                 self.parsed[leaf.key] = None
                 self.faults[leaf.key] = str(fault)
@@ -153,3 +152,29 @@ class Sheet:
                 value = to_json(self.decide(leaf))
                 return ABSENT if value is None else value
         return ABSENT
+
+
+def misfit(schedule: Schedule, field: Field, depth: int, other_depth: int | None) -> str | None:
+    """Why ``schedule`` does not fit a stack of ``depth`` layers, or ``None``.
+
+    Args:
+        other_depth: for a Reference, the depth of the stack it points to, if known.
+    """
+    if isinstance(schedule, Call):
+        return field.calls[schedule.name].fits(schedule.arguments, depth)
+    if isinstance(schedule, Reference):
+        return _outside(schedule, depth, other_depth)
+    if len(schedule) != depth:
+        return f"the list names {len(schedule)} layers, and the stack has {depth}"
+    return None
+
+
+def _outside(schedule: Reference, depth: int, other_depth: int | None) -> str | None:
+    for layer in range(depth):
+        index = schedule.at(layer)
+        if index is None:
+            return f"layer {layer} has no whole number as its index"
+        if index < 0 or (other_depth is not None and index >= other_depth):
+            layers = f"0 to {other_depth - 1}" if other_depth is not None else "from 0"
+            return f"layer {layer} points to layer {index} of {schedule.path}, which has layers {layers}"
+    return None

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalesearch.space.questionnaire.evaluator import ABSENT, EvaluationError, Lookup, compare, evaluate
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import Place
+from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, Lookup, compare, evaluate
 from scalesearch.space.syntax.expressions import Compare, Expr, IfElse, Logic, Not, keys_of, write
 
 LEAST = 1e-9  # the slack of what is missed by nothing that a float can tell

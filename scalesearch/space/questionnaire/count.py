@@ -10,7 +10,6 @@ from functools import partial
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
 from scalesearch.space.questionnaire.enumerate import AskFunction, explore
-from scalesearch.space.questionnaire.plans import Fixed, Pick
 from scalesearch.space.schema.bound_tree import Branch, Leaf
 from scalesearch.space.syntax.domains import Conditional, expressions
 from scalesearch.space.syntax.expressions import keys_of
@@ -62,7 +61,7 @@ def _count_units(form: Questionnaire, units: list[Unit], drivers: list[str], ask
 
 def _count(form: Questionnaire, unit: Unit, sheet: Sheet) -> int:
     if isinstance(unit, Leaf):
-        return 1 if unit.key in sheet.parsed else form.plans[unit.path].count(sheet)
+        return 1 if unit.key in sheet.parsed else form.domains[unit.path].count(sheet)
     names = _variants(form, unit, sheet)
     product = 1
     for _, child in unit.fields:
@@ -79,8 +78,8 @@ def _variants(form: Questionnaire, branch: Branch, sheet: Sheet) -> list[str] | 
         return None
     if branch.chooser.key in sheet.parsed:
         return [sheet.parsed[branch.chooser.key]]
-    plan = form.plans[branch.chooser.path]
-    return [str(value) for value in plan.values] if isinstance(plan, Pick) else [sheet.decide(branch.chooser)]
+    constants = branch.chooser.spec.constants
+    return [str(value) for value in constants] if constants else [sheet.decide(branch.chooser)]
 
 
 def _components(form: Questionnaire) -> Iterator[tuple[list[Unit], list[str]]]:
@@ -120,7 +119,7 @@ def _drivers(form: Questionnaire, unit: Unit) -> list[str]:
             for expr in expressions(leaf.spec):
                 found |= dict.fromkeys(sorted(keys_of(expr)))
         chooses = any(branch.chooser is leaf for branch in _branches(unit))
-        if chooses and not isinstance(form.plans[leaf.path], Fixed | Pick):
+        if chooses and leaf.spec.constants is None:
             found[leaf.key] = None
     queue = list(found)
     while queue:

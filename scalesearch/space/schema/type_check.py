@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
+from scalesearch.blocks.sizes import many, truth
 from scalesearch.space.schema.types import Field
 from scalesearch.space.syntax.diagnostics import either, suggest
 from scalesearch.space.syntax.domains import (
@@ -10,15 +13,19 @@ from scalesearch.space.syntax.domains import (
     Between,
     Broken,
     CallOf,
+    Computed,
     Conditional,
+    Fault,
     Indexed,
     Items,
     Literal,
     Spec,
 )
+from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.expressions import Expr, Name, children
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.parameters import FloatRange, IntRange, say
+from scalesearch.space.syntax.value_parser import parse_schedule
 
 Complain = Callable[[SyntaxProblem], None]
 
@@ -26,7 +33,7 @@ Complain = Callable[[SyntaxProblem], None]
 def describe(field: Field) -> str:
     """What a field takes, in words."""
     also = f", or {either(field.also)}" if field.also else ""
-    low = field.low if field.low is not None else 1 if field.kind == "size" else None
+    low = lowest(field)
     bounds = " and".join(f" {sign} {bound:g}" for sign, bound in ((">=", low), ("<=", field.high)) if bound is not None)
     return {
         "size": either(map(say, field.among)) + also if field.among else f"a whole number{bounds}{also}",
@@ -38,6 +45,11 @@ def describe(field: Field) -> str:
         "text": f"a text{also}",
         "node": field.form,
     }[field.kind]
+
+
+def lowest(field: Field) -> float | None:
+    """The least value of a number, if it has one."""
+    return field.low if field.low is not None else 1 if field.kind == "size" else None
 
 
 def fit(spec: Spec, field: Field, paths: Iterable[str], complain: Complain) -> Spec:
@@ -65,6 +77,8 @@ def _fit(spec: Spec, field: Field, paths: Iterable[str]) -> Spec:
             return _items(spec, field)
         case CallOf():
             return _call(spec, field)
+        case Computed():
+            return replace(spec, settle=partial(settle, field))
         case Indexed(_, index):
             if field.kind != "schedule":
                 raise SyntaxProblem(f"a layer of another schedule stands where {describe(field)} is due", spec.span)
@@ -119,7 +133,7 @@ def _number(spec: Literal, field: Field, paths: Iterable[str]) -> int | float:
 
 def out_of_bounds(value: int | float, field: Field) -> str | None:
     """Why ``value`` is beyond the bounds of ``field``, if it is."""
-    low = field.low if field.low is not None else 1 if field.kind == "size" else None
+    low = lowest(field)
     if (low is not None and value < low) or (field.high is not None and value > field.high):
         return f"{say(value)} is out of bounds: {describe(field)} is due"
     if field.among and value not in field.among:
@@ -161,7 +175,7 @@ def _items(spec: Items, field: Field) -> Spec:
             raise SyntaxProblem(f"`{say(value)}` is not a whole number >= 0", span)
     if field.kind == "schedule" and not spec.values:
         raise SyntaxProblem("an empty list schedules no layer", spec.span)
-    return spec
+    return replace(spec, schedule=field.kind == "schedule")
 
 
 def _call(spec: CallOf, field: Field) -> Spec:
@@ -202,3 +216,45 @@ def _check_index(index: Expr) -> None:
         raise SyntaxProblem(f"`{index.text}` means nothing in an index", index.span, "the layer's own number is `i`")
     for child in children(index):
         _check_index(child)
+
+
+def settle(field: Field, value: Any, source: Computed) -> Any:
+    """The ``value`` of ``source`` in the type of ``field``. Raises Fault where it does not fit."""
+    if value is ABSENT:
+        raise Fault(f"{source} needs a key that does not exist here")
+    if isinstance(value, str) and value in field.also:
+        return value
+    if field.kind in ("size", "number"):
+        return _settled_number(field, value, source)
+    if field.kind == "schedule":
+        return parse_schedule(value)
+    if field.kind in ("list", "text") or (field.kind == "flag" and isinstance(value, bool)):
+        return value
+    if field.kind == "word" and say(value) in field.words:
+        return say(value)
+    raise Fault(f"{source} is {say(value)}, where {describe(field)} is due")
+
+
+def _settled_number(field: Field, value: Any, source: Computed) -> Any:
+    whole = field.kind == "size"
+    if isinstance(value, str | bool):
+        raise Fault(f"{source} is {say(value)}, where {describe(field)} is due")
+    if many(value):
+        return _settled_numbers(field, value, source)
+    if whole and value != int(value):
+        raise Fault(f"{source} is {say(value)}, which is not a whole number")
+    number: int | float = int(value) if whole else float(value)
+    if reason := out_of_bounds(number, field):
+        raise Fault(f"{source}: {reason}")
+    return number
+
+
+def _settled_numbers(field: Field, value: Any, source: Computed) -> Any:
+    """The same for a population, of which all members have a fault or none."""
+    whole = field.kind == "size"
+    if whole and truth(value != value.astype("int64")):
+        raise Fault(f"{source} is not a whole number")
+    low = lowest(field)
+    if (low is not None and truth(value < low)) or (field.high is not None and truth(value > field.high)):
+        raise Fault(f"{source}: out of bounds")
+    return value.astype("int64" if whole else "float64")

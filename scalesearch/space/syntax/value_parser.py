@@ -1,6 +1,7 @@
 """Reads the value of a key: the upper half of the grammar, above expressions."""
 
 import math
+from functools import lru_cache
 
 from scalesearch.space.syntax.domains import (
     Alternatives,
@@ -22,9 +23,10 @@ from scalesearch.space.syntax.expression_parser import (
     parse_expression,
     ternary,
 )
-from scalesearch.space.syntax.expressions import RESERVED
+from scalesearch.space.syntax.expressions import RESERVED, write
 from scalesearch.space.syntax.lexer import Span, SyntaxProblem, Token
 from scalesearch.space.syntax.parameters import Constant, FloatRange, IntRange, say
+from scalesearch.space.syntax.schedules import Call, Reference, Schedule
 
 MOST_STEPS = 1_000_000
 
@@ -39,6 +41,27 @@ def parse_value(text: str) -> Spec:
     spec = _value(cursor)
     finish(cursor)
     return spec
+
+
+@lru_cache(maxsize=4096)  # a search reads the same few texts again and again
+def parse_schedule(text: str) -> Schedule:
+    """The schedule that a canonical text such as ``cycle(4)`` stands for.
+
+    Raises:
+        ValueError: it is none, or leaves something to choose.
+    """
+    match parse_value(text):
+        case Literal(str() as name):
+            return Call(name)
+        case Items(values):
+            return tuple(int(value) for value in values)
+        case Indexed(path, index):
+            return Reference(path, write(index))
+        case CallOf(name, arguments):
+            numbers = [argument.value for argument in arguments if isinstance(argument, Literal)]
+            if len(numbers) == len(arguments):
+                return Call(name, tuple(int(number) for number in numbers))
+    raise ValueError(f"not a schedule: {text}")
 
 
 def _value(cursor: Cursor) -> Spec:

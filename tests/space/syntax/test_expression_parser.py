@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.space.questionnaire.evaluator import ABSENT, EvaluationError, evaluate
 from scalesearch.space.syntax.domains import (
     Alternatives,
     Between,
@@ -18,6 +17,7 @@ from scalesearch.space.syntax.domains import (
     Items,
     Literal,
 )
+from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, evaluate
 from scalesearch.space.syntax.expression_parser import parse_expression
 from scalesearch.space.syntax.expressions import (
     Binary,
