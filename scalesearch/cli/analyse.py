@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, need, print_json, wide_console
+from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say, wide_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,19 +121,14 @@ def _show(result: Analysis, subject: str, smoothing: float) -> None:
     )
     for title, rows, columns in tables:
         if rows:
-            console.print(title, style="bold", highlight=False, soft_wrap=True)
-            console.print(_table(rows, columns), "")
-    console.print(subject, highlight=False, soft_wrap=True)
+            say(title, style="bold")
+            say(_table(rows, columns), console)
+    say(subject)
 
 
 def _table(rows: list[Any], columns: dict[str, str]) -> Table:
-    """``columns``: field to format; words stand to the left."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
-    for name, shape in columns.items():
-        table.add_column(name.replace("_", " "), justify="right" if shape else "left", no_wrap=True)
-    for row in rows:
-        values = [(getattr(row, name), shape) for name, shape in columns.items()]
-        table.add_row(*("-" if value is None else f"{value:{shape}}" for value, shape in values))
-    return table
+    """``columns``: field to format."""
+    cells = [["-" if (value := getattr(row, name)) is None else f"{value:{shape}}" for name, shape in columns.items()]
+             for row in rows]
+    words = [at for at, shape in enumerate(columns.values()) if not shape]
+    return make_table((name.replace("_", " ") for name in columns), cells, words)

@@ -10,10 +10,9 @@ import click
 
 from scalesearch.cli.options import json_option, load_space, print_json, set_option
 from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from scalesearch.cli.unmet import Nearest
     from scalesearch.space import Answers, Constraint, Space
     from scalesearch.space.syntax.diagnostics import Problem
@@ -190,46 +189,22 @@ def _value(needed: set[str], costs: Any, answers: "Answers", name: str) -> Any:
 
 def show(report: Report) -> None:
     """Prints the report as tables."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    title = report.name or "a space without a name"
     size = f"{report.size:,} answer sheet{'s' * (report.size != 1)}" if isinstance(report.size, int) else report.size
     questions = f"{len(report.dimensions)} question{'s' * (len(report.dimensions) != 1)}"
     sound = "" if report.problems else " is sound"
-    console.print(f"[bold]{title}[/]{sound}: {questions}, {size}", soft_wrap=True)
+    say(f"{report.name or 'a space without a name'}{sound}: {questions}, {size}", style="bold")
     if report.dimensions:
-        console.print(_dimensions(report))
+        say(make_table(("question", "values", "count"), [
+            (name, values, "∞" if count is None else f"{count:,}") for name, values, count in report.dimensions
+        ], (0, 1)))
     if report.samples:
         sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
         tried = f"{report.samples:,} random candidate{'s' * (report.samples != 1)}"
-        console.print(
-            f"\n{tried} (seed {report.seed}), protocol {protocol}", soft_wrap=True
-        )
-        console.print(_shares(report))
+        say(f"{tried} (seed {report.seed}), protocol {protocol}")
+        say(make_table(("constraint", "share"), [
+            (share.text, "—" if share.share is None else f"{share.share:.1%}")
+            for share in (report.built, *report.where, *report.budgets, report.all)
+        ]))
     for text, count in sorted(report.unbuildable.items(), key=lambda item: -item[1])[:3]:
-        console.print(f"cannot be built ({count}×): {text}", markup=False, soft_wrap=True)
-
-
-def _dimensions(report: Report) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("question", "values", box=None, header_style="bold")
-    table.add_column("count", justify="right")
-    for name, values, count in report.dimensions:
-        table.add_row(Text(name), Text(values), "∞" if count is None else f"{count:,}")
-    return table
-
-
-def _shares(report: Report) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("constraint", box=None, header_style="bold")
-    table.add_column("share", justify="right")
-    for share in (report.built, *report.where, *report.budgets, report.all):
-        value = "—" if share.share is None else f"{share.share:.1%}"
-        table.add_row(Text(share.text), value)
-    return table
+        say(f"cannot be built ({count}×): {text}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cli.options import load_architecture, print_json, wide_console, write_csv
+from scalesearch.cli.options import load_architecture, print_json, write_csv
 from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say, wide_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,26 +58,21 @@ def _changes(text: str) -> tuple[str, ...]:
 def _show(found: Comparison, protocol: str) -> None:
     console = wide_console()
     for quantity, words in QUANTITIES:
-        console.print(_table(found, quantity, words), "")
-    first = next(iter(found.costs))
-    console.print(f"differences to {first} · protocol {protocol}", highlight=False, soft_wrap=True)
+        say(_table(found, quantity, words), console)
+    say(f"differences to {next(iter(found.costs))} · protocol {protocol}")
 
 
 def _table(found: Comparison, quantity: str, words: str) -> Table:
-    from rich.table import Table
-
-    table = Table(words, box=None, header_style="bold")
-    for at, name in enumerate(found.costs):
-        for heading in (name, *(("difference", "%") if at else ())):
-            table.add_column(heading, justify="right", overflow="fold")
+    headings = [words, *(text for at, name in enumerate(found.costs)
+                         for text in (name, *(("difference", "%") if at else ())))]
+    rows = []
     for row in found.rows:
         sizes = getattr(row, quantity)
-        cells = [f"{sizes[0]:,}"]
+        cells = ["  " * row.level + row.path.rsplit(".", 1)[-1], f"{sizes[0]:,}"]
         for size, difference, share in zip(sizes[1:], row.differences(quantity), row.shares(quantity)):
             cells += [f"{size:,}", f"{difference:+,}" if difference else "0", _percent(difference, share)]
-        name = "  " * row.level + row.path.rsplit(".", 1)[-1]
-        table.add_row(name, *cells, style="" if row.level else "bold")
-    return table
+        rows.append(cells)
+    return make_table(headings, rows, styles=["" if row.level else "bold" for row in found.rows])
 
 
 def _percent(difference: int, share: float | None) -> str:

@@ -8,6 +8,7 @@ import click
 
 from scalesearch.cli.options import json_option, load_architecture, print_json, protocol_options, set_option
 from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -106,48 +107,32 @@ def _one(
 
 
 def _show(result: Cost, identity: str, levels: int, checks: list[Check]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.print(_modules(result, levels), "")
-    console.print(_totals(result), "")
+    say(_modules(result, levels))
+    say(_totals(result))
     if checks:
-        console.print(_checks(checks, result), "")
-    console.print(_memory(result), highlight=False, soft_wrap=True)
-    console.print(
-        f"architecture {identity} · protocol {result.protocol} · flops = 2 · macs", highlight=False, soft_wrap=True
-    )
+        say(_checks(checks, result))
+    say(_memory(result))
+    say(f"architecture {identity} · protocol {result.protocol} · flops = 2 · macs")
 
 
 def _modules(result: Cost, levels: int) -> Table:
-    from rich.table import Table
-
     from scalesearch.cost.modules import rows
 
-    table = Table("module", box=None, header_style="bold")
-    for heading in ("calls", "params", "%", "MACs", "%"):
-        table.add_column(heading, justify="right", overflow="fold")  # a number is never cut short
-    for row in rows(result, levels):
-        name = "  " * row.level + row.path.rsplit(".", 1)[-1]
-        calls = "" if row.calls is None else f"{row.calls}"
-        shares = [_share(row.params, result["params.total"]), _share(row.macs, result["macs.total"])]
-        table.add_row(
-            name, calls, f"{row.params:,}", shares[0], f"{row.macs:,}", shares[1], style="" if row.level else "bold"
-        )
-    return table
+    listed = rows(result, levels)
+    cells = [("  " * row.level + row.path.rsplit(".", 1)[-1], "" if row.calls is None else row.calls,
+              f"{row.params:,}", _share(row.params, result["params.total"]),
+              f"{row.macs:,}", _share(row.macs, result["macs.total"])) for row in listed]
+    styles = ["" if row.level else "bold" for row in listed]
+    return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, styles=styles)
 
 
 def _totals(result: Cost) -> Table:
-    from rich.table import Table
-
     from scalesearch.cost.ledger import QUANTITIES, SECTIONS
 
-    table = Table("", box=None, header_style="bold")
-    for quantity in QUANTITIES:
-        table.add_column(quantity, justify="right", overflow="fold")
-    for section in SECTIONS:
-        table.add_row(section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
-    return table
+    return make_table(("", *QUANTITIES), [
+        (section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
+        for section in SECTIONS
+    ])
 
 
 def _memory(result: Cost) -> str:
@@ -157,21 +142,18 @@ def _memory(result: Cost) -> str:
 
 
 def _checks(checks: list[Check], result: Cost) -> Table:
-    from rich.table import Table
+    from rich.text import Text
 
-    lengths = result.protocol
-    table = Table("", "counter", box=None, header_style="bold")
-    table.title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
-    table.title_justify = "left"
-    for heading in ("ours", "theirs", "difference"):
-        table.add_column(heading, justify="right", overflow="fold")
-    table.add_column("explained")
+    rows = []
     for check in checks:
         difference = f"{check.theirs - check.ours:+,}" if check.theirs != check.ours else "0"
-        verdict = "equal" if not check.explained else f"{check.why}; then equal"
-        verdict = verdict if check.agrees else f"[red]unexplained: {check.theirs - check.explained - check.ours:+,}[/]"
-        table.add_row(check.what, check.counter, f"{check.ours:,}", f"{check.theirs:,}", difference, verdict)
-    return table
+        verdict = Text("equal" if not check.explained else f"{check.why}; then equal")
+        if not check.agrees:
+            verdict = Text(f"unexplained: {check.theirs - check.explained - check.ours:+,}", "red")
+        rows.append((check.what, check.counter, f"{check.ours:,}", f"{check.theirs:,}", difference, verdict))
+    lengths = result.protocol
+    title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
+    return make_table(("", "counter", "ours", "theirs", "difference", "explained"), rows, (0, 1, 5), title)
 
 
 def _check_json(check: Check) -> dict[str, Any]:

@@ -14,13 +14,11 @@ from scalesearch.cli.options import (
     print_json,
     protocol_options,
     set_option,
-    wide_console,
 )
 from scalesearch.errors import UserError
+from scalesearch.terminal import say, wide_console
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from scalesearch.cost import Protocol
     from scalesearch.feasible.answer import Feasibility
     from scalesearch.feasible.near import Near
@@ -72,7 +70,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], prot
     if as_json:
         print_json(_json(found, chosen, limits, nearby) | ({"files": [str(f) for f in files]} if files else {}))
     else:
-        _show(wide_console(), space, found, chosen, limits, nearby, near)
+        _show(space, found, chosen, limits, nearby, near)
         for written in files:
             click.echo(f"Written: {written}")
     if found.exact and not found.fitting:
@@ -151,19 +149,17 @@ def _json(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...]
     }
 
 
-def _show(console: Console, space: Space, found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...],
+def _show(space: Space, found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...],
           nearby: list[Near], near: str | None) -> None:
     from scalesearch.cli.feasible_tables import counts, extremes, front, neighbours, reasons, relaxed, values
 
-    console.print(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}\n{protocol}", markup=False,
-                  highlight=False)
+    console = wide_console()
+    say(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}\n{protocol}")
     for line in counts(found):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(reasons(found))
-    console.print(values(found, SHOWN_VALUES))
-    if found.front:
-        console.print(front(found, SHOWN_FRONT))
+        say(line)
+    for table in (reasons(found), values(found, SHOWN_VALUES), *([front(found, SHOWN_FRONT)] if found.front else [])):
+        say(table, console)
     for line in (*extremes(found), *relaxed(found), *found.notes):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
     if near:
-        console.print(neighbours(nearby, near))
+        say(neighbours(nearby, near), console)

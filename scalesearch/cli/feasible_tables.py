@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.table import Table
+from scalesearch.terminal import make_table
 
 MOST_LINES = 8  # of one question
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from scalesearch.feasible.answer import Feasibility
     from scalesearch.feasible.extremes import Point
     from scalesearch.feasible.near import Near
@@ -40,38 +42,33 @@ def percent(share: float) -> str:
 
 def reasons(found: Feasibility) -> Table:
     """What the candidates that do not fit violate."""
-    what = "sheets" if found.exact else "draws"
-    table = Table(title="What binds", title_justify="left")
-    table.add_column("violates")
-    table.add_column(what, justify="right")
-    table.add_column(f"share of {found.sound:,}" if found.exact else "share", justify="right")
-    for _, row in found.reasons.iterrows():
-        if row["count"]:
-            table.add_row(f"only {row['broken']}" if row["broken"] and " and " not in row["broken"] else
-                          row["broken"] or "nothing: fits", f"{row['count']:,}", percent(row["share"]))
-    return table
+    headings = ("violates", "sheets" if found.exact else "draws",
+                f"share of {found.sound:,}" if found.exact else "share")
+    rows = [(_violated(row["broken"]), f"{row['count']:,}", percent(row["share"]))
+            for _, row in found.reasons.iterrows() if row["count"]]
+    return make_table(headings, rows, title="What binds", lines=True)
+
+
+def _violated(broken: str) -> str:
+    return f"only {broken}" if broken and " and " not in broken else broken or "nothing: fits"
 
 
 def values(found: Feasibility, most: int) -> Table:
     """The feasible share of each answer; neighbouring values of long ranges are put together."""
     from scalesearch.feasible.answer import binned
 
-    table = Table(title=f"Feasible share by answer ({'exact' if found.exact else 'of draws'})", title_justify="left")
     share = "of its sheets" if found.exact else "share"  # of all, also those that break the space's own constraints
-    said = found.values["verdict"].any() or len(found.values) > most  # else nothing stands beside the numbers
-    for heading in ("question", "answer", share, *([""] if said else [])):
-        table.add_column(heading, justify="right" if heading in ("answer", share) else "left")
-    shown = 0
-    for name, rows in found.values.groupby("question", sort=False):
-        kept = binned(rows, MOST_LINES)
-        for at, (_, row) in enumerate(kept.iterrows()):
-            table.add_row(str(name) if at == 0 else "", str(row["answer"]), percent(row["share"]),
-                          *([row["verdict"]] if said else []))
-        shown += len(kept)
-        if shown > most:
-            table.add_row("…", "", "", "the rest: --csv or --json")
+    noted = found.values["verdict"].any() or len(found.values) > most  # else nothing stands beside the numbers
+    rows: list[tuple[str, ...]] = []
+    for name, group in found.values.groupby("question", sort=False):
+        for at, (_, row) in enumerate(binned(group, MOST_LINES).iterrows()):
+            rows.append((str(name) * (at == 0), str(row["answer"]), percent(row["share"]), row["verdict"]))
+        if len(rows) > most:
+            rows.append(("…", "", "", "the rest: --csv or --json"))
             break
-    return table
+    headings = ("question", "answer", share, "")
+    title = f"Feasible share by answer ({'exact' if found.exact else 'of draws'})"
+    return make_table(headings[: 3 + noted], [row[: 3 + noted] for row in rows], (0, 3), title, lines=True)
 
 
 def extremes(found: Feasibility) -> Iterator[str]:
@@ -90,13 +87,10 @@ def front(found: Feasibility, most: int) -> Table:
     chosen = [found.front[round(at * step)] for at in range(min(most, len(found.front)))]
     same = _common(chosen)
     keys = [key for key in chosen[0].answers.params if key not in same and key.count(".") < 2][:6]
-    table = Table(title=f"Most {names[0]} for the {names[1]}: {len(chosen)} of {len(found.front):,} points (exact)",
-                  title_justify="left")
-    for heading in (*names, *keys):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for point in chosen:
-        asked = point.answers.params
-        table.add_row(*(f"{point.costs[name]:,}" for name in names), *(str(asked.get(key, "")) for key in keys))
+    rows = [(*(f"{point.costs[name]:,}" for name in names), *(str(point.answers.params.get(key, "")) for key in keys))
+            for point in chosen]
+    title = f"Most {names[0]} for the {names[1]}: {len(chosen)} of {len(found.front):,} points (exact)"
+    table = make_table((*names, *keys), rows, (), title, lines=True)
     if not found.front_whole:
         table.caption = "there are more, which only the budget puts there"
     return table
@@ -116,14 +110,8 @@ def relaxed(found: Feasibility) -> Iterator[str]:
 
 def neighbours(found: list[Near], name: str) -> Table:
     """The nearest candidates that fit."""
-    table = Table(title=f"Nearest to {name} that fit", title_justify="left")
-    table.add_column("change")
     names = list(found[0].costs) if found else []
-    for cost in names:
-        table.add_column(cost, justify="right")
-    for near in found:
-        changes = ", ".join(f"{key}: {old} → {new}" for key, (old, new) in near.changes.items()) or "none: it fits"
-        table.add_row(changes, *(f"{near.costs[cost]:,}" for cost in names))
-    if not found:
-        table.add_row("none within four changed answers")
-    return table
+    rows = [(", ".join(f"{key}: {old} → {new}" for key, (old, new) in near.changes.items()) or "none: it fits",
+             *(f"{near.costs[cost]:,}" for cost in names)) for near in found]
+    return make_table(("change", *names), rows or [("none within four changed answers",)],
+                      title=f"Nearest to {name} that fit", lines=True)

@@ -12,12 +12,8 @@ import click
 from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import Architecture
-
-WIDEST = 160  # columns of a table that does not fold
 
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Answer or change a key: --set encoder.depth=12."
@@ -62,13 +58,6 @@ def load_architecture(file: str, settings: tuple[str, ...]) -> tuple[Space, Arch
     """
     space = load_space(file, settings)
     return space, space.closed(file)
-
-
-def wide_console() -> Console:
-    """A console for tables of long numbers: lines may be longer than the terminal, and numbers are never cut."""
-    from rich.console import Console
-
-    return Console(width=max(WIDEST, Console().width))
 
 
 def write_csv(found: Any, file: str) -> None:

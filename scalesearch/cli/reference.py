@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scalesearch.cli.options import json_option, print_json
 from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say, wide_console
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from scalesearch.reference import Entry
 
-WIDE = 150  # columns where the output is not a terminal: a number is never cut short
+HEADINGS = ("paper", "table", "row", "quantity", "printed", "recomputed", "verdict",
+            "non-embedding", "params", "GFLOPs")
 STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 
 
@@ -63,59 +62,41 @@ def _show(found: dict[str, list[Entry]]) -> None:
 
     from scalesearch.reference import COMMON
 
-    console = Console()
-    console = console if console.is_terminal else Console(width=WIDE)
+    console = Console() if Console().is_terminal else wide_console()
     for entries in found.values():
-        console.print(_table(entries), "")
-        _remarks(entries, console)
+        say(make_table(HEADINGS, map(_cells, entries), left=(0, 1, 2, 3, 6)), console)
+        _remarks(entries)
     every = [entry for entries in found.values() for entry in entries]
     shown = ", ".join(f"{count} {name}" for name, count in _counts(every).items())
     protocols = dict.fromkeys(f"{e.row.paper}: {e.row.protocol.name}" for e in every)
-    console.print(f"{len(every)} printed numbers: {shown}", highlight=False)
-    console.print(
-        f"equal: to the nearest at the printed digits; rounding: cut or rounded up, where the paper does so "
+    say(f"{len(every)} printed numbers: {shown}")
+    say(f"equal: to the nearest at the printed digits; rounding: cut or rounded up, where the paper does so "
         f"elsewhere\nrecomputed under the papers' own protocols ({', '.join(protocols)}; lengths and "
         f"vocabularies with --json)\ncommon columns: protocol {COMMON}, flops = 2 · macs; "
-        f"a decoder alone reads S + T tokens",
-        highlight=False,
-    )
+        f"a decoder alone reads S + T tokens")
 
 
-def _table(entries: list[Entry]) -> Table:
-    """The rows of one paper."""
-    from rich.table import Table
+def _cells(entry: Entry) -> list[Any]:
+    from rich.text import Text
 
-    table = Table("paper", "table", "row", "quantity", box=None, header_style="bold")
-    for heading in ("printed", "recomputed"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for heading in ("non-embedding", "params", "GFLOPs"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for entry in entries:
-        table.add_row(*_cells(entry))
-    return table
-
-
-def _cells(entry: Entry) -> list[str]:
-    row, common, name = entry.row, entry.common, entry.verdict.name
-    sizes = [f"{common[key]:,}" for key in ("params.non_embedding", "params.total")]
-    verdict = f"[{STYLES[name]}]{entry.verdict}[/]"
+    row, common = entry.row, entry.common
     return [
-        row.paper, row.table, row.label, row.quantity, row.printed, f"{entry.exact:,}", verdict,
-        *sizes, f"{common['flops.total'] / 1e9:.3f}",
+        row.paper, row.table, row.label, row.quantity, row.printed, f"{entry.exact:,}",
+        Text(str(entry.verdict), STYLES[entry.verdict.name]),
+        *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")), f"{common['flops.total'] / 1e9:.3f}",
     ]  # fmt: skip
 
 
-def _remarks(entries: list[Entry], console: Console) -> None:
-    """Why some entries fit nothing, and what else is to be known of others; each remark once."""
-    said: dict[str, list[str]] = {}
+def _remarks(entries: list[Entry]) -> None:
+    """Prints why some entries fit nothing, and what else is known of others; each remark once."""
+    places: dict[str, list[str]] = {}
     for entry in entries:
         for text in filter(None, (f"no fit: {entry.why}" if entry.why else "", entry.row.note)):
-            said.setdefault(text, []).append(f"{_place(entry.row.table)}, {entry.row.label}")
-    for text, where in said.items():
-        console.print(f"{'; '.join(dict.fromkeys(where))}: {text}", highlight=False, markup=False, soft_wrap=True)
-    if said:
-        console.print()
+            places.setdefault(text, []).append(f"{_place(entry.row.table)}, {entry.row.label}")
+    for text, where in places.items():
+        say(f"{'; '.join(dict.fromkeys(where))}: {text}")
+    if places:
+        say("")
 
 
 def _place(table: str) -> str:

@@ -14,10 +14,10 @@ from scalesearch.cli.options import (
     print_json,
     protocol_options,
     set_option,
-    wide_console,
     write_csv,
 )
 from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say, wide_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -118,30 +118,26 @@ def _values(space: Space, each: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _show(found: Solutions, protocol: Protocol) -> None:
-    console = wide_console()
     if len(found) == 1 and not found[0].given:
-        _one(console, found[0])
+        _one(found[0])
     else:
-        console.print(_table(found), "")
-        console.print(_all_searched(found), highlight=False)
-    console.print(f"protocol {protocol}", highlight=False)
+        say(_table(found), wide_console())
+        say(_all_searched(found))
+    say(f"protocol {protocol}")
 
 
-def _one(console: Any, one: Solution) -> None:
+def _one(one: Solution) -> None:
     if one.best is None:
-        console.print(_none(one), highlight=False)
+        say(_none(one))
     else:
-        console.print(f"{one.way} {one.key} = {one.best.value:,}", style="bold", highlight=False)
+        say(f"{one.way} {one.key} = {one.best.value:,}", style="bold")
         if one.follows:
-            follows = ", ".join(f"{key} = {value}" for key, value in one.follows.items())
-            console.print(f"so {follows}", highlight=False)
-        costs = ", ".join(f"{name} {value:,}" for name, value in one.best.costs.items())
-        console.print(costs, highlight=False)
+            say(f"so {', '.join(f'{key} = {value}' for key, value in one.follows.items())}")
+        say(", ".join(f"{name} {value:,}" for name, value in one.best.costs.items()))
         for limit in one.best.limits:
-            room = f": {abs(limit.slack):,} left" if limit.slack is not None else ": holds"
-            console.print(f"  {limit.text}{room}", highlight=False)
-        console.print(_next(one), highlight=False)
-    console.print(_searched(one), highlight=False)
+            say(f"  {limit.text}: {f'{abs(limit.slack):,} left' if limit.slack is not None else 'holds'}")
+        say(_next(one))
+    say(_searched(one))
 
 
 def _none(one: Solution) -> str:
@@ -189,27 +185,23 @@ def _all_searched(found: Solutions) -> str:
 
 
 def _table(found: Solutions) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
-    given, key = list(found[0].given), found[0].key
     limits = [limit.text for limit in next((one.best.limits for one in found if one.best), ()) if limit.name]
     names = list(next((one.best.costs for one in found if one.best), {}))
-    for heading in (*given, f"{found[0].way} {key}", *names, *(f"room: {text}" for text in limits), "next"):
-        table.add_column(heading, justify="right", overflow="fold")
-    table.add_column("breaks")
+    rows = []
     for one in found:
         cells = [f"{value:,}" for value in one.given.values()]
         if one.best is None:
             near = one.nearest
-            said = f"already at {near.value:,}: {_breaks(near.broken)}" if near else "cannot be built"
-            table.add_row(*cells, "-", *("" for _ in (*names, *limits)), "", said)
+            reason = f"already at {near.value:,}: {_breaks(near.broken)}" if near else "cannot be built"
+            rows.append([*cells, "-", *("" for _ in (*names, *limits)), "", reason])
             continue
         cells += [f"{one.best.value:,}", *(f"{one.best.costs[name]:,}" for name in names)]
         cells += [f"{limit.slack:,}" for limit in one.best.limits if limit.name]
         after = _breaks(one.next.broken) if one.next else "" if not one.open_end else "nothing limits it"
-        table.add_row(*cells, f"{one.next.value:,}" if one.next else "-", after)
-    return table
+        rows.append([*cells, f"{one.next.value:,}" if one.next else "-", after])
+    headings = (*found[0].given, f"{found[0].way} {found[0].key}", *names, *(f"room: {text}" for text in limits),
+                "next", "breaks")
+    return make_table(headings, rows, left=(len(headings) - 1,))
 
 
 def _trade(
@@ -232,25 +224,22 @@ def _trade(
 
 
 def _show_trades(found: Trades, reference: str, protocol: Protocol) -> None:
-    from rich.table import Table
-
     from scalesearch.whatif.trade import percent
 
-    console, table = wide_console(), Table(box=None, header_style="bold")
-    for heading in (*found.keys, *(text for name in found.reference for text in (name, "difference", "%"))):
-        table.add_column(heading, justify="right", overflow="fold")
+    rows = []
     for row in found.rows[:SHOWN]:
         cells = [f"{row[key]:,}" for key in found.keys]
         for name, held in found.reference.items():
             away = row[name] - held
             cells += [f"{row[name]:,}", f"{away:+,}" if away else "0", f"{percent(row[name], held):+.3f}"]
-        table.add_row(*cells)
-    console.print(table, "")
+        rows.append(cells)
+    headings = (*found.keys, *(text for name in found.reference for text in (name, "difference", "%")))
+    say(make_table(headings, rows, left=()), wide_console())
     if len(found.rows) > SHOWN:
-        console.print(f"… {len(found.rows) - SHOWN:,} more: --csv FILE or --json has them all", highlight=False)
+        say(f"… {len(found.rows) - SHOWN:,} more: --csv FILE or --json has them all")
     costs = ", ".join(f"{name} {value:,}" for name, value in found.reference.items())
     tried = ", ".join(f"{key} up to {high:,}" for key, high in found.high.items())
     built = f", {found.unbuildable:,} cannot be built" if found.unbuildable else ""
     held = " and ".join(map(str, found.holds))
-    console.print(f"{len(found.rows):,} trades that keep {held} of {reference} ({costs})\n"
-                  f"costed {found.tried:,} combinations ({tried}){built}\nprotocol {protocol}", highlight=False)
+    say(f"{len(found.rows):,} trades that keep {held} of {reference} ({costs})\n"
+        f"costed {found.tried:,} combinations ({tried}){built}\nprotocol {protocol}")

@@ -9,13 +9,12 @@ import click
 
 from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from scalesearch.report.scaling_study import ScalingStudy
-    from scalesearch.report.scaling_tables import Sheet
 
 
 @click.command()
@@ -52,15 +51,12 @@ def show_scaling(found: ScalingStudy, console: Console) -> None:
     """Prints its tables, with what their numbers mean."""
     from scalesearch.report.scaling_tables import notes, sheets
 
-    def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
     for sheet in sheets(found):
-        console.print(shown(sheet))
+        say(make_table(sheet.headings, sheet.cells, range(sheet.left), sheet.title, lines=True), console)
         for line in sheet.under:
-            say(line)
+            say(line, console)
     for line in notes(found):
-        say(line)
+        say(line, console)
 
 
 def size_at(text: str) -> tuple[str, float]:
@@ -83,15 +79,3 @@ def size_at(text: str) -> tuple[str, float]:
         raise UserError(f"--at {text}: write COST=SIZE with a size above 0, for example --at params.total=2M or "
                         "--at macs.total=1.5G")
     return cost, float(value)
-
-
-def shown(sheet: Sheet) -> Table:
-    """A table of the report for the terminal."""
-    from rich.table import Table
-
-    table = Table(title=sheet.title, title_justify="left")
-    for number, heading in enumerate(sheet.headings):
-        table.add_column(heading, justify="left" if number < sheet.left else "right")
-    for cells in sheet.cells:
-        table.add_row(*cells)
-    return table

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scalesearch.cli.options import json_option, need, print_json
+from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,16 +46,7 @@ def table(study: str, base: str | None, metric: str | None, confidence: float, t
 
 def show_table(results: Results, found: Ablation, console: Console) -> None:
     """Prints it, with what its numbers mean."""
-    from rich import box
-    from rich.table import Table
-
-    kind = results.store.meta.get("kind")
-    shown = Table(title=f"{'Rows' if kind else 'References'} of {results.store.meta['name']}", title_justify="left",
-                  box=box.SIMPLE_HEAD, pad_edge=False)  # without lines: names are long
-    for number, heading in enumerate(found.headings()):
-        shown.add_column(heading, justify="right" if number else "left", overflow="fold")
-    for cells in found.cells():
-        shown.add_row(*cells)
-    console.print(shown)
+    rows = "Rows" if results.store.meta.get("kind") else "References"
+    say(make_table(found.headings(), found.cells(), title=f"{rows} of {results.store.meta['name']}"), console)
     for line in found.notes():
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line, console)

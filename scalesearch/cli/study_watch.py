@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scalesearch.cli.options import json_option, print_json, wide_console
+from scalesearch.cli.options import json_option, print_json
+from scalesearch.terminal import wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cli.options import load_space, need, pairs, print_json, wide_console, write_csv
+from scalesearch.cli.options import load_space, need, pairs, print_json, write_csv
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.parameters import say
+from scalesearch.space.syntax.parameters import say as as_text
+from scalesearch.terminal import make_table, say, wide_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,19 +38,17 @@ def show_sweep(
 
 
 def _show(found: Sweep, drawn: list[Path]) -> None:
-    console, columns = wide_console(), _columns(found)
-    console.print(_table(found, columns), "")
+    columns = _columns(found)
+    say(_table(found, columns), wide_console())
     for name in (name for name in found.columns if name not in columns):
-        console.print(f"{name} is {found.rows[0][name]:,} throughout", highlight=False)
+        say(f"{name} is {found.rows[0][name]:,} throughout")
     if len(found.rows) > SHOWN:
-        console.print(f"… {len(found.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n", highlight=False)
+        say(f"… {len(found.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n")
     if "vocab" in found.keys and all(one.length != "vocab" for one in found.crossings):
-        console.print("shapes follow from the vocabulary here: no crossing over V is given", highlight=False)
-    for crossing in found.crossings:
-        console.print(str(crossing), highlight=False, soft_wrap=True)
-    for path in drawn:
-        console.print(f"drew {path}", highlight=False, soft_wrap=True)
-    console.print(f"protocol {found.protocol}{_varied(found)}", highlight=False, soft_wrap=True)
+        say("shapes follow from the vocabulary here: no crossing over V is given")
+    for line in (*found.crossings, *(f"drew {path}" for path in drawn)):
+        say(str(line))
+    say(f"protocol {found.protocol}{_varied(found)}")
 
 
 def _varied(found: Sweep) -> str:
@@ -66,18 +65,14 @@ def _columns(found: Sweep) -> list[str]:
 
 
 def _table(found: Sweep, columns: list[str]) -> Table:
-    from rich.table import Table
+    headings = [name.replace("_", "-") if name in columns else name for name in (*found.keys, *columns)]
+    rows = [[*(_value(row[key]) for key in found.keys), *("-" if row[name] is None else f"{row[name]:,}"
+             for name in columns)] for row in found.rows[:SHOWN]]
+    return make_table(headings, rows, left=())
 
-    table = Table(box=None, header_style="bold")
-    for name in (*found.keys, *columns):
-        words = name.replace(".non_embedding", ".non-embedding").replace(".attention_products", ".attention-products")
-        table.add_column(words, justify="right", overflow="fold")
-    for row in found.rows[:SHOWN]:
-        values = [say(row[key]) if not isinstance(row[key], int) else f"{row[key]:,}" for key in found.keys]
-        costs = [row[name] for name in columns]
-        cells = [f"{cost:,}" if cost is not None else "-" for cost in costs]
-        table.add_row(*values, *cells)
-    return table
+
+def _value(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else as_text(value)
 
 
 def _draw(found: Sweep, path: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from scalesearch.cli.sections import Section, read_section
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.space.syntax.nodes import Table as Mapped
+from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,11 +156,11 @@ def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int,
 def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, out: Path) -> None:
     kind = " (synthetic: its scores compare architectures, nothing else)" if corpus.synthetic else ""
     unit = "pairs" if corpus.train.overlap is None else "windows"
-    console.print(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} {unit}, "
-                  f"vocabulary {corpus.tokenizer.vocab_size:,}", highlight=False)
+    say(f"architecture {identity} · {corpus.name}{kind}: {len(corpus.train):,} {unit}, "
+        f"vocabulary {corpus.tokenizer.vocab_size:,}", console)
     for note in corpus.notes:
-        console.print(f"  {note}", style="dim", highlight=False, markup=False)
-    console.print(f"{recipe.describe()} · into {out}", highlight=False, markup=False)
+        say(f"  {note}", console, "dim")
+    say(f"{recipe.describe()} · into {out}", console)
 
 
 @contextmanager
@@ -212,13 +213,13 @@ def _time(seconds: float) -> str:
 
 def _show(console: Console, result: Result) -> None:
     for note in result.notes:
-        console.print(note, style="yellow", markup=False)
+        say(note, console, "yellow")
     if result.state != "complete":
-        console.print(f"failed: {result.reason}", style="bold red", markup=False, highlight=False)
+        say(f"failed: {result.reason}", console, "bold red")
         return
-    console.print(_table(result.metrics))
+    say(_table(result.metrics), console)
     for line in _protocol(result):
-        console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+        say(line, console, "dim")
 
 
 def _where(result: Result) -> str:
@@ -227,19 +228,14 @@ def _where(result: Result) -> str:
 
 def _table(metrics: dict[str, Any]) -> Table:
     """The metrics of each split that was scored."""
-    from rich.table import Table
-
     from scalesearch.tasks import METRICS
 
     names = [name for name in METRICS if name in metrics]
-    table = Table(box=None, header_style="bold")
-    table.add_column("")
-    for name in names:
-        words = METRICS[name].words.partition(" (")[0]
-        table.add_column(words.lower() if name in ("loss", "perplexity") else words, justify="right")
-    for split, scored in [(metrics["split"], metrics), *([("test", metrics["test"])] if "test" in metrics else [])]:
-        table.add_row(split, *(_number(name, scored.get(name)) for name in names))
-    return table
+    words = {name: METRICS[name].words.partition(" (")[0] for name in names}
+    headings = ["", *(words[name].lower() if name in ("loss", "perplexity") else words[name] for name in names)]
+    scored = {metrics["split"]: metrics} | ({"test": metrics["test"]} if "test" in metrics else {})
+    rows = [(split, *(_number(name, own.get(name)) for name in names)) for split, own in scored.items()]
+    return make_table(headings, rows)
 
 
 def _number(name: str, value: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.space import Constraint, Space
 from scalesearch.space.binding.name_resolution import Resolver
-from scalesearch.space.questionnaire.evaluator import EvaluationError, Lookup, evaluate
+from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
 from scalesearch.space.schema.bound_tree import index_of
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, suggest
