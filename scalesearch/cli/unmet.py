@@ -30,8 +30,9 @@ class Nearest:
 
     def problem(self, tried: int) -> Problem:
         """The complaint that none of the ``tried`` candidates meets the constraint; that is no proof."""
-        who = f"none of the {tried:,} random candidates meets" if tried > 1 else "the only candidate does not meet"
-        return Problem(self.constraint.place, f"{who} this", self._help())
+        several = f"none of the {tried:,} random candidates satisfies"
+        subject = several if tried > 1 else "the only candidate does not satisfy"
+        return Problem(self.constraint.place, f"{subject} this constraint", self._help())
 
     def _help(self) -> str | None:
         """By how much the nearest candidate misses, where something is compared with a number."""

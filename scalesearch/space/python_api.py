@@ -1,4 +1,4 @@
-"""Writes the space language from Python: each function returns the text or the mapping that a file would hold.
+"""Functions that write the space language: each returns the text or mapping of a file.
 
 Space.of({"width": Range(256, 512, step=64), "norm": OneOf("post", "pre"), "encoder": {"depth": Range(2, 12)}})
 """
@@ -24,7 +24,7 @@ def OneOf(*options: Any) -> str:
 def Variants(
     variants: Mapping[str, Mapping[str, Any]] | None = None, /, **more: Mapping[str, Any]
 ) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """One of several kinds, each with keys of its own: ``Variants(relu={"hidden": "= 4 * width"}, none={})``."""
+    """One of several kinds with keys of their own: ``Variants(relu={"hidden": "= 4 * width"}, none={})``."""
     return {"one of": {**(variants or {}), **more}}
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Space:
-    """Which models may be proposed. Made by ``read_space``, ``Space.parse`` or ``Space.of``; never changed after.
+    """A search space of architectures. Made by ``read_space``, ``Space.parse`` or ``Space.of``; never changed after.
 
     Attributes:
         name: what the file calls itself, or an empty text.
@@ -72,11 +72,11 @@ class Space:
         return Space(document, self.schema, problems)
 
     def dimensions(self) -> list[tuple[str, Question]]:
-        """Everything that could be asked: the name of each question, and the question."""
+        """Every parameter that may be asked, with its name."""
         return self.form.dimensions()
 
     def answer(self, ask: AskFunction) -> Answers:
-        """Fills in the questionnaire.
+        """Decides every key.
 
         Args:
             ask: ``ask(name, question)`` gives a legal answer; called only for what has to be known.
@@ -87,7 +87,7 @@ class Space:
         return self.form.answer(ask)
 
     def sample(self, rng: random.Random) -> Answers:
-        """A random answer sheet: uniform per question, log-uniform for log ranges."""
+        """Random answers: uniform per parameter, log-uniform for log ranges."""
         return self.answer(lambda name, question: question.draw(rng))
 
     def enumerate(self) -> Iterator[Answers]:
@@ -98,7 +98,7 @@ class Space:
             raise UserError(f"{endless}: a continuous range cannot be enumerated; give it a step") from None
 
     def size(self) -> int | None:
-        """How many answer sheets there are, exactly; ``None`` where a continuous range makes them endless.
+        """The exact number of answer sheets; ``None`` where a continuous range makes them endless.
 
         Raises:
             TooTangled: conditions depend on too many combinations of answers to list them.
@@ -106,7 +106,7 @@ class Space:
         return count(self.form)
 
     def replay(self, answers: Mapping[str, Any]) -> AskFunction:
-        """An ``ask`` that gives the same answers again, from a sheet or from the JSON of one.
+        """An ``ask`` that repeats given answers, or the JSON of some.
 
         The function raises UserError for a question to which the sheet holds no legal answer.
         """
@@ -119,13 +119,13 @@ class Space:
 
         def ask(name: str, question: Question) -> Any:
             if name not in known:
-                raise UserError(f"{name}: the old answers say nothing that is legal here; legal is {question}")
+                raise UserError(f"{name}: the given answers hold no legal value; expected {question}")
             return known[name]
 
         return ask
 
     def holds(self, answers: Answers) -> bool:
-        """Whether a sheet of this space describes the network of ``answers``, a sheet of another space.
+        """True if this space contains the network of ``answers``, a sheet of another space.
 
         Yes is certain; a value that only the second of two computed alternatives would give is not found.
         """
@@ -166,7 +166,7 @@ class Space:
         return self.architecture(self.answer(self.replay({})))
 
     def to_yaml(self) -> str:
-        """The canonical text: defaults written out, aliases followed, full names; it reads back to an equal space."""
+        """The canonical YAML, with defaults and full names; reads back to an equal space."""
         head = [f"{key}: {scalar(text)}" for key, text in (("space", self.name), ("notes", self.notes)) if text]
         where = ["where:", *(f"  - {scalar(constraint.text)}" for constraint in self.where)] if self.where else []
         return "\n".join([*head, *tree_lines(self.root), *where, *self._cost_lines()]) + "\n"
@@ -195,7 +195,7 @@ class Space:
 
 
 def _parsed(field: Field, value: Any) -> Any:
-    """The JSON ``value`` of a key as an object; text that is no schedule stays text."""
+    """The object of a JSON value; a text that is no schedule stays a text."""
     try:
         return parse_schedule(value) if field.kind == "schedule" and isinstance(value, str) else value
     except (ValueError, SyntaxProblem):

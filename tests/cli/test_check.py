@@ -70,7 +70,7 @@ def test_a_budget_that_no_sample_meets_is_pointed_to(file):
     assert "is sound" not in done.output and "small: params.total <= 1000" in done.output
     line = text.splitlines().index("    small: params.total <= 1k") + 1
     said = str(done.exception)
-    assert f"{file}:{line}:12: none of the 20 random candidates meets this" in said
+    assert f"{file}:{line}:12: none of the 20 random candidates satisfies this constraint" in said
     assert "^" * len("params.total <= 1k") in said
     assert re.search(r"help: the nearest candidate has params.total = [\d,]+: [\d,]+ \([\d.,]+%\) above 1,000", said)
     done = CliRunner().invoke(command, [file, "--samples", "20", "--json"])

@@ -44,4 +44,4 @@ def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys
     assert status(monkeypatch, "check", str(file), "--samples", "2") == 2
     captured = capsys.readouterr()
     assert "passes everything" in captured.out
-    assert f"{file}:4:23: none of the 2 random candidates meets this" in captured.err
+    assert f"{file}:4:23: none of the 2 random candidates satisfies this constraint" in captured.err

@@ -70,7 +70,7 @@ def test_trades_list_pairs_and_differences() -> None:
         (["transformer", "max width", "--trade", "a,b"], "ask for one thing"),
         (["transformer", "max width", "--hold", "macs.total within 1%"], "belong to --trade"),
         (["transformer", "max width", "--budget", "params.totl <= 1M"], "did you mean `params.total`"),
-        (["transformer", "max width", "--budget", "params.total <= 10 MB"], "left over"),
+        (["transformer", "max width", "--budget", "params.total <= 10 MB"], "unexpected `MB`"),
         (["transformer", "max width", "--budget", "params.total <= 1M and params.total > 2M"], "contradicts itself"),
         (["transformer", "max width", "--budget", "macs.total <= 1G", "--for", "depth=1..3"], "not a key of"),
         (["transformer", "--trade", "width,encoder.depth", "--hold", "macs within 1%"], "macs is no cost"),

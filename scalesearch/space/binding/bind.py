@@ -1,4 +1,4 @@
-"""From a tree of nodes to a bound space: keys, names, constraints, costs; every problem is collected."""
+"""Binds a file's nodes to a schema: keys, names, constraints, costs; collects every problem."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ EXTRA = ("space", "notes", "where", "cost")
 
 @dataclass(frozen=True)
 class Bound:
-    """Everything a file says, understood."""
+    """A file's content, bound to the schema."""
 
     name: str
     notes: str
@@ -180,7 +180,7 @@ class _Binding:
             if not (isinstance(node, Text) and not node.text):
                 self.wrong(node.here, "`budgets:` is a mapping", "for example `edge: params.non_embedding <= 10M`")
             return {}
-        found: dict[str, Constraint] = {}
+        budgets: dict[str, Constraint] = {}
         first: dict[str, Text] = {}
         for name, value in node:
             if name.text in first:
@@ -189,24 +189,24 @@ class _Binding:
             first[name.text] = name
             constraint = self.constraint(value)
             if constraint is not None:
-                found[name.text] = constraint
-        return found
+                budgets[name.text] = constraint
+        return budgets
 
     def protocol(self, node: Node) -> dict[str, str | int]:
         """The protocol: its name, and sizes where given."""
-        found: dict[str, str | int] = {"name": "forward"}
+        protocol: dict[str, str | int] = {"name": "forward"}
         if isinstance(node, Text):
-            return found | self.protocol_value("name", node)
+            return protocol | self.protocol_value("name", node)
         if not isinstance(node, Table):
             self.wrong(node.here, "a protocol is a name or a mapping", "`{ source: 30, target: 30, vocab: 32768 }`")
-            return found
+            return protocol
         for name, value in unfold(node, self.problems):
             if name.text in ("name", *PROTOCOL_SIZES):
-                found |= self.protocol_value(name.text, value)
+                protocol |= self.protocol_value(name.text, value)
             else:
                 help = suggest(name.text, ("name", *PROTOCOL_SIZES))
                 self.wrong(name.place, f"unknown key `{name.text}` in `protocol`", help)
-        return found
+        return protocol
 
     def protocol_value(self, key: str, node: Node) -> dict[str, str | int]:
         """One entry of a protocol, a constant."""

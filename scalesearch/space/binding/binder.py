@@ -1,4 +1,4 @@
-"""Binds the nodes of a file to the schema: which key is which, what is missing, what is too much."""
+"""Matches a file's nodes with the schema's keys; reports missing and unknown ones."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,8 +22,8 @@ class Binder:
     def __init__(self, index: Index) -> None:
         self.index = index
         self.extra_keys: tuple[str, ...] = ()  # legal at the top besides the schema's
-        self.guesses = True  # off where keys of other groups are too many to guess that one of them was meant
-        self.whole = True  # off where a part of the file could not be read: then nobody knows what is missing
+        self.guesses = True  # False where keys of other groups are too many to guess which was meant
+        self.whole = True  # False where part of the file could not be read: what is missing is then unknown
         self.problems: list[Problem] = []
 
     def wrong(self, place: Place, message: str, help: str | None = None) -> None:
@@ -102,7 +102,7 @@ class Binder:
     def choice(
         self, group: Group, entries: Mapping[str, tuple[Text, Node]], key: str, path: str, guards: Guards, origin: Place
     ) -> tuple[Leaf | None, dict[str, Node | None]]:
-        """Which variants are offered: under ``one of:``, by a single key, or by default."""
+        """The variants offered: under ``one of:``, by a single key, or by default."""
         if not group.variants:
             return None, {}
         inside = {name: node for name, (_, node) in entries.items() if name in group.variants}
@@ -111,7 +111,7 @@ class Binder:
             node = entries[ONE_OF][1]
             if inside:
                 here = entries[next(iter(inside))][0].place
-                self.wrong(here, "a variant stands beside `one of:`", "move it under `one of:`")
+                self.wrong(here, "this variant is beside `one of:`", "move it under `one of:`")
             if isinstance(node, Text) and node.text:
                 leaf = self.leaf(field, node, key, path, guards, node.here)
                 return leaf, dict.fromkeys(offered(leaf.spec) or group.variants)
@@ -169,15 +169,15 @@ class Binder:
         self, group: Group, entries: Mapping[str, tuple[Text, Node]], key: str, path: str, guards: Guards, origin: Place
     ) -> tuple[tuple[str, Branch | Leaf], ...]:
         """The branches and leaves of a group, in the order of the schema."""
-        found: list[tuple[str, Branch | Leaf]] = []
+        children: list[tuple[str, Branch | Leaf]] = []
         for name, child in group.fields.items():
             place, node = (entries[name][0].place, entries[name][1]) if name in entries else (origin, None)
             inner_key, inner_path = join(key, name), join(path, name)
             if isinstance(child, Field):
-                found.append((name, self.leaf(child, node, inner_key, inner_path, guards, place)))
+                children.append((name, self.leaf(child, node, inner_key, inner_path, guards, place)))
             elif (branch := self.group(child, node, inner_key, inner_path, guards, place)) is not None:
-                found.append((name, branch))
-        return tuple(found)
+                children.append((name, branch))
+        return tuple(children)
 
     def leaf(self, field: Field, node: Node | None, key: str, path: str, guards: Guards, origin: Place) -> Leaf:
         """The leaf for ``field``: what is given, or the default."""
@@ -202,11 +202,10 @@ class Binder:
         self.wrong(leaf.place(problem.span), problem.message, problem.help)
 
     def read(self, leaf: Leaf, node: Node) -> Spec:
-        """What the text of a leaf says; Broken after a complaint."""
+        """The domain that a leaf's text describes; Broken after a complaint."""
         if isinstance(node, Table):
-            anchor = "this anchor stands for a mapping, and" if node.alias else "keys stand where"
-            due = f"{anchor} {describe(leaf.field)} is due"
-            self.wrong(node.here, f"`{leaf.path}`: {due}")
+            kind = "an anchor of a mapping" if node.alias else "keys"
+            self.wrong(node.here, f"`{leaf.path}`: expected {describe(leaf.field)}, found {kind}")
         elif isinstance(node, Sequence):
             return self.list(leaf, node)
         elif isinstance(node, Text):
@@ -253,8 +252,8 @@ def offered(spec: Spec) -> set[str]:
         case Literal(value):
             return {str(value)}
         case Alternatives(options):
-            found = [offered(option) for option in options]
-            return set().union(*found) if all(found) else set()
+            words = [offered(option) for option in options]
+            return set().union(*words) if all(words) else set()
         case Conditional(then, _, other):
             left, right = offered(then), offered(other)
             return left | right if left and right else set()

@@ -1,4 +1,4 @@
-"""A broken space with its broken keys set aside, so that what does not depend on them is still checked."""
+"""Replaces the broken keys of a space, so that the rest can still be checked."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from scalesearch.space.syntax.nodes import Node
 
 
 def mend(root: Branch, problems: list[Problem]) -> tuple[Branch, set[str]]:
-    """``root`` with something harmless in place of each key that is wrong or depends on one; and the other keys."""
+    """Replaces each key that is wrong or depends on one by a constant; also returns the sound keys."""
     needs = needs_of(root)
     bad = {leaf.key for leaf in root.leaves() if _is_broken(leaf, problems)}
     bad |= _circular(needs)
@@ -32,15 +32,15 @@ def _inside(inner: Place, outer: Place) -> bool:
 
 
 def _circular(needs: dict[str, set[str]]) -> set[str]:
-    """Keys that need themselves, by whatever way."""
+    """Keys that depend on themselves, directly or not."""
 
     def reached(start: str) -> set[str]:
-        found: set[str] = set()
+        reachable: set[str] = set()
         new = needs.get(start, set())
-        while new - found:
-            found |= new
+        while new - reachable:
+            reachable |= new
             new = {key for other in new for key in needs.get(other, ())}
-        return found
+        return reachable
 
     return {key for key in needs if key in reached(key)}
 

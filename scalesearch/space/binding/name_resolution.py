@@ -34,7 +34,7 @@ COST = Field("number")
 
 
 def kinds_of(field: Field) -> frozenset[str]:
-    """Which types a field's answers have."""
+    """The types of a field's values."""
     own = {"size": "number", "number": "number", "schedule": "word"}.get(field.kind, field.kind)
     return frozenset({own, *(["word"] if field.also else [])})
 
@@ -51,7 +51,7 @@ class Resolver:
 
     Args:
         costs: whether the names of costs may be used.
-        complain: takes every problem found.
+        complain: takes every problem.
     """
 
     index: Index
@@ -101,10 +101,10 @@ class Resolver:
                 return replace(expr, arguments=tuple(self.expr(argument, NUMBER, ()) for argument in arguments))
         return expr
 
-    def due(self, expr: Expr, found: frozenset[str], want: frozenset[str]) -> None:
-        """Complains where none of the types found is wanted."""
-        if not found & want:
-            self.wrong(expr, f"this is {_say(found)} where {_say(want)} is due")
+    def due(self, expr: Expr, kinds: frozenset[str], want: frozenset[str]) -> None:
+        """Complains where none of the types kinds is wanted."""
+        if not kinds & want:
+            self.wrong(expr, f"expected {_say(want)}, but this is {_say(kinds)}")
 
     def wrong(self, expr: Expr, message: str, help: str | None = None) -> None:
         """Notes a problem with ``expr``."""
@@ -116,7 +116,7 @@ class Resolver:
         if kind == "flag" and say(expr.value) in words:
             return replace(expr, value=say(expr.value))  # a word that happens to be spelt yes or no
         if kind not in want and not (kind == "word" and "text" in want):
-            self.wrong(expr, f"`{say(expr.value)}` is {WHAT[kind]} where {_say(want)} is due")
+            self.wrong(expr, f"expected {_say(want)}, but `{say(expr.value)}` is {WHAT[kind]}")
         return expr
 
     def name(self, expr: Name, want: frozenset[str], words: tuple[str, ...]) -> Expr:
@@ -131,7 +131,7 @@ class Resolver:
         if not kinds & want:
             legal = words_of(known.field)
             values = f" ({' | '.join(legal)})" if legal and known.field.kind == "word" else ""
-            self.wrong(expr, f"`{expr.text}` is {_say(kinds)}{values} where {_say(want)} is due")
+            self.wrong(expr, f"expected {_say(want)}, but `{expr.text}` is {_say(kinds)}{values}")
         return Ref(self.shown(expr.text, known), known.key, known.guards, span=expr.span)
 
     def find(self, text: str) -> Known | None:
@@ -162,7 +162,7 @@ class Resolver:
             self.wrong(expr, f"`{expr.text}` is {what}", self.meant(expr.text, words))
 
     def meant(self, text: str, words: tuple[str, ...]) -> str | None:
-        """A help line for a misspelt name: a word, a key, or the last part of a key."""
+        """A help line for a misspelt name: a similar word, key or last part of a key."""
         legal = [*words, *self.index.paths, *(COST_NAMES if self.costs else ())]
         last = {path.rpartition(".")[2]: path for path in reversed(list(self.index.paths))}
         meant = closest(text, legal) or last.get(closest(text.rpartition(".")[2], last) or "")
@@ -175,10 +175,10 @@ class Resolver:
         operands = [expr.first, *(other for _, other in expr.rest)]
         ops = [op for op, _ in expr.rest]
         if any(op not in ("==", "!=") for op in ops):
-            found = [self.expr(operand, NUMBER, ()) for operand in operands]
+            resolved = [self.expr(operand, NUMBER, ()) for operand in operands]
         else:
-            found = [self.equal(operands, at) for at in range(len(operands))]
-        return replace(expr, first=found[0], rest=tuple(zip(ops, found[1:], strict=True)))
+            resolved = [self.equal(operands, at) for at in range(len(operands))]
+        return replace(expr, first=resolved[0], rest=tuple(zip(ops, resolved[1:], strict=True)))
 
     def equal(self, operands: list[Expr], at: int) -> Expr:
         """One side of an equality, which takes its legal words and types from the other."""
@@ -196,7 +196,7 @@ class Resolver:
 
 
 def other_is_word(other: Expr, known: Known) -> bool:
-    """Whether the other side is a word of this side's field rather than a key (``tie == decoder``)."""
+    """True if the other side is a word of this side's field (``tie == decoder``)."""
     return isinstance(other, Name) and other.text in words_of(known.field)
 
 

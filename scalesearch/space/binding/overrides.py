@@ -1,4 +1,4 @@
-"""``--set key=value``: the same language, put in the place of what the file says, with the same errors."""
+"""Applies ``--set key=value`` to a file's nodes: the same language, the same errors."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,16 +32,16 @@ def override(document: Table, schema: Group, overrides: Mapping[str, str], probl
 
 
 def _value(prefix: str, value: str, problems: list[Problem]) -> Node:
-    """What is given: a mapping in braces is YAML, everything else a text of the language."""
+    """The node of a value: YAML for a mapping in braces, else a text."""
     text = from_text("--set", prefix, value)
     if not value.lstrip().startswith("{"):
         return text
     try:
-        table, found = compose(Source("--set", value, numbered=False))
+        table, wrong = compose(Source("--set", value, numbered=False))
     except SpaceErrors as errors:
         problems.extend(errors.problems)
         return Node(text.place)
-    problems.extend(found)
+    problems.extend(wrong)
     return table
 
 
@@ -95,7 +95,7 @@ def _apply(table: Table, group: Group, path: str, rest: list[str], value: Node) 
 
 
 def _into(table: Table, group: Group, path: str, owners: list[str], rest: list[str], value: Node) -> Table:
-    """Sets ``rest`` in every variant that is offered and among ``owners``; a variant itself where nothing is left."""
+    """Sets ``rest`` in every offered variant among ``owners``; a variant itself where ``rest`` is empty."""
     offers = _present(table, group)
     for name in [name for name in offers if name in owners]:
         if rest:
@@ -138,11 +138,11 @@ def _names(group: Group, value: Text) -> set[str]:
 
 def _merged(present: Mapping[str, Node | None]) -> list[tuple[Text, Node]]:
     """The keys of the variants that were present, each once."""
-    found: dict[str, tuple[Text, Node]] = {}
+    entries: dict[str, tuple[Text, Node]] = {}
     for node in present.values():
         for key, value in unfold(node, []) if isinstance(node, Table) else []:
-            found.setdefault(key.text, (key, value))
-    return list(found.values())
+            entries.setdefault(key.text, (key, value))
+    return list(entries.values())
 
 
 def _beside(table: Table, group: Group) -> list[tuple[Text, Node]]:
@@ -153,9 +153,9 @@ def _present(table: Table, group: Group) -> dict[str, Node | None]:
     """The variants that ``table`` offers, with what is inside; the default where it says nothing."""
     inner = table.get(ONE_OF)
     entries = unfold(inner if isinstance(inner, Table) else table, [])
-    found: dict[str, Node | None] = {key.text: node for key, node in entries if key.text in group.variants}
+    variants: dict[str, Node | None] = {key.text: node for key, node in entries if key.text in group.variants}
     default = group.default_variant
-    return found or ({default: None} if default else {})
+    return variants or ({default: None} if default else {})
 
 
 def _offer(table: Table, group: Group, offers: Mapping[str, Node | None], value: Node) -> Table:
@@ -179,7 +179,7 @@ def _as_table(node: Node | None, group: Group, value: Node) -> Table:
 
 
 def _unfolded(table: Table) -> Table:
-    """``table`` with dotted keys nested; duplicates stay, to be complained about when the file is bound."""
+    """``table`` with dotted keys nested; duplicates stay and are reported when the file is bound."""
     problems: list[Problem] = []
     entries = tuple(unfold(table, problems))
     return table if problems else replace(table, entries=entries)

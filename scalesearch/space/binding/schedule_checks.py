@@ -14,7 +14,7 @@ MOST = 5_000  # depths times arguments that are tried
 
 
 def never_fits(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[tuple[Span, str, str]]:
-    """(span, text, reason) of each alternative of ``leaf`` that fits no depth; only ``sound`` keys are asked."""
+    """Yields (span, text, reason) of each alternative of ``leaf`` that fits no depth."""
     depths = depths_of(form, leaf.field.fits or "")
     if not depths:
         return
@@ -32,7 +32,7 @@ def never_fits(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[tup
 
 
 def _lenders(form: Questionnaire, leaf: Leaf, option: Spec, sound: Set[str]) -> Sequence[int | None]:
-    """The depths of the stack whose layers a loan uses, the deepest first; ``None`` where there are none to list."""
+    """Depths of the stack whose layers are borrowed, the deepest first; [None] if unknown."""
     target = form.target(leaf, option.path) if isinstance(option, Indexed) else None
     known = target.field.fits if target and target.field.fits in sound else None
     return sorted(depths_of(form, known), reverse=True) if known and depths_of(form, known) else [None]
@@ -43,7 +43,7 @@ def _shown(depths: Sequence[int]) -> str:
 
 
 def _together(reasons: Sequence[str], depths: Sequence[int], shown: str) -> str:
-    """One reason for all depths: the first, with all depths in place of its own where nothing else differs."""
+    """Joins the reasons of all depths into one, with all depths in place of its own."""
     stems = {reason.removesuffix(f" {depth}") for reason, depth in zip(reasons, depths, strict=True)}
     return f"{stems.pop()} {shown}" if len(stems) == 1 and reasons[0].endswith(f" {depths[0]}") else reasons[0]
 
@@ -76,8 +76,8 @@ def _numbers(argument: Spec) -> Iterator[int]:
     match argument:
         case Literal(int() as value):
             yield value
-        case Between(found):
-            yield from (int(value) for value in found.values() or ())
+        case Between(numbers):
+            yield from (int(value) for value in numbers.values() or ())
         case Alternatives(inner):
             for option in inner:
                 yield from _numbers(option)

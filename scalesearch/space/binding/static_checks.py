@@ -1,4 +1,4 @@
-"""What can be said of a space before anything is asked: cycles, schedules that never fit, unsatisfiable constraints."""
+"""Checks a space before sampling: cycles, schedules that never fit, unsatisfiable constraints."""
 
 import random
 from collections.abc import Iterator, Set
@@ -17,7 +17,7 @@ TRIED_FIRST = 50  # at random, which mostly settles it
 
 
 def cycles(root: Branch) -> list[Problem]:
-    """Keys that need themselves, each cycle once, at the first key of the file that is on it."""
+    """Problems of keys that depend on themselves: each cycle once, at its first key."""
     leaves, needs = list(root.leaves()), needs_of(root)
     first = {leaf.key: leaf for leaf in reversed(leaves) if any(True for _ in expressions(leaf.spec))}
     problems, seen = [], set[frozenset[str]]()
@@ -40,7 +40,7 @@ def needs_of(root: Branch) -> dict[str, set[str]]:
 
 
 def _cycle(start: str, needs: dict[str, set[str]]) -> list[str]:
-    """The shortest way from ``start`` back to itself, without its end; empty where there is none."""
+    """The shortest path from ``start`` back to itself, without its end; empty if none."""
     paths = [[start]]
     seen: set[str] = set()
     while paths:
@@ -57,11 +57,12 @@ def _cycle(start: str, needs: dict[str, set[str]]) -> list[str]:
 def _circular(leaf: Leaf, cycle: list[str]) -> Problem:
     at = next((expr.span for expr in expressions(leaf.spec) if set(cycle) & keys_of(expr) or leaf.key in cycle), (0, 1))
     way = " -> ".join([*cycle, cycle[0]])
-    return Problem(leaf.place(at), f"`{leaf.key}` needs itself: {way}", "give one of these keys a value of its own")
+    help = "give one of these keys a value of its own"
+    return Problem(leaf.place(at), f"`{leaf.key}` depends on itself: {way}", help)
 
 
 def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
-    """Alternatives of schedules that fit no depth that is possible, where schedule and depth are ``sound``."""
+    """Problems of schedules that fit no possible depth, where schedule and depth are ``sound``."""
     form = Questionnaire(root)
     judged = [leaf for leaf in form.leaves if leaf.field.fits and {leaf.key, leaf.field.fits} <= sound]
     return [problem for leaf in judged for problem in _misfit(form, leaf, sound)]
@@ -69,7 +70,7 @@ def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
 
 def _misfit(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[Problem]:
     for span, text, reason in never_fits(form, leaf, sound):
-        yield Problem(leaf.place(span), f"`{text}` does not fit any depth that is possible", reason)
+        yield Problem(leaf.place(span), f"`{text}` fits no possible depth", reason)
 
 
 def unsatisfiable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
@@ -96,7 +97,7 @@ def _impossible(constraint: Constraint) -> Problem:
 
 
 def _never_hold(form: Questionnaire, constraints: list[Constraint]) -> bool:
-    """Whether every combination of the answers that ``constraints`` read was tried, and none satisfies them all."""
+    """True if every combination of the keys named was tried and none satisfies all constraints."""
     rng = random.Random(0)
     if any(_all_hold(form, constraints, lambda name, question: question.draw(rng)) for _ in range(TRIED_FIRST)):
         return False

@@ -1,4 +1,4 @@
-"""Fills in a questionnaire: asks only what is needed, in an order in which every value is known when it is used."""
+"""Decides every key of a space, asking only for parameters that are needed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from scalesearch.space.syntax.schedules import Call, Reference, Schedule, to_jso
 
 
 class Answers(Mapping[str, Any]):
-    """A complete answer sheet: key to JSON value, constants included, in the order of the schema.
+    """The values of all keys: key to JSON value, constants included, in schema order.
 
     Attributes:
         params: what was asked and answered, by the name of the question.
@@ -28,7 +28,7 @@ class Answers(Mapping[str, Any]):
         self.problems = problems
 
     def value(self, key: str) -> Any:
-        """The answer as an object: a schedule is a Call, a Reference or a tuple of groups."""
+        """The value as an object: schedules are Calls, References or tuples."""
         return self._parsed[key]
 
     def __getitem__(self, key: str) -> Any:
@@ -62,7 +62,7 @@ class Questionnaire:
             self.by_key.setdefault(leaf.key, []).append(leaf)
 
     def dimensions(self) -> list[tuple[str, Question]]:
-        """Everything that could be asked, in the order of the schema."""
+        """Every parameter that may be asked, in schema order."""
         return [dimension for domain in self.domains.values() for dimension in domain.dimensions()]
 
     def answer(self, ask: AskFunction) -> Answers:
@@ -95,7 +95,7 @@ class Questionnaire:
                 yield leaf.key, f"{to_json(sheet.parsed[leaf.key])} does not fit: {reason}"
 
     def misfit(self, leaf: Leaf, sheet: "Sheet") -> str | None:
-        """Why the schedule of ``leaf`` does not fit its depth, if it does not."""
+        """The reason why the schedule of ``leaf`` does not fit its depth, or ``None``."""
         depth = sheet.lookup(leaf.field.fits or "")
         value = sheet.parsed[leaf.key]
         if not isinstance(depth, int) or isinstance(value, list | str):
@@ -110,9 +110,9 @@ class Questionnaire:
         """The schedule that a reference inside ``leaf`` points to."""
         scope = leaf.path.rpartition(".")[0]
         while True:
-            found = self.by_key.get(f"{scope}.{path}" if scope else path)
-            if found or not scope:
-                return found[0] if found else None
+            leaves = self.by_key.get(f"{scope}.{path}" if scope else path)
+            if leaves or not scope:
+                return leaves[0] if leaves else None
             scope = scope.rpartition(".")[0]
 
 
@@ -132,7 +132,7 @@ class Sheet:
         try:
             self.params[name] = question.settle(given)
         except (UserError, ValueError, TypeError):
-            raise UserError(f"{name}: {given!r} is not a legal answer; legal is {question}") from None
+            raise UserError(f"{name}: {given!r} is not a legal value; expected {question}") from None
         return self.params[name]
 
     def decide(self, leaf: Leaf) -> Any:
@@ -146,7 +146,7 @@ class Sheet:
         return self.parsed[leaf.key]
 
     def lookup(self, key: str) -> Any:
-        """The answer ``key`` as JSON; ABSENT where it does not exist under the variants chosen, or is at fault."""
+        """The value of ``key`` as JSON; ABSENT where it does not exist or has no legal value."""
         for leaf in self.form.by_key.get(key, ()):
             if all(self.lookup(group) == variant for group, variant in leaf.guards):
                 value = to_json(self.decide(leaf))
@@ -155,7 +155,7 @@ class Sheet:
 
 
 def misfit(schedule: Schedule, field: Field, depth: int, other_depth: int | None) -> str | None:
-    """Why ``schedule`` does not fit a stack of ``depth`` layers, or ``None``.
+    """The reason why ``schedule`` does not fit a stack of ``depth`` layers, or ``None``.
 
     Args:
         other_depth: for a Reference, the depth of the stack it points to, if known.

@@ -17,7 +17,7 @@ OPPOSITE = {"<=": ">", ">": "<=", "<": ">=", ">=": "<", "==": "!=", "!=": "=="}
 
 @dataclass(frozen=True)
 class Constraint:
-    """Something that must hold of a candidate, over its answers and costs.
+    """A condition over the answers and costs of a candidate.
 
     Args:
         expression: resolved; every name in it is an answer's key or a cost.
@@ -42,14 +42,14 @@ class Constraint:
         return self.names() & set(COST_NAMES)
 
     def holds(self, lookup: Lookup) -> bool:
-        """Whether it is met; a constraint that speaks of keys that do not exist does not apply, so it is."""
+        """True if satisfied; also where it names keys that do not exist in this candidate."""
         try:
             return evaluate(self.expression, lookup) is not False
         except EvaluationError:
             return False
 
     def slack(self, lookup: Lookup) -> float:
-        """By how much it is missed: <= 0 exactly where it holds.
+        """The amount by which it is violated: <= 0 exactly where it holds.
 
         ``a <= b`` gives log(a / b) for positive numbers, so that a miss by 10 % weighs the same on every scale, and
         the difference, relative to the larger, for others; ``and`` gives the largest slack, ``or`` the smallest.
@@ -58,12 +58,12 @@ class Constraint:
             lookup: name to answer or cost; may raise KeyError for a key that does not exist.
         """
         try:
-            found = _slack(self.expression, lookup)
+            slack = _slack(self.expression, lookup)
         except EvaluationError:
             return FAILED
         if self.holds(lookup):
-            return min(found, 0.0) if found is not None else 0.0
-        return max(found, LEAST) if found is not None else FAILED
+            return min(slack, 0.0) if slack is not None else 0.0
+        return max(slack, LEAST) if slack is not None else FAILED
 
 
 def _slack(expr: Expr, lookup: Lookup) -> float | None:
@@ -74,8 +74,8 @@ def _slack(expr: Expr, lookup: Lookup) -> float | None:
         case Logic("and", operands):
             return _worst(_slack(operand, lookup) for operand in operands)
         case Logic(_, operands):
-            found = [slack for operand in operands if (slack := _slack(operand, lookup)) is not None]
-            return min(found) if found else None
+            slacks = (_slack(operand, lookup) for operand in operands)
+            return min((slack for slack in slacks if slack is not None), default=None)
         case Not(operand):
             return _slack_of_opposite(operand, lookup)
         case IfElse(then, condition, other):
@@ -93,8 +93,7 @@ def _pairs(first: Expr, rest: tuple[tuple[str, Expr], ...], lookup: Lookup) -> I
 
 
 def _worst(slacks: Iterator[float | None]) -> float | None:
-    found = [slack for slack in slacks if slack is not None]
-    return max(found) if found else None
+    return max((slack for slack in slacks if slack is not None), default=None)
 
 
 def _slack_of_opposite(expr: Expr, lookup: Lookup) -> float | None:
@@ -115,7 +114,7 @@ def _slack_of_opposite(expr: Expr, lookup: Lookup) -> float | None:
 
 
 def _gap(op: str, left: Any, right: Any) -> float | None:
-    """By how much ``left op right`` is missed."""
+    """The slack of ``left op right``."""
     truth = compare(op, left, right)
     if truth is ABSENT:
         return None

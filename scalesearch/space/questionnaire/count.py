@@ -41,10 +41,10 @@ def count(form: Questionnaire, most: int | None = None) -> int | None:
 
 def _total(counts: Iterator[int], most: int) -> int:
     total = 0
-    for at, found in enumerate(counts):
+    for at, sheets in enumerate(counts):
         if at >= most:
             raise TooTangled(f"conditions tie together more than {most:,} combinations of answers")
-        total += found
+        total += sheets
     return total
 
 
@@ -113,22 +113,22 @@ def _leaves(unit: Unit) -> list[Leaf]:
 
 def _drivers(form: Questionnaire, unit: Unit) -> list[str]:
     """The keys whose values decide conditions inside ``unit``, and everything those need in turn."""
-    found: dict[str, None] = {}
+    drivers: dict[str, None] = {}
     for leaf in _leaves(unit):
         if isinstance(leaf.spec, Conditional):
             for expr in expressions(leaf.spec):
-                found |= dict.fromkeys(sorted(keys_of(expr)))
+                drivers |= dict.fromkeys(sorted(keys_of(expr)))
         chooses = any(branch.chooser is leaf for branch in _branches(unit))
         if chooses and leaf.spec.constants is None:
-            found[leaf.key] = None
-    queue = list(found)
+            drivers[leaf.key] = None
+    queue = list(drivers)
     while queue:
         for leaf in form.by_key.get(queue.pop(), ()):
             needed = [key for expr in expressions(leaf.spec) for key in sorted(keys_of(expr))]
-            fresh = [key for key in (*needed, *(group for group, _ in leaf.guards)) if key not in found]
-            found |= dict.fromkeys(fresh)
+            fresh = [key for key in (*needed, *(group for group, _ in leaf.guards)) if key not in drivers]
+            drivers |= dict.fromkeys(fresh)
             queue += fresh
-    return list(found)
+    return list(drivers)
 
 
 def _branches(unit: Unit) -> Iterator[Branch]:

@@ -1,4 +1,4 @@
-"""Runs a function that asks questions once for every combination of answers."""
+"""Enumerates the values of parameters by running a function once for each combination."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -10,11 +10,11 @@ AskFunction = Callable[[str, Question], Any]
 
 
 class Endless(Exception):
-    """A question with no end of answers was asked."""
+    """Raised where a continuous parameter is asked."""
 
 
 def explore(run: Callable[[AskFunction], T]) -> Iterator[T]:
-    """``run(ask)`` for every combination of answers to what it asks, in the order of the answers.
+    """Yields ``run(ask)`` for every combination of values that it asks for, in order.
 
     Which questions are asked may depend on the answers. Raises Endless at a continuous range.
     """

@@ -35,7 +35,7 @@ class Leaf:
     given: bool = dataclasses.field(default=True, compare=False)
 
     def place(self, span: Span) -> Place:
-        """Where the characters ``span`` of this leaf's text stand."""
+        """The place of the characters ``span`` of this leaf's text."""
         if isinstance(self.origin, Text):
             return self.origin.at(span)
         return self.origin if isinstance(self.origin, Place) else self.origin.place
@@ -64,7 +64,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Known:
-    """What the schema says about one dotted path."""
+    """The schema's entry of one dotted path."""
 
     key: str
     guards: Guards
@@ -79,7 +79,7 @@ class Index:
     groups: dict[str, Group]
 
     def find(self, name: str, scope: str) -> Known | None:
-        """The key that ``name`` means inside the group ``scope``: the innermost one, as in any language."""
+        """The key that ``name`` means inside the group ``scope``: the innermost one."""
         while True:
             known = self.paths.get(f"{scope}.{name}" if scope else name)
             if known or not scope:

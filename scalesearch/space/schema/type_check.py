@@ -1,4 +1,4 @@
-"""Checks a value against the field that it is for, and settles its type: a ``number`` is a float from here on."""
+"""Checks domains and computed values against fields, and converts them to the field's type."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -31,7 +31,7 @@ Complain = Callable[[SyntaxProblem], None]
 
 
 def describe(field: Field) -> str:
-    """What a field takes, in words."""
+    """The legal values of a field, in words."""
     also = f", or {either(field.also)}" if field.also else ""
     low = lowest(field)
     bounds = " and".join(f" {sign} {bound:g}" for sign, bound in ((">=", low), ("<=", field.high)) if bound is not None)
@@ -81,7 +81,7 @@ def _fit(spec: Spec, field: Field, paths: Iterable[str]) -> Spec:
             return replace(spec, settle=partial(settle, field))
         case Indexed(_, index):
             if field.kind != "schedule":
-                raise SyntaxProblem(f"a layer of another schedule stands where {describe(field)} is due", spec.span)
+                raise SyntaxProblem(f"expected {describe(field)}, found a layer of another schedule", spec.span)
             _check_index(index)
     return spec
 
@@ -112,19 +112,19 @@ def _not_legal(spec: Literal, field: Field, paths: Iterable[str]) -> SyntaxProbl
                 f"`{text}` names a key, not a value", spec.span, f"for the same answer, write `= {text}`"
             )
         return SyntaxProblem(f"`{text}` is not {describe(field)}", spec.span, suggest(text, words) if words else None)
-    found = "yes/no" if isinstance(spec.value, bool) else "a number"
-    return SyntaxProblem(f"{found} stands where {describe(field)} is due", spec.span)
+    kind = "yes/no" if isinstance(spec.value, bool) else "a number"
+    return SyntaxProblem(f"expected {describe(field)}, found {kind}", spec.span)
 
 
 def _number(spec: Literal, field: Field, paths: Iterable[str]) -> int | float:
     value = spec.value
     if isinstance(value, str) and not (value in paths or "." in value):
         help = suggest(value, field.also) if field.also else None
-        raise SyntaxProblem(f"`{value}` is a word where {describe(field)} is due", spec.span, help)
+        raise SyntaxProblem(f"expected {describe(field)}, found the word `{value}`", spec.span, help)
     if isinstance(value, str | bool):
         raise _not_legal(spec, field, paths)
     if field.kind == "size" and not isinstance(value, int):
-        raise SyntaxProblem(f"{say(value)} is not a whole number", spec.span, f"{describe(field)} is due")
+        raise SyntaxProblem(f"{say(value)} is not a whole number", spec.span, f"expected {describe(field)}")
     reason = out_of_bounds(value, field)
     if reason:
         raise SyntaxProblem(reason, spec.span)
@@ -132,38 +132,38 @@ def _number(spec: Literal, field: Field, paths: Iterable[str]) -> int | float:
 
 
 def out_of_bounds(value: int | float, field: Field) -> str | None:
-    """Why ``value`` is beyond the bounds of ``field``, if it is."""
+    """The reason why ``value`` is not legal in ``field``, or ``None``."""
     low = lowest(field)
     if (low is not None and value < low) or (field.high is not None and value > field.high):
-        return f"{say(value)} is out of bounds: {describe(field)} is due"
+        return f"{say(value)} is out of bounds: expected {describe(field)}"
     if field.among and value not in field.among:
-        return f"{say(value)} is not legal: {describe(field)} is due"
+        return f"{say(value)} is not legal: expected {describe(field)}"
     return None
 
 
 def _range(spec: Between, field: Field) -> Spec:
-    found = spec.range
+    given = spec.range
     if field.kind not in ("size", "number"):
-        raise SyntaxProblem(f"a range of numbers stands where {describe(field)} is due", spec.span)
-    if field.kind == "size" and isinstance(found, FloatRange):
-        raise SyntaxProblem("this range holds fractions", spec.span, f"{describe(field)} is due")
-    reason = out_of_bounds(found.low, field) or out_of_bounds(found.high, field)
+        raise SyntaxProblem(f"expected {describe(field)}, found a range of numbers", spec.span)
+    if field.kind == "size" and isinstance(given, FloatRange):
+        raise SyntaxProblem("this range is not one of whole numbers", spec.span, f"expected {describe(field)}")
+    reason = out_of_bounds(given.low, field) or out_of_bounds(given.high, field)
     if reason:
         raise SyntaxProblem(reason, spec.span)
     if field.among:
-        legal = [value for value in field.among if found.low <= value <= found.high]
+        legal = [value for value in field.among if given.low <= value <= given.high]
         help = f"write `{' | '.join(map(say, legal))}`"
-        raise SyntaxProblem(f"a range stands where {describe(field)} is due", spec.span, help)
-    if field.kind == "number" and isinstance(found, IntRange):
-        step = float(found.step) if found.step != 1 else None  # 0..4 of a number is all numbers in between
-        return replace(spec, range=FloatRange(float(found.low), float(found.high), step, found.log))
+        raise SyntaxProblem(f"expected {describe(field)}, found a range", spec.span, help)
+    if field.kind == "number" and isinstance(given, IntRange):
+        step = float(given.step) if given.step != 1 else None  # 0..4 of a number is all numbers in between
+        return replace(spec, range=FloatRange(float(given.low), float(given.high), step, given.log))
     return spec
 
 
 def _items(spec: Items, field: Field) -> Spec:
     if field.kind not in ("list", "schedule"):
         help = f"for one of these, write `{' | '.join(map(say, spec.values))}`" if spec.values else None
-        raise SyntaxProblem(f"a list is always a value, and {describe(field)} is due", spec.span, help)
+        raise SyntaxProblem(f"expected {describe(field)}, found a list, which is always one value", spec.span, help)
     spans = spec.spans or tuple(spec.span for _ in spec.values)
     for value, span in zip(spec.values, spans, strict=True):
         if field.words and field.kind == "list":
@@ -174,14 +174,14 @@ def _items(spec: Items, field: Field) -> Spec:
         elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise SyntaxProblem(f"`{say(value)}` is not a whole number >= 0", span)
     if field.kind == "schedule" and not spec.values:
-        raise SyntaxProblem("an empty list schedules no layer", spec.span)
+        raise SyntaxProblem("a schedule cannot be an empty list", spec.span)
     return replace(spec, schedule=field.kind == "schedule")
 
 
 def _call(spec: CallOf, field: Field) -> Spec:
     if field.kind != "schedule":
         text = "a load" if spec.bare else f"a call of `{spec.name}`"
-        raise SyntaxProblem(f"{text} stands where {describe(field)} is due", spec.span)
+        raise SyntaxProblem(f"expected {describe(field)}, found {text}", spec.span)
     legal = field.calls.get(spec.name)
     if legal is None:
         span = (spec.span[0], spec.span[0] + len(spec.name))
@@ -213,7 +213,7 @@ def _check_argument(argument: Spec) -> None:
 
 def _check_index(index: Expr) -> None:
     if isinstance(index, Name) and index.text != "i":
-        raise SyntaxProblem(f"`{index.text}` means nothing in an index", index.span, "the layer's own number is `i`")
+        raise SyntaxProblem(f"unknown name `{index.text}` in an index", index.span, "the layer's own number is `i`")
     for child in children(index):
         _check_index(child)
 
@@ -221,7 +221,7 @@ def _check_index(index: Expr) -> None:
 def settle(field: Field, value: Any, source: Computed) -> Any:
     """The ``value`` of ``source`` in the type of ``field``. Raises Fault where it does not fit."""
     if value is ABSENT:
-        raise Fault(f"{source} needs a key that does not exist here")
+        raise Fault(f"{source} refers to a key that does not exist here")
     if isinstance(value, str) and value in field.also:
         return value
     if field.kind in ("size", "number"):
@@ -232,13 +232,13 @@ def settle(field: Field, value: Any, source: Computed) -> Any:
         return value
     if field.kind == "word" and say(value) in field.words:
         return say(value)
-    raise Fault(f"{source} is {say(value)}, where {describe(field)} is due")
+    raise Fault(f"{source} is {say(value)}; expected {describe(field)}")
 
 
 def _settled_number(field: Field, value: Any, source: Computed) -> Any:
     whole = field.kind == "size"
     if isinstance(value, str | bool):
-        raise Fault(f"{source} is {say(value)}, where {describe(field)} is due")
+        raise Fault(f"{source} is {say(value)}; expected {describe(field)}")
     if many(value):
         return _settled_numbers(field, value, source)
     if whole and value != int(value):
@@ -250,7 +250,7 @@ def _settled_number(field: Field, value: Any, source: Computed) -> Any:
 
 
 def _settled_numbers(field: Field, value: Any, source: Computed) -> Any:
-    """The same for a population, of which all members have a fault or none."""
+    """Settles an array of a population, of which all members have a fault or none."""
     whole = field.kind == "size"
     if whole and truth(value != value.astype("int64")):
         raise Fault(f"{source} is not a whole number")

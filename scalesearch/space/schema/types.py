@@ -1,4 +1,4 @@
-"""The types in which a schema is written: which keys a space file may have, and what each may hold."""
+"""Types of a schema: the keys of a file, and the values that each may have."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

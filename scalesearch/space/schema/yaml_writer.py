@@ -63,7 +63,7 @@ def _offers(branch: Branch) -> list[tuple[str, Branch]]:
 
 
 def simple_chooser(branch: Branch) -> bool:
-    """Whether the variant is asked among names, rather than computed or asked under a condition."""
+    """True if the variant is chosen among names, not computed or conditional."""
     spec = branch.chooser.spec if branch.chooser else None
     return isinstance(spec, Literal) or (
         isinstance(spec, Alternatives) and all(isinstance(option, Literal) for option in spec.options)
@@ -71,7 +71,7 @@ def simple_chooser(branch: Branch) -> bool:
 
 
 def _bare(branch: Branch) -> bool:
-    """Whether only the names of variants have to be written."""
+    """True if only the names of variants have to be written."""
     return not any(inner.fields for _, inner in branch.variants)
 
 

@@ -1,4 +1,4 @@
-"""Problems of a space file: where, what, and what would be right; all of them shown together."""
+"""Problems of a file: place, message, and help; all of them shown together."""
 
 import difflib
 import re
@@ -15,7 +15,7 @@ SHOWN = 150  # characters of a source line that are shown at most
 
 @dataclass(frozen=True)
 class Source:
-    """A text with the name under which errors speak of it; ``numbered`` is off where lines mean nothing (``--set``)."""
+    """A text and its name in errors; ``numbered`` is False without lines (``--set``)."""
 
     name: str
     text: str = field(repr=False)
@@ -64,7 +64,7 @@ class Problem:
 
 
 class SpaceErrors(UserError):
-    """Everything that is wrong with a space, in the order of the file.
+    """All problems of a file, in its order.
 
     Attributes:
         problems: tuple of Problem, sorted by position (empty where there is no text, such as a missing file).
@@ -97,7 +97,7 @@ class Unbuildable(UserError):
 
 
 def _excerpt(place: Place) -> list[str]:
-    """The source line and the carets under the place; tabs and wide characters do not shift the carets."""
+    """The source line with carets under the place, whatever tabs and wide characters it has."""
     lines = place.source.lines
     line = lines[place.line] if place.line < len(lines) else ""
     end = max(place.column + 1, min(place.end, max(len(line), place.column + 1)))
@@ -117,15 +117,15 @@ def _visible(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns a terminal gives to ``text``."""
+    """The number of terminal columns of ``text``."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def closest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate that ``word`` was probably meant to be."""
-    found = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
-    if found:
-        return found[0]
+    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    if matches:
+        return matches[0]
     lower = {candidate.lower(): candidate for candidate in candidates}
     return lower.get(word.lower())
 

@@ -1,4 +1,4 @@
-"""Domains: what the value of a key may be, as read from its text, and how that value is decided."""
+"""Domains: the legal values of a key, as read from its text, and their choice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Spec:
         yield from ()
 
     def count(self, sheet: Asker) -> int:
-        """How many ways there are to decide, given all values that conditions need."""
+        """The number of ways to decide, given all values that conditions need."""
         return 1
 
     def retrace(self, value: Any) -> dict[str, Any] | None:
@@ -118,7 +118,7 @@ class Between(Spec):
 
 @dataclass(frozen=True)
 class Items(Spec):
-    """A list, which is a value and never a choice; ``schedule``: it names the layers of a schedule."""
+    """A list, always one value; ``schedule``: it groups the layers of a schedule."""
 
     values: tuple[Constant, ...]
     spans: tuple[Span, ...] = field(default=(), compare=False)
@@ -187,7 +187,7 @@ class Indexed(Spec):
 
 @dataclass(frozen=True)
 class Computed(Spec):
-    """``= expression``; ``settle(value, self)`` turns its value into the type of the key, or raises Fault."""
+    """``= expression``; ``settle(value, self)`` converts its value to the key's type, or raises Fault."""
 
     expression: Expr
     settle: Callable[[Any, Computed], Any] = field(default=lambda value, _: value, compare=False, repr=False)
@@ -295,14 +295,14 @@ class Conditional(Spec):
 
 @dataclass(frozen=True)
 class Broken(Spec):
-    """Stands where the text could not be read, so that the rest of the file is still checked."""
+    """Placeholder for a text that could not be read; the rest is still checked."""
 
     def __str__(self) -> str:
         return "?"
 
 
 def _inside(spec: Spec) -> str:
-    """The text of ``spec`` beside others: a ternary keeps its parentheses, or its `if` would be taken for theirs."""
+    """The text of ``spec`` beside others; a ternary keeps its parentheses, or its `if` would be theirs."""
     return f"= {write(spec.expression, 1)}" if isinstance(spec, Computed) else str(spec)
 
 

@@ -7,22 +7,22 @@ from scalesearch.space.syntax.nodes import Node, Table, Text
 
 
 def unfold(table: Table, problems: list[Problem]) -> list[tuple[Text, Node]]:
-    """The entries of ``table`` by their first name, each once; complains about what is given twice."""
-    found: dict[str, tuple[Text, Node]] = {}
+    """The entries of ``table`` by their first name; reports duplicates."""
+    entries: dict[str, tuple[Text, Node]] = {}
     plain: set[str] = set()
     for key, value in table:
         head, node = split(key, value)
         name, is_plain = head.text, head is key
-        if name not in found:
-            found[name] = (head, node)
-        elif isinstance(found[name][1], Table) and isinstance(node, Table) and not (is_plain and name in plain):
-            first, earlier = found[name]
+        if name not in entries:
+            entries[name] = (head, node)
+        elif isinstance(entries[name][1], Table) and isinstance(node, Table) and not (is_plain and name in plain):
+            first, earlier = entries[name]
             assert isinstance(earlier, Table)
-            found[name] = (first, replace(earlier, entries=(*earlier.entries, *node.entries)))
+            entries[name] = (first, replace(earlier, entries=(*earlier.entries, *node.entries)))
         else:
-            problems.append(duplicate(key, found[name][0]))
+            problems.append(duplicate(key, entries[name][0]))
         plain |= {name} if is_plain else set()
-    return list(found.values())
+    return list(entries.values())
 
 
 def split(key: Text, value: Node) -> tuple[Text, Node]:
@@ -39,5 +39,5 @@ def split(key: Text, value: Node) -> tuple[Text, Node]:
 
 def duplicate(key: Text, first: Text) -> Problem:
     """The complaint about a key that is given twice."""
-    where = f"line {first.place.line + 1}" if first.place.source.numbered else "before"
-    return Problem(key.place, f"`{key.text}` is given twice", f"it was given in {where}; remove one of the two")
+    where = f"line {first.place.line + 1}" if first.place.source.numbered else "the same text"
+    return Problem(key.place, f"`{key.text}` is given twice", f"first given in {where}; remove one of the two")

@@ -37,7 +37,7 @@ class EvaluationError(ArithmeticError):
 
 
 def evaluate(expr: Expr, lookup: Lookup) -> Any:
-    """The value of ``expr``, or ABSENT; ``lookup(key)`` gives an answer, or ABSENT, or raises KeyError for ABSENT.
+    """The value of ``expr``, or ABSENT; ``lookup`` may return ABSENT or raise KeyError.
 
     Raises:
         EvaluationError: it has none (division by zero, logarithm of a negative number, too large).
@@ -107,7 +107,7 @@ def compare(op: str, left: Any, right: Any) -> Any:
 
 
 def _comparable(left: Any, right: Any) -> bool:
-    """Whether ``==`` compares number with number, where one of the two is an array."""
+    """True if ``==`` compares number with number, or no arrays."""
     return not (many(left) or many(right)) or (_number(left) and _number(right))
 
 
@@ -118,7 +118,7 @@ ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def arithmetic(op: str, left: Any, right: Any) -> Any:
-    """``left op right``, or ABSENT; a quotient that is whole is an int (``width / 4`` is a size)."""
+    """``left op right``, or ABSENT; a whole quotient is an int (``width / 4``)."""
     if not (_number(left) and _number(right)):
         return ABSENT
     if many(left) or many(right):
@@ -137,7 +137,7 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
 
 
 def _arithmetic_of_many(op: str, left: Any, right: Any) -> Any:
-    """The same for a population, whose numbers 64 bits must hold."""
+    """Arithmetic on arrays of a population, whose numbers 64 bits must hold."""
     if op in ("/", "//", "%") and truth(right == 0):
         raise EvaluationError(f"a number {op} 0 divides by zero")
     if op == "/" and truth(left % right == 0):

@@ -58,7 +58,7 @@ class Cursor:
         return token
 
     def sees(self, *texts: str) -> bool:
-        """Whether the token in front is one of these operators or keywords."""
+        """True if the next token is one of these operators or keywords."""
         return self.token.kind in ("op", "word") and self.token.text in texts
 
     def take(self, text: str) -> bool:
@@ -72,8 +72,8 @@ class Cursor:
 
     def wrong(self, message: str, help: str | None = None, span: Span | None = None) -> SyntaxProblem:
         """A complaint about the token in front."""
-        found = f", found `{self.token.text}`" if self.token.kind != "end" else ", found the end"
-        return SyntaxProblem(message + (found if message.startswith("expected") else ""), span or self.token.span, help)
+        token = f", found `{self.token.text}`" if self.token.kind != "end" else ", found the end"
+        return SyntaxProblem(message + (token if message.startswith("expected") else ""), span or self.token.span, help)
 
     def since(self, start: Span) -> Span:
         """From ``start`` to the token before the one in front."""
@@ -85,11 +85,11 @@ def finish(cursor: Cursor) -> None:
     if cursor.token.kind == "end":
         return
     if cursor.sees("="):
-        raise cursor.wrong("`=` stands at the beginning of a computed value", "to compare, write `==`")
+        raise cursor.wrong("`=` belongs at the beginning of a computed value", "to compare, write `==`")
     if cursor.sees("+", "*", "/", "//", "**", "%", *COMPARISONS, "and", "or"):
         help = f"a computed value begins with `=`: `= {cursor.text.strip()}`"
         raise cursor.wrong(f"`{cursor.token.text}` does not belong in a constant", help)
-    raise cursor.wrong(f"`{cursor.token.text}` is left over", "alternatives are separated by `|`")
+    raise cursor.wrong(f"unexpected `{cursor.token.text}`", "alternatives are separated by `|`")
 
 
 def parse_expression(text: str) -> Expr:
@@ -104,7 +104,7 @@ def parse_expression(text: str) -> Expr:
         raise cursor.wrong("`=` does not compare", "write `==`")
     if cursor.sees("|"):
         raise cursor.wrong("`|` does not belong in an expression", "write `or`")
-    raise cursor.wrong(f"`{cursor.token.text}` is left over")
+    raise cursor.wrong(f"unexpected `{cursor.token.text}`")
 
 
 def ternary(cursor: Cursor) -> Expr:

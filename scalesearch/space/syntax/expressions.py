@@ -23,7 +23,7 @@ LEVEL = {"**": POWER, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT, "
 
 @dataclass(frozen=True)
 class Expr:
-    """A node of an expression; ``span`` says where it stands in the text and does not count for equality."""
+    """A node of an expression; ``span`` is its place in the text, not compared."""
 
     span: Span = field(default=NO_SPAN, compare=False, kw_only=True)
 
@@ -38,14 +38,14 @@ class Value(Expr):
 
 @dataclass(frozen=True)
 class Name(Expr):
-    """A dotted name as written, before anybody looked it up."""
+    """A dotted name as written, not yet resolved."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Ref(Expr):
-    """A name that was found: an answer or a cost, there only while each of ``guards`` (key, variant) holds."""
+    """A resolved name: an answer or a cost, present while all ``guards`` (key, variant) hold."""
 
     text: str
     key: str
@@ -188,7 +188,7 @@ def _scaled(value: int) -> str:
 
 
 def plain_word(text: str) -> bool:
-    """Whether ``text`` can stand in an expression without quotes and still be a word."""
+    """True if ``text`` is a word of an expression without quotes."""
     from scalesearch.space.syntax.lexer import PATH
 
     return bool(PATH.fullmatch(text)) and text not in {*RESERVED, "yes", "no", "true", "false"}

@@ -91,13 +91,13 @@ def _value(digits: str, scale: str, span: Span) -> int | float:
 def _unreadable(text: str, at: int) -> SyntaxProblem:
     character = text[at]
     if character in LOOKALIKES:
-        return SyntaxProblem(f"`{character}` means nothing here", (at, at + 1), f"write `{LOOKALIKES[character]}`")
+        return SyntaxProblem(f"unexpected character `{character}`", (at, at + 1), f"write `{LOOKALIKES[character]}`")
     if character in "\"'":
-        return SyntaxProblem("this quote is never closed", (at, len(text)))
+        return SyntaxProblem("this quote is not closed", (at, len(text)))
     helps = {
         "&": "write `and`",
         "!": "write `not`, or `!=`",
         "^": "a power is written `**`",
         "?": "write `x if c else y`",
     }
-    return SyntaxProblem(f"`{character}` means nothing here", (at, at + 1), helps.get(character))
+    return SyntaxProblem(f"unexpected character `{character}`", (at, at + 1), helps.get(character))

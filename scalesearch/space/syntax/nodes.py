@@ -10,20 +10,20 @@ from scalesearch.space.syntax.lexer import Span
 
 @dataclass(frozen=True)
 class Node:
-    """A piece of the file; ``alias`` is the ``*name`` through which it came here, if any."""
+    """A piece of the file; ``alias`` is the ``*name`` that refers to it, if any."""
 
     place: Place
     alias: Place | None = field(default=None, kw_only=True)
 
     @property
     def here(self) -> Place:
-        """Where the reader of an error should look: at the alias rather than at what it stands for."""
+        """The place that errors show: the alias rather than its anchor."""
         return self.alias or self.place
 
 
 @dataclass(frozen=True)
 class Text(Node):
-    """A scalar: its text as YAML folds it, and where each of its characters stands in the source.
+    """A scalar: its folded text, and the place of each character in the source.
 
     Args:
         where: (line, column) of each character of ``text``, or empty where escapes make that unknowable.
@@ -35,7 +35,7 @@ class Text(Node):
     quoted: bool = False
 
     def at(self, span: Span) -> Place:
-        """The place of the characters ``span``, as far as they stand on one line; the whole scalar if unknown."""
+        """The place of the characters ``span`` on their first line; the whole scalar if unknown."""
         if not self.where:
             return self.place
         if span[0] >= len(self.where):
@@ -71,7 +71,7 @@ WORD = re.compile(r"\S")
 
 
 def locate(source: Source, text: str, line: int, column: int) -> tuple[tuple[int, int], ...]:
-    """Where each character of a folded ``text`` stands, given where its source begins.
+    """The place of each character of a folded ``text``, given where its source begins.
 
     YAML folds line breaks into spaces and drops indentation, so characters that are not blank are matched in order;
     a blank stands right after the character before it.
@@ -92,7 +92,7 @@ def locate(source: Source, text: str, line: int, column: int) -> tuple[tuple[int
 
 
 def from_text(name: str, prefix: str, text: str) -> Text:
-    """A scalar given outside a file, such as ``--set key=value``, shown as ``prefix`` and ``text`` on one line."""
+    """A scalar from outside a file (``--set key=value``), shown after ``prefix`` on one line."""
     flat = re.sub(r"[\n\r\x85\u2028\u2029]", " ", text)
     source = Source(name, prefix + flat, numbered=False)
     start = len(prefix)

@@ -1,4 +1,4 @@
-"""The questions a space may ask: one of several, a whole number, a real number."""
+"""Parameters: a choice, a range of whole numbers, a range of real numbers."""
 
 import math
 import random
@@ -18,11 +18,11 @@ class Choice:
     options: tuple[Constant, ...]
 
     def values(self) -> Sequence[Constant]:
-        """Everything that may be answered."""
+        """All legal values."""
         return self.options
 
     def count(self) -> int:
-        """How many answers there are."""
+        """The number of legal values."""
         return len(self.options)
 
     def settle(self, value: Any) -> Constant:
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class IntRange:
-    """A whole number from ``low`` to ``high`` (both included) in steps of ``step``; ``log``: small ones matter more."""
+    """A whole number from ``low`` to ``high`` (both included), in steps or on a log scale."""
 
     low: int
     high: int
@@ -50,11 +50,11 @@ class IntRange:
     log: bool = False
 
     def values(self) -> Sequence[int]:
-        """Everything that may be answered."""
+        """All legal values."""
         return range(self.low, self.high + 1, self.step)
 
     def count(self) -> int:
-        """How many answers there are (a Python int of any size, unlike ``len``)."""
+        """The number of legal values (a Python int of any size, unlike ``len``)."""
         return (self.high - self.low) // self.step + 1
 
     def settle(self, value: Any) -> int:
@@ -84,13 +84,13 @@ class FloatRange:
     log: bool = False
 
     def values(self) -> Sequence[float] | None:
-        """Everything that may be answered, or ``None`` where there is no end of it."""
+        """All legal values, or ``None`` where they are endless."""
         if self.step is None:
             return None
         return [self._at(index) for index in range(round((self.high - self.low) / self.step) + 1)]
 
     def count(self) -> int | None:
-        """How many answers there are, or ``None`` where there is no end of them."""
+        """The number of legal values, or ``None`` where they are endless."""
         return None if self.step is None else round((self.high - self.low) / self.step) + 1
 
     def settle(self, value: Any) -> float:

@@ -22,7 +22,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reference:
-    """Layer ``i`` uses the weights of layer ``at(i)`` of the schedule ``path``; ``index`` is canonical text."""
+    """A loan: layer ``i`` uses the weights of layer ``at(i)`` of the schedule ``path``."""
 
     path: str
     index: str

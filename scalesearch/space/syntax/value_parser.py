@@ -34,7 +34,7 @@ __all__ = ["parse_expression", "parse_value"]
 
 
 def parse_value(text: str) -> Spec:
-    """What ``text`` offers. Raises SyntaxProblem."""
+    """The domain that ``text`` describes. Raises SyntaxProblem."""
     cursor = Cursor(text)
     if cursor.token.kind == "end":
         raise SyntaxProblem("no value is given here", (0, 1))
@@ -193,7 +193,7 @@ def _range(cursor: Cursor, low: int | float, start: Span) -> Spec:
 
 def _check_bounds(low: int | float, high: int | float, span: Span) -> None:
     if low > high:
-        raise SyntaxProblem("this range is empty: it begins above its end", span, f"write `{say(high)}..{say(low)}`")
+        raise SyntaxProblem("this range is empty: its start is above its end", span, f"write `{say(high)}..{say(low)}`")
     if low == high:
         raise SyntaxProblem("this range holds a single number", span, f"write `{say(low)}`")
 
@@ -222,7 +222,7 @@ def _check_step(low: int | float, high: int | float, step: int | float, span: Sp
 
 
 def _part(width: int | float) -> int | float:
-    """A step that divides a range of ``width``: a quarter, or the next larger part that is whole."""
+    """A step that divides a range of ``width``: a quarter, or the next larger whole part."""
     if isinstance(width, float):
         return _tidy(width / 4)
     return next((width // parts for parts in (4, 3, 2) if width % parts == 0), 1)

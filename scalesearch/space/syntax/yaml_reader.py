@@ -1,4 +1,4 @@
-"""Reads YAML text into nodes: positions kept, aliases as the same question again, and nothing ever evaluated."""
+"""Reads YAML into nodes: keeps positions and aliases, never evaluates anything."""
 
 import re
 from dataclasses import replace
@@ -122,7 +122,8 @@ class Conversion:
         place = self.place(node)
         if self.count > MOST_NODES or len(inside) > DEEPEST:
             help = f"at most {MOST_NODES:,} values, nested at most {DEEPEST} deep, after following aliases"
-            raise SpaceErrors([*self.problems, Problem(place, "this file unfolds into too much", help)])
+            problem = Problem(place, "this file is too large once its aliases are followed", help)
+            raise SpaceErrors([*self.problems, problem])
         if isinstance(node, AliasNode):
             return self.alias(node, place, inside)
         if isinstance(node, yaml.ScalarNode):
@@ -150,10 +151,10 @@ class Conversion:
         return self.scalar(node, place)
 
     def alias(self, node: AliasNode, place: Place, inside: tuple[int, ...]) -> Node:
-        """What an alias stands for."""
+        """The node that an alias refers to."""
         if node.target is None:
             help = f"write `&{node.name}` before the value that is meant, above this line"
-            self.problems.append(Problem(place, f"no anchor `&{node.name}` stands above this alias", help))
+            self.problems.append(Problem(place, f"the anchor `&{node.name}` is not defined above this alias", help))
             return Node(place)
         if id(node.target) in inside:
             self.problems.append(
@@ -170,7 +171,7 @@ class Conversion:
         return Text(place, node.value, locate(self.source, node.value, line, column), quoted)
 
     def place(self, node: yaml.Node) -> Place:
-        """Where ``node`` stands (its first line), without the anchor before it."""
+        """The place of ``node`` (its first line), without the anchor before it."""
         start, end = node.start_mark, node.end_mark
         line = self.source.lines[start.line] if start.line < len(self.source.lines) else ""
         last = end.column if end.line == start.line else len(line)
@@ -202,7 +203,7 @@ def _syntax(source: Source, error: yaml.MarkedYAMLError) -> Problem:
     message = f"not YAML: {error.problem}" + (f" ({error.context}{since})" if error.context else "")
     if "duplicate anchor" in (error.context or ""):
         help = "give each anchor a name of its own"
-        return Problem(Place(source, line, column, column + 1), "this anchor's name is taken", help)
+        return Problem(Place(source, line, column, column + 1), "this anchor is defined twice", help)
     return Problem(Place(source, line, column, column + 1), message, _hint(error, text, column))
 
 

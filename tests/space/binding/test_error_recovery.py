@@ -21,7 +21,7 @@ def test_reading_and_meaning_are_complained_about_at_once() -> None:
         Space.parse(BROKEN)
     lines = [(problem.place.line + 1, problem.message) for problem in caught.value.problems]
     assert [line for line, _ in lines] == [1, 2, 3, 3, 6, 7]
-    assert "does not fit any depth" in lines[2][1] and "no candidate can satisfy" in lines[5][1]
+    assert "fits no possible depth" in lines[2][1] and "no candidate can satisfy" in lines[5][1]
 
 
 def test_what_depends_on_a_broken_key_is_left_in_peace() -> None:

@@ -104,7 +104,7 @@ def test_lists_calls_and_references_need_no_quotes():
         ),
         (
             {"encoder.depth": "foo"},
-            "--set: `foo` is a word where a whole number >= 1 is due\n  --set encoder.depth=foo\n"
+            "--set: expected a whole number >= 1, found the word `foo`\n  --set encoder.depth=foo\n"
             "                      ^^^",
         ),
         (

@@ -121,9 +121,9 @@ def test_what_no_network_can_have_is_said_and_does_not_stop_the_sheet(text, key,
 
 def test_answers_that_are_not_legal_are_refused():
     space = small("width: 2 | 4\n")
-    with pytest.raises(UserError, match=r"width: 3 is not a legal answer; legal is 2 \| 4"):
+    with pytest.raises(UserError, match=r"width: 3 is not a legal value; expected 2 \| 4"):
         space.answer(lambda name, question: 3)
-    with pytest.raises(UserError, match="the old answers say nothing that is legal here"):
+    with pytest.raises(UserError, match="the given answers hold no legal value"):
         space.answer(space.replay({"width": 3}))
 
 

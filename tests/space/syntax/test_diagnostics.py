@@ -79,7 +79,7 @@ def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path):
 def test_aliases_that_multiply_are_stopped():
     lines = ["sizes: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"k{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    assert "this file unfolds into too much" in message("\n".join(lines))
+    assert "this file is too large once its aliases are followed" in message("\n".join(lines))
 
 
 def test_brackets_that_nest_without_end_are_stopped():
