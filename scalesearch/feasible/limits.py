@@ -10,10 +10,10 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.space import Constraint, Space
 from scalesearch.space.binding.name_resolution import Resolver
-from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
 from scalesearch.space.schema.bound_tree import index_of
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, suggest
+from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
 from scalesearch.space.syntax.expressions import Compare, Expr, Logic, Ref, keys_of, write
 from scalesearch.space.syntax.lexer import PATH, SyntaxProblem
 from scalesearch.space.syntax.nodes import Text, from_text
