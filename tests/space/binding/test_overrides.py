@@ -124,7 +124,7 @@ def test_lists_calls_and_references_need_no_quotes():
         ),
         (
             {"width": "8..4"},
-            "--set: this range is empty: it begins above its end\n  --set width=8..4\n              ^^^^\n"
+            "--set: this range is empty: its start is above its end\n  --set width=8..4\n              ^^^^\n"
             "  = help: write `4..8`",
         ),
         (

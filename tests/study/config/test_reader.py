@@ -114,7 +114,7 @@ reference: [ { name: a } ]
 """
     said = problems(tmp_path, text)
     assert said == """\
-s.yaml:2:10: this range is empty: it begins above its end
+s.yaml:2:10: this range is empty: its start is above its end
 2 |   width: 64..32
   |          ^^^^^^
   = help: write `32..64`
