@@ -52,7 +52,7 @@ def _part(item: Node, complain: Complain) -> Part | None:
         source, target = _texts(item.get("source")), _texts(item.get("target"))
         if len(source) == 1 and target:
             return PairOfFiles(source[0], target[0], target[1:])
-    complain(item, f"{FORM} is due here", None)
+    complain(item, f"expected {FORM}", None)
     return None
 
 

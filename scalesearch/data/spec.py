@@ -170,7 +170,7 @@ def _conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:
         yield "mix", "there is nothing to mix with", "name a teacher's translations under `distilled`"
     window = said["window"] or WINDOW
     if said["stride"] and said["stride"] > window:
-        yield "stride", f"tokens between two windows would not be scored: at most the window of {window} is due", None
+        yield "stride", f"tokens between two windows would not be scored; use at most the window of {window}", None
 
 
 def _shape(said: Mapping[str, Any]) -> Iterator[Conflict]:

@@ -40,7 +40,7 @@ def refused(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(("keys", "said"), [
     ({"space": "nowhere"}, ["s.yaml:5:8: nowhere: no such file. The spaces that come with scalesearch: ", "^^^^^^^"]),
     ({"space": None}, ["s.yaml:1:1: `space` is missing"]),
-    ({"data": "wmt"}, ["s.yaml:2:7: data.builtin: `wmt`", "`grammar`"]),
+    ({"data": "wmt"}, ["s.yaml:2:7: data.builtin: expected `grammar`, or `none`, found `wmt`", "`grammar`"]),
     ({"data": f"{{ {FILES.format('/nope')} }}"}, ["s.yaml:2:40: data: train: no such file: /nope/t.en"]),
     ({"data": "{ source: en, target: de, train: /nope }"}, ["s.yaml:2:7: data: `valid` is missing"]),
     ({"objectives": "{ blue: max }"}, ["s.yaml:4:15: there is no metric or cost `blue`", "did you mean `bleu`?"]),
@@ -61,11 +61,11 @@ def refused(tmp_path, monkeypatch, capsys):
     ({"resources": "{ address: 127.0.0.1:1 }"}, ["s.yaml:9:12: ray: no cluster answers at 127.0.0.1:1"]),
     ({"ray": "{ address: 'a:1' }", "resources": "{ address: 'b:1' }"},
      ["s.yaml:10:23: the cluster is at `b:1` here and at `a:1` under `ray:`", "keep one"]),
-    ({"ray": "head:6379"}, ["s.yaml:9:6: ray: `head:6379` stands where a mapping is due", "`address`"]),
+    ({"ray": "head:6379"}, ["s.yaml:9:6: ray: expected a mapping, found `head:6379`", "`address`"]),
     ({"resources": "{ gpus_per_trial: 1.5 }"}, ["s.yaml:9:30: resources.gpus_per_trial: several devices come whole"]),
     ({"resources": "{ cpus_per_trial: 0.00001 }"}, ["s.yaml:9:30: resources.cpus_per_trial: 1e-05 is less"]),
     ({"resources": "{ custom: { GPU: 1 } }"}, ["s.yaml:9:24: `GPU` is none of a cluster's own", "gpus_per_trial"]),
-    ({"resources": "{ custom: { a: much } }"}, ["s.yaml:9:27: a: a number of at least 0.0001 is due here"]),
+    ({"resources": "{ custom: { a: much } }"}, ["s.yaml:9:27: a: expected a number of at least 0.0001"]),
     ({"resources": "{ custom: 3 }"}, ["s.yaml:9:22: custom resources are a mapping of their names to numbers"]),
 ])
 def test_each_is_a_message_with_its_place(refused, keys, said):

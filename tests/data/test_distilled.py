@@ -62,7 +62,7 @@ def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> Non
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"distilled": "nowhere/kd"}, "distilled: no such file"),
-    ({"distilled": {"a": "b"}}, "distilled: a mapping stands where a text"),
+    ({"distilled": {"a": "b"}}, "distilled: expected a text"),
     ({"mix": True}, "nothing to mix with"),
 ])
 def test_what_is_wrong_is_said(spec: DataSpec, cache: Path, changes: dict, message: str) -> None:

@@ -113,7 +113,7 @@ def test_a_broken_m2_file_is_said_with_its_place(lines: list[str], said: str) ->
     ({"task": "summarisation", "test": {"source": "a", "target": ["b", "c"]}}, "several references are for"),
     ({"task": "correction", "train": {"source": "a", "target": ["b", "c"]}}, "several references are for"),
     ({"task": "language-model"}, "source: it is for pairs of texts"),
-    ({"tokenised": 3}, "tokenised: a number stands where `yes` or `no` is due"),
+    ({"tokenised": 3}, "tokenised: expected `yes` or `no`, found a number"),
 ])
 def test_what_is_wrong_with_a_spec_is_said(mapping: dict, said: str) -> None:
     with pytest.raises(UserError) as error:

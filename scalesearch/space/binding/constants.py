@@ -73,9 +73,9 @@ class Reader:
             return node
         if group.bare and type(node) is not Node:
             return Table(node.place, ((Text(node.place, group.bare), node),))
-        found = f"`{node.text}`" if isinstance(node, Text) else "a list"
+        given = f"`{node.text}`" if isinstance(node, Text) else "a list"
         help = f"its keys are {either(group.fields)}"
-        self.wrong(node, f"{path or self.name}: {found} stands where a mapping is due", help)
+        self.wrong(node, f"{path or self.name}: expected a mapping, found {given}", help)
         return None
 
     def values(self, group: Group, table: Table, path: str) -> dict[str, Any]:
@@ -115,11 +115,11 @@ class Reader:
         """The constant that ``node`` writes."""
         if isinstance(node, Sequence | Table):
             what = "a list" if isinstance(node, Sequence) else "a mapping"
-            return self.wrong(node, f"{path}: {what} stands where {describe(field)} is due")
+            return self.wrong(node, f"{path}: expected {describe(field)}, found {what}")
         if not isinstance(node, Text):
             return None  # complained of already
         if field.kind == "text":
-            return node.text if node.text else self.wrong(node, f"{path}: {describe(field)} is due here")
+            return node.text if node.text else self.wrong(node, f"{path}: expected {describe(field)}")
 
         def complain(problem: SyntaxProblem) -> None:
             self.wrong(node.at(problem.span), f"{path}: {problem.message}", problem.help)
@@ -141,7 +141,7 @@ class Reader:
         """Complains of a text that the field does not take."""
         words = (*field.words, *field.also)
         help = suggest(node.text, words) if words and field.kind == "word" else None
-        self.wrong(node, f"{path}: `{node.text}` stands where {describe(field)} is due", help)
+        self.wrong(node, f"{path}: expected {describe(field)}, found `{node.text}`", help)
 
 
 def scalar(node: Node) -> Any:

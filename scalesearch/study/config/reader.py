@@ -151,7 +151,7 @@ class _Study:
         if isinstance(node, Text) and node.text:
             return self._file(node.text)
         if not isinstance(node, Table):
-            raise UserError(f"{STUDY.fields[key].form} is due here")
+            raise UserError(f"expected {STUDY.fields[key].form}")
         if not node.get("file"):
             return Space(node, default_schema(), [])
         reader = Reader(FILE_AND_ANSWERS)
@@ -169,7 +169,7 @@ class _Study:
         node, found = self.said.objectives, []
         if not isinstance(node, Table) or not node.entries:
             if node is not None:
-                self.wrong(node, f"objectives: {STUDY.fields['objectives'].form} is due here")
+                self.wrong(node, f"objectives: expected {STUDY.fields['objectives'].form}")
             return ()
         for key, value in node:
             try:
@@ -187,7 +187,7 @@ class _Study:
         if node is None or space is None:
             return None
         if not isinstance(node, Text):
-            return self.wrong(node, f"budget: {STUDY.fields['budget'].form} is due here")
+            return self.wrong(node, f"budget: expected {STUDY.fields['budget'].form}")
         try:
             return budget_of(space, node)
         except SpaceErrors as errors:

@@ -97,7 +97,7 @@ def _resource_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, s
 
 def _reference_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
     if not values.get("file") and not values.get("set"):
-        yield "", "a file is due here, answers under `set`, or both", "such as `{name: wide, set: {width: 256}}`"
+        yield "", "expected a file, answers under `set`, or both", "such as `{name: wide, set: {width: 256}}`"
 
 
 def _reference(otherwise: str, **values: Any) -> ReferenceSpec:

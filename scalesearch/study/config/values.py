@@ -24,7 +24,7 @@ def read_answers(node: Node, complain: Complain) -> Mapping[str, str]:
     if isinstance(node, Table):
         return {key.text: written(value) for key, value in node}
     if not isinstance(node, Text) or node.text:
-        complain(node, f"{ANSWERS} is due here", None)
+        complain(node, f"expected {ANSWERS}", None)
     return {}
 
 
@@ -42,7 +42,7 @@ def read_texts(node: Node, complain: Complain) -> tuple[str, ...]:
     items = node.items if isinstance(node, Sequence) else (node,)
     texts = tuple(item.text for item in items if isinstance(item, Text) and item.text)
     if not texts or len(texts) < len(items):
-        complain(node, "a folder, or a list of folders, is due here", "such as `runs/edge`")
+        complain(node, "expected a folder, or a list of folders", "such as `runs/edge`")
     return texts
 
 
@@ -50,7 +50,7 @@ def read_shares(node: Node, complain: Complain) -> tuple[float, ...]:
     """A list of numbers."""
     values = [scalar(item) for item in node.items] if isinstance(node, Sequence) else []
     if not values or not all(isinstance(value, int | float) for value in values):
-        complain(node, "a list of numbers below 1 is due here", "such as `[0.1, 0.4]`")
+        complain(node, "expected a list of numbers below 1", "such as `[0.1, 0.4]`")
         return ()
     return tuple(map(float, values))
 
@@ -77,7 +77,7 @@ def read_custom(node: Node, complain: Complain) -> dict[str, float]:
             complain(key, f"`{key.text}` is none of a cluster's own",
                      "such are `cpus_per_trial` and `gpus_per_trial`")
         elif isinstance(amount, bool) or not isinstance(amount, int | float) or amount < LEAST:
-            complain(value, f"{key.text}: a number of at least {LEAST:g} is due here", None)
+            complain(value, f"{key.text}: expected a number of at least {LEAST:g}", None)
         else:
             found[key.text] = float(amount)
     return found

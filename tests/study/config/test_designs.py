@@ -134,7 +134,7 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
     ("kind: grid\nrows: [small/plain]\ntrials: 4\n", ("s.yaml:6:1: `trials` belongs to a search", "`seeds` says")),
     ("kind: grid\nrows: [small/plain]\nrungs: {first: 0.1}\n", ("`rungs` belongs to a search",)),
     ("kind: grid\nrows: [small/plian]\n", ("s.yaml:5:8: plian: small/plian: no such file", "small/plain")),
-    ("kind: grid\nrows: [{name: a}]\n", ("s.yaml:5:8: rows: a file is due here",)),
+    ("kind: grid\nrows: [{name: a}]\n", ("s.yaml:5:8: rows: expected a file",)),
     ("kind: grid\nrows: [{name: a, set: {width: 3}}]\n", ("there is no `base` that its answers could change",)),
     (f"kind: scaling\n{PARTIAL}rules: {{deeper: {{}}}}\n", ("s.yaml:6:17: `deeper` is a mapping",)),
     (f"kind: scaling\n{PARTIAL}rules: {{taller: 2 | 3}}\n", ("s.yaml:6:17: `taller` does not say which keys grow",)),
@@ -143,7 +143,7 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
      ("s.yaml:6:12: `encoder.depth` has other than 3 values",)),
     (f"kind: scaling\n{PARTIAL}rules: {{ffn: {{width: 0.1..0.9}}}}\n", ("continuous range",)),
     (f"kind: scaling\n{PARTIAL}rules: {{wider: 1..1000000}}\n", ("1,000,000 values",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{wider: 64}}\nheld_out: smallest\n", ("held_out: `smallest`",)),
+    (f"kind: scaling\n{PARTIAL}rules: {{wider: 64}}\nheld_out: smallest\n", ("held_out: expected one of `largest` or `none`, found `smallest`",)),
 ])
 def test_what_is_wrong_is_said_at_its_place(tmp_path, text, said):
     found = problems(tmp_path, text)

@@ -119,7 +119,7 @@ s.yaml:2:10: this range is empty: its start is above its end
   |          ^^^^^^
   = help: write `32..64`
 
-s.yaml:6:18: data.builtin: `grammer` stands where `grammar`, or `none` is due
+s.yaml:6:18: data.builtin: expected `grammar`, or `none`, found `grammer`
 6 | data: { builtin: grammer }
   |                  ^^^^^^^
   = help: did you mean `grammar`?
@@ -148,21 +148,21 @@ s.yaml:9:1: unknown key `trails`
   | ^^^^^^
   = help: did you mean `trials`?
 
-s.yaml:10:10: workers: `many` stands where a whole number >= 1 is due
+s.yaml:10:10: workers: expected a whole number >= 1, found `many`
 10 | workers: many
    |          ^^^^
 
-s.yaml:11:19: proposer.kind: `tpee` stands where one of KINDS is due
+s.yaml:11:19: proposer.kind: expected one of KINDS, found `tpee`
 11 | proposer: { kind: tpee }
    |                   ^^^^
   = help: did you mean `tpe`?
 
-s.yaml:12:19: protocol.name: `foward` stands where one of PROTOCOLS is due
+s.yaml:12:19: protocol.name: expected one of PROTOCOLS, found `foward`
 12 | protocol: { name: foward }
    |                   ^^^^^^
   = help: did you mean `forward`?
 
-s.yaml:13:14: reference: a file is due here, answers under `set`, or both
+s.yaml:13:14: reference: expected a file, answers under `set`, or both
 13 | reference: [ { name: a } ]
    |              ^^^^^^^^^^^
   = help: such as `{name: wide, set: {width: 256}}`
@@ -187,7 +187,7 @@ def test_seeds_can_be_set_from_outside(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    (SPACE + REST + "seeds: many\n", "s.yaml:9:8: seeds.most: `many`"),
+    (SPACE + REST + "seeds: many\n", "s.yaml:9:8: seeds.most: expected a whole number >= 1, found `many`"),
     (SPACE + REST + "seeds: {most: 0}\n", "s.yaml:9:15: seeds.most: 0"),
     (SPACE + REST + "seeds: {confidence: 90}\n", "s.yaml:9:21: seeds.confidence: 90"),
     (SPACE + REST + "seeds: {mots: 3}\n", "did you mean `most`?"),
@@ -195,11 +195,11 @@ def test_seeds_can_be_set_from_outside(tmp_path):
     ("", "the file is empty"),
     ("study: x\n", "`space` is missing"),
     (REST + "space: nowhere\n", "nowhere: no such file. The spaces that come with scalesearch: "),
-    (REST + "space: [1]\n", "s.yaml:4:8: a file, `{file: …, set: {…}}`, or the space itself is due"),
+    (REST + "space: [1]\n", "s.yaml:4:8: expected a file, `{file: …, set: {…}}`, or the space itself"),
     (SPACE + REST + "budget: smal\n", "the space has no budget `smal`"),
     (SPACE + REST + "budget: params.totl <= 5M\n", "params.totl"),
     (SPACE + REST + "budget: [a]\n", "s.yaml:9:9: budget: "),
-    (SPACE + REST + "backend: slurm\n", "s.yaml:9:10: backend: `slurm`"),
+    (SPACE + REST + "backend: slurm\n", "s.yaml:9:10: backend: expected one of"),
     (SPACE + REST + "data: {}\n", "`data` is given twice"),
     (SPACE + REST.replace("data", "date"), "`data` is missing"),
     (SPACE + REST + "reference: [{name: a, file: x}, {name: a, file: y}]\n", "two references have the same name"),
@@ -346,10 +346,10 @@ def test_a_warm_start_is_a_folder_a_list_or_a_mapping(tmp_path):
 @pytest.mark.parametrize(("text", "message"), [
     ("nowhere", "no folder `nowhere`"),
     ("[., nowhere]", "holds no study (no study.json)"),
-    ("{ from: [] }", "a folder, or a list of folders, is due"),
+    ("{ from: [] }", "expected a folder, or a list of folders"),
     ("{ from: nowhere, more: 1 }", "unknown key `more` in `warm_start`"),
     ("{ from: nowhere, most: -1 }", "most: "),
-    ("[[a]]", "a folder, or a list of folders, is due"),
+    ("[[a]]", "expected a folder, or a list of folders"),
 ])
 def test_a_wrong_warm_start_is_told_with_its_place(tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)
