@@ -143,7 +143,7 @@ def test_settings_of_the_base_are_the_space_language_s(tmp_path):
      ("s.yaml:6:12: `encoder.depth` has other than 3 values",)),
     (f"kind: scaling\n{PARTIAL}rules: {{ffn: {{width: 0.1..0.9}}}}\n", ("continuous range",)),
     (f"kind: scaling\n{PARTIAL}rules: {{wider: 1..1000000}}\n", ("1,000,000 values",)),
-    (f"kind: scaling\n{PARTIAL}rules: {{wider: 64}}\nheld_out: smallest\n", ("held_out: expected one of `largest` or `none`, found `smallest`",)),
+    (f"kind: scaling\n{PARTIAL}rules: {{wider: 64}}\nheld_out: smallest\n", ("expected one of `largest` or `none`",)),
 ])
 def test_what_is_wrong_is_said_at_its_place(tmp_path, text, said):
     found = problems(tmp_path, text)
