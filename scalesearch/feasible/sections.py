@@ -25,7 +25,7 @@ from scalesearch.space.assembly.architecture import SECTIONS, section
 from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Leaf
-from scalesearch.space.syntax.domains import expressions
+from scalesearch.space.syntax.choices import expressions
 from scalesearch.space.syntax.expressions import keys_of
 
 MOST_ROWS = 6_000_000

@@ -16,7 +16,8 @@ from scalesearch.cost.modules import rows
 from scalesearch.cost.protocol import Protocol
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import network
-from scalesearch.space.syntax.domains import Computed, Conditional, Spec
+from scalesearch.space.syntax.choices import Computed, Conditional
+from scalesearch.space.syntax.domains import Spec
 from scalesearch.space.syntax.evaluator import evaluate
 from scalesearch.space.syntax.expressions import Ref
 from scalesearch.whatif.formulas import Formula, Symbolic, Symbols, follows_vocab, lengths_of

@@ -12,7 +12,8 @@ from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, priced
 from scalesearch.space import Answers, Space
 from scalesearch.space.assembly.architecture import network
-from scalesearch.space.syntax.domains import Alternatives, Between, Literal, Spec
+from scalesearch.space.syntax.choices import Alternatives
+from scalesearch.space.syntax.domains import Between, Literal, Spec
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.value_parser import parse_value
 from scalesearch.whatif.crossings import LENGTHS, Crossings, attention_products, crossings

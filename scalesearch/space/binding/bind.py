@@ -11,8 +11,9 @@ from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Branch, Leaf, index_of
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
 from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.syntax.choices import options, rewrite
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, closest, suggest
-from scalesearch.space.syntax.domains import Broken, Indexed, Literal, Spec, options, rewrite
+from scalesearch.space.syntax.domains import Broken, Indexed, Literal, Spec
 from scalesearch.space.syntax.dotted_keys import duplicate, unfold
 from scalesearch.space.syntax.expressions import Expr
 from scalesearch.space.syntax.lexer import SyntaxProblem

@@ -6,8 +6,9 @@ from dataclasses import replace
 from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, join
 from scalesearch.space.schema.type_check import describe, fit
 from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
 from scalesearch.space.syntax.diagnostics import Place, Problem, closest, either, suggest
-from scalesearch.space.syntax.domains import Alternatives, Broken, Computed, Conditional, Items, Literal, Spec
+from scalesearch.space.syntax.domains import Broken, Items, Literal, Spec
 from scalesearch.space.syntax.dotted_keys import unfold
 from scalesearch.space.syntax.lexer import NO_SPAN, SyntaxProblem
 from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text

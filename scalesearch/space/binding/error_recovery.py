@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from scalesearch.space.binding.static_checks import needs_of
 from scalesearch.space.schema.bound_tree import Branch, Leaf
+from scalesearch.space.syntax.choices import options
 from scalesearch.space.syntax.diagnostics import Place, Problem
-from scalesearch.space.syntax.domains import Broken, Literal, options
+from scalesearch.space.syntax.domains import Broken, Literal
 from scalesearch.space.syntax.nodes import Node
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from scalesearch.space.questionnaire.answers import Questionnaire, misfit
 from scalesearch.space.schema.bound_tree import Leaf
-from scalesearch.space.syntax.domains import Alternatives, Between, CallOf, Indexed, Literal, Spec, options
+from scalesearch.space.syntax.choices import Alternatives, options
+from scalesearch.space.syntax.domains import Between, CallOf, Indexed, Literal, Spec
 from scalesearch.space.syntax.lexer import Span
 from scalesearch.space.syntax.schedules import Call
 

@@ -8,8 +8,8 @@ from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
 from scalesearch.space.schema.bound_tree import Branch, Leaf
+from scalesearch.space.syntax.choices import expressions
 from scalesearch.space.syntax.diagnostics import Problem
-from scalesearch.space.syntax.domains import expressions
 from scalesearch.space.syntax.expressions import keys_of
 
 MOST_TRIED = 20_000  # combinations of answers that are tried one by one

@@ -11,7 +11,7 @@ from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
 from scalesearch.space.questionnaire.enumerate import AskFunction, explore
 from scalesearch.space.schema.bound_tree import Branch, Leaf
-from scalesearch.space.syntax.domains import Conditional, expressions
+from scalesearch.space.syntax.choices import Conditional, expressions
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.parameters import FloatRange
 

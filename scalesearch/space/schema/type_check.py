@@ -7,20 +7,9 @@ from typing import Any
 
 from scalesearch.blocks.sizes import many, truth
 from scalesearch.space.schema.types import Field
+from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
 from scalesearch.space.syntax.diagnostics import either, suggest
-from scalesearch.space.syntax.domains import (
-    Alternatives,
-    Between,
-    Broken,
-    CallOf,
-    Computed,
-    Conditional,
-    Fault,
-    Indexed,
-    Items,
-    Literal,
-    Spec,
-)
+from scalesearch.space.syntax.domains import Between, Broken, CallOf, Fault, Indexed, Items, Literal, Spec
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.expressions import Expr, Name, children
 from scalesearch.space.syntax.lexer import SyntaxProblem

@@ -6,7 +6,8 @@ from typing import Any
 
 from scalesearch.space.schema.bound_tree import Branch, Leaf, join
 from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.domains import Alternatives, Items, Literal, Spec
+from scalesearch.space.syntax.choices import Alternatives
+from scalesearch.space.syntax.domains import Items, Literal, Spec
 from scalesearch.space.syntax.parameters import say
 
 SAFE = re.compile(r"[\w=(.\-+][^\n#:'\"{}\t]*(?<! )")  # what YAML takes as a plain scalar in a block, and then some

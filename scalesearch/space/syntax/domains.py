@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Protocol
 
-from scalesearch.blocks.sizes import many
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
 from scalesearch.space.syntax.expressions import Expr, plain_word, write
 from scalesearch.space.syntax.lexer import NO_SPAN, Span
-from scalesearch.space.syntax.parameters import Choice, Constant, FloatRange, IntRange, Question, say
+from scalesearch.space.syntax.parameters import Constant, FloatRange, IntRange, Question, say
 from scalesearch.space.syntax.schedules import Call, Reference
 
 
@@ -164,7 +160,7 @@ class CallOf(Spec):
         if not isinstance(value, Call) or (value.name, len(value.arguments)) != (self.name, len(self.arguments)):
             return None
         inner = [own.retrace(number) for own, number in zip(self.arguments, value.arguments, strict=True)]
-        return _merged(inner) if None not in inner else None
+        return merged(inner) if None not in inner else None
 
     def __str__(self) -> str:
         return self.name + (f"({', '.join(map(str, self.arguments))})" if self.arguments else "")
@@ -186,114 +182,6 @@ class Indexed(Spec):
 
 
 @dataclass(frozen=True)
-class Computed(Spec):
-    """``= expression``; ``settle(value, self)`` converts its value to the key's type, or raises Fault."""
-
-    expression: Expr
-    settle: Callable[[Any, Computed], Any] = field(default=lambda value, _: value, compare=False, repr=False)
-
-    def decide(self, sheet: Asker) -> Any:
-        try:
-            value = evaluate(self.expression, sheet.lookup)
-        except EvaluationError as error:
-            raise Fault(f"{self}: {error}") from None
-        return self.settle(value, self)
-
-    def retrace(self, value: Any) -> dict[str, Any] | None:
-        return {}
-
-    def __str__(self) -> str:
-        return f"= {write(self.expression)}"
-
-
-@dataclass(frozen=True)
-class Alternatives(Spec):
-    """One of two or more: first which of them, then what that one asks itself."""
-
-    options: tuple[Spec, ...]
-
-    @cached_property
-    def constants(self) -> tuple[Any, ...] | None:
-        each = [option.constants for option in self.options]
-        return tuple(constant[0] for constant in each if constant) if None not in each else None
-
-    @cached_property
-    def choice(self) -> Choice:
-        """The parameter that selects an option: constants by value, others by their text."""
-        return Choice(tuple(map(_label, self.options)))
-
-    def named(self, name: str) -> Spec:
-        return replace(self, key=name, options=tuple(option.named(f"{name} ({option})") for option in self.options))
-
-    def decide(self, sheet: Asker) -> Any:
-        given = sheet.ask(self.key, self.choice)
-        if many(given):
-            return given
-        at = self.choice.options.index(given)
-        return self.options[at].decide(sheet) if self.constants is None else self.constants[at]
-
-    def dimensions(self) -> Iterator[tuple[str, Question]]:
-        yield self.key, self.choice
-        for option in self.options:
-            yield from option.dimensions()
-
-    def count(self, sheet: Asker) -> int:
-        return sum(option.count(sheet) for option in self.options)
-
-    def retrace(self, value: Any) -> dict[str, Any] | None:
-        # A computed alternative may have any value, so it is taken only where no other alternative is.
-        pairs = zip(self.choice.options, self.options, strict=True)
-        for label, option in sorted(pairs, key=lambda pair: isinstance(pair[1], Computed)):
-            if (inner := option.retrace(value)) is not None:
-                return {self.key: label, **inner}
-        return None
-
-    def __str__(self) -> str:
-        return " | ".join(map(_inside, self.options))
-
-
-@dataclass(frozen=True)
-class Conditional(Spec):
-    """``then`` where ``condition`` holds, ``other`` elsewhere; a condition that is ABSENT does not hold."""
-
-    then: Spec
-    condition: Expr
-    other: Spec
-
-    def named(self, name: str) -> Spec:
-        then = self.then.named(name)
-        asks = any(True for _ in then.dimensions())
-        return replace(self, key=name, then=then, other=self.other.named(f"{name} (else)" if asks else name))
-
-    def chosen(self, sheet: Asker) -> Spec:
-        """The domain that counts."""
-        try:
-            return self.then if evaluate(self.condition, sheet.lookup) is True else self.other
-        except EvaluationError as error:
-            raise Fault(f"the condition {write(self.condition)}: {error}") from None
-
-    def decide(self, sheet: Asker) -> Any:
-        return self.chosen(sheet).decide(sheet)
-
-    def dimensions(self) -> Iterator[tuple[str, Question]]:
-        yield from self.then.dimensions()
-        yield from self.other.dimensions()
-
-    def count(self, sheet: Asker) -> int:
-        try:
-            return self.chosen(sheet).count(sheet)
-        except Fault:
-            return 1
-
-    def retrace(self, value: Any) -> dict[str, Any] | None:
-        inner = [own for side in (self.then, self.other) if (own := side.retrace(value)) is not None]
-        return _merged(inner) if inner else None
-
-    def __str__(self) -> str:
-        return f"{_inside(self.then)} if {write(self.condition, 1)} else {_inside(self.other)}"
-
-
-@dataclass(frozen=True)
 class Broken(Spec):
     """Placeholder for a text that could not be read; the rest is still checked."""
 
@@ -301,56 +189,6 @@ class Broken(Spec):
         return "?"
 
 
-def _inside(spec: Spec) -> str:
-    """The text of ``spec`` beside others; a ternary keeps its parentheses, or its `if` would be theirs."""
-    return f"= {write(spec.expression, 1)}" if isinstance(spec, Computed) else str(spec)
-
-
-def _label(option: Spec) -> Any:
-    value = option.constants[0] if option.constants else None
-    return value if isinstance(value, int | float | str) else re.sub(r"\s+", " ", str(option))
-
-
-def _merged(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
+def merged(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
+    """The parameters of all ``parts``."""
     return {name: value for part in parts if part for name, value in part.items()}
-
-
-def expressions(spec: Spec) -> Iterator[Expr]:
-    """Every expression over answers inside ``spec``."""
-    match spec:
-        case Computed(expression):
-            yield expression
-        case Alternatives(options) | CallOf(_, options):
-            for option in options:
-                yield from expressions(option)
-        case Conditional(then, condition, other):
-            yield from expressions(then)
-            yield condition
-            yield from expressions(other)
-
-
-def rewrite(spec: Spec, change: Callable[[Expr, bool], Expr]) -> Spec:
-    """``spec`` with ``change(expression, is_condition)`` done to every expression over answers."""
-    match spec:
-        case Computed(expression):
-            return replace(spec, expression=change(expression, False))
-        case Alternatives(options):
-            return replace(spec, options=tuple(rewrite(option, change) for option in options))
-        case Conditional(then, condition, other):
-            return replace(
-                spec, then=rewrite(then, change), condition=change(condition, True), other=rewrite(other, change)
-            )
-    return spec
-
-
-def options(spec: Spec) -> Iterator[Spec]:
-    """The alternatives of ``spec`` on every side of its conditions."""
-    match spec:
-        case Alternatives(inner):
-            for option in inner:
-                yield from options(option)
-        case Conditional(then, _, other):
-            yield from options(then)
-            yield from options(other)
-        case _:
-            yield spec

@@ -3,17 +3,8 @@
 import math
 from functools import lru_cache
 
-from scalesearch.space.syntax.domains import (
-    Alternatives,
-    Between,
-    CallOf,
-    Computed,
-    Conditional,
-    Indexed,
-    Items,
-    Literal,
-    Spec,
-)
+from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
+from scalesearch.space.syntax.domains import Between, CallOf, Indexed, Items, Literal, Spec
 from scalesearch.space.syntax.expression_parser import (
     DEEPEST,
     TRUTH,

@@ -14,8 +14,9 @@
 from collections.abc import Callable, Iterator
 
 from scalesearch.errors import UserError
+from scalesearch.space.syntax.choices import Alternatives
 from scalesearch.space.syntax.diagnostics import Place, Problem
-from scalesearch.space.syntax.domains import Alternatives, Between, Spec
+from scalesearch.space.syntax.domains import Between, Spec
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
 from scalesearch.space.syntax.value_parser import parse_value

@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.space.syntax.domains import (
-    Alternatives,
-    Between,
-    CallOf,
-    Computed,
-    Conditional,
-    Indexed,
-    Items,
-    Literal,
-)
+from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
+from scalesearch.space.syntax.domains import Between, CallOf, Indexed, Items, Literal
 from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, evaluate
 from scalesearch.space.syntax.expression_parser import parse_expression
 from scalesearch.space.syntax.expressions import (
