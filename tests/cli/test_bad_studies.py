@@ -50,6 +50,7 @@ def refused(tmp_path, monkeypatch, capsys):
     ({"objectives": "{ loss: up }"}, ["s.yaml:4:15: loss: the direction is `min` or `max`, not `up`"]),
     ({"budget": "params.total <= 10"},
      ["s.yaml:9:9: budget: none of", "`params.total <= 10`", "Raise the budget, or let the space hold smaller models"]),
+    ({"reference": "[{ name: open, set: { width: 32 } }]"}, ["s.yaml:9:12: reference open", "encoder.depth"]),
     ({"budget": "tiny"}, ["s.yaml:9:9: the space has no budget `tiny`", "write it out"]),
     ({"storage": "foo"}, ["s.yaml:9:10: `foo` is not a storage: write `embedded`, or a URL such as postgresql://"]),
     ({"storage": "postgres://a@h/d"}, ["s.yaml:9:10: the scheme `postgres` is not known; write postgresql://"]),

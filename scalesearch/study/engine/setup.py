@@ -10,7 +10,7 @@ from typing import Any
 
 from scalesearch.cost import protocol_of
 from scalesearch.data import Corpus, DataSpec, default_cache, load_corpus
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, about
 from scalesearch.feasible.limits import limits, upper_bounds
 from scalesearch.library import find_file
 from scalesearch.samplers import make_proposer
@@ -116,7 +116,8 @@ def references(spec: StudySpec) -> tuple[Reference, ...]:
     """
     if spec.rows is not None:
         return tuple(Reference(row.label, row.architecture, row.params) for row in spec.rows.rows)
-    return tuple(_reference(reference, spec) for reference in spec.references)
+    with about("reference"):
+        return tuple(_reference(reference, spec) for reference in spec.references)
 
 
 def reference_space(reference: ReferenceSpec, spec: StudySpec) -> Space:
@@ -262,4 +263,5 @@ def refuse_the_unreachable(spec: StudySpec) -> None:
 
 def load_data(data: DataSpec) -> Corpus:
     """The corpus of ``data``; made and cached now, so that workers find it."""
-    return load_corpus(data, default_cache(), Path.cwd())
+    with about("data"):
+        return load_corpus(data, default_cache(), Path.cwd())
