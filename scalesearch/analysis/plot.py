@@ -7,7 +7,6 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -15,9 +14,8 @@ from scalesearch.analysis.activations import FFNRow
 from scalesearch.analysis.heads import LEAST, HeadRow
 from scalesearch.analysis.run import Analysis
 from scalesearch.analysis.tokens import TokenRow
-from scalesearch.report.plot import FRONT, INK, REFERENCE, REST, STYLE
+from scalesearch.report.style import COLORS, FRONT, INK, REST, STYLE, canvas
 
-COLORS = (FRONT, REFERENCE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP"
 
 
@@ -68,14 +66,10 @@ def _ffn(rows: Sequence[FFNRow]) -> Figure:
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(1.2 + 4 * count, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = [figure.add_subplot(1, count, 1 + i) for i in range(count)]
-    for axes in panels:
-        axes.set_xlabel("Layer")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(True, color="#e6e6e6", linewidth=0.6)
-        axes.set_axisbelow(True)
+    with canvas(1.2 + 4 * count, 3.4, columns=count) as (figure, panels):
+        for axes in panels:
+            axes.set_xlabel("Layer")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure, panels
 
 
@@ -86,22 +80,19 @@ def _lines(axes: Axes, points: Sequence[tuple[str, int, float | None]], legend: 
         axes.plot(*zip(*mine), marker=MARKERS[index % len(MARKERS)], color=COLORS[index % len(COLORS)],
                   markersize=4, linewidth=1.2, label=name)
     if legend:
-        axes.legend(frameon=False, loc="best")
+        axes.legend(loc="best")
 
 
 def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure:
     """Horizontal bars, the first on top."""
-    figure = Figure(figsize=(5.6, 0.9 + 0.17 * len(names)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    places = range(len(names))
-    axes.barh(places, values, color=FRONT, height=0.7)
-    axes.set_yticks(places, names)
-    axes.invert_yaxis()
-    axes.margins(y=0.01)
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
-    axes.set_xlabel(label)
-    axes.set_title(title, fontsize=9, color=INK, loc="left")
-    axes.grid(True, axis="x", color="#e6e6e6", linewidth=0.6)
-    axes.set_axisbelow(True)
+    with canvas(5.6, 0.9 + 0.17 * len(names)) as (figure, (axes,)):
+        places = range(len(names))
+        axes.barh(places, values, color=FRONT, height=0.7)
+        axes.set_yticks(places, names)
+        axes.invert_yaxis()
+        axes.margins(y=0.01)
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
+        axes.set_xlabel(label)
+        axes.set_title(title, fontsize=9, color=INK, loc="left")
+        axes.grid(False, axis="y")
     return figure

@@ -23,7 +23,7 @@ def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]
         The paths of what was written.
     """
     from scalesearch.analysis.plot import figures
-    from scalesearch.report.plot import save
+    from scalesearch.report.style import save
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "analysis.json"]

@@ -11,7 +11,7 @@ from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
-    from scalesearch.report.compare import Compared, Side
+    from scalesearch.report.compare import Comparison, Side
     from scalesearch.study.results.results import Results
 
 
@@ -64,10 +64,10 @@ def _side(results: Results, name: str) -> Side:
                 meta.get("recipe") or {}, describe_taught(results.teacher) if results.teacher else "")
 
 
-def _figures(results: Results, sides: tuple[Side, Side], found: Compared, to: Path) -> list[Path]:
+def _figures(results: Results, sides: tuple[Side, Side], found: Comparison, to: Path) -> list[Path]:
     """Quality against each cost that is an objective, or against the parameters where none is."""
     from scalesearch.report.compare_plot import both
-    from scalesearch.report.plot import save
+    from scalesearch.report.style import save
     from scalesearch.study.results.results import main_metric
 
     y, subject = main_metric(results), results.subject

@@ -151,7 +151,7 @@ def _report_rows(results: Results, console: Console | None) -> tuple[list[Path],
     from scalesearch.study.results.results import main_metric
 
     if results.store.meta["kind"] == "scaling":
-        from scalesearch.report.scaling_json import to_json
+        from scalesearch.report.scaling.tables import to_json
         from scalesearch.study.results.scaling import scaling_of, write_scaling
 
         study = scaling_of(results)

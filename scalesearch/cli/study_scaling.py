@@ -14,7 +14,7 @@ from scalesearch.terminal import make_table, say
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scalesearch.report.scaling_study import ScalingStudy
+    from scalesearch.report.scaling.study import ScalingStudy
 
 
 @click.command()
@@ -33,7 +33,7 @@ def scaling(study: str, metric: str | None, places: tuple[str, ...], confidence:
     from rich.console import Console
 
     from scalesearch.cli.study_show import load_study
-    from scalesearch.report.scaling_json import to_json
+    from scalesearch.report.scaling.tables import to_json
     from scalesearch.study.results.scaling import scaling_of, write_scaling
 
     at = [size_at(place) for place in places]
@@ -49,11 +49,12 @@ def scaling(study: str, metric: str | None, places: tuple[str, ...], confidence:
 
 def show_scaling(found: ScalingStudy, console: Console) -> None:
     """Prints its tables, with what their numbers mean."""
-    from scalesearch.report.scaling_tables import notes, sheets
+    from scalesearch.report.scaling.tables import notes, sheets
 
     for sheet in sheets(found):
-        say(make_table(sheet.headings, sheet.cells, range(sheet.left), sheet.title, lines=True), console)
-        for line in sheet.under:
+        cells = sheet.texts.itertuples(index=False)
+        say(make_table(sheet.texts.columns, cells, range(sheet.left), sheet.title, lines=True), console)
+        for line in sheet.below:
             say(line, console)
     for line in notes(found):
         say(line, console)

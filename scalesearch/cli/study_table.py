@@ -46,7 +46,8 @@ def table(study: str, base: str | None, metric: str | None, confidence: float, t
 
 def show_table(results: Results, found: Ablation, console: Console) -> None:
     """Prints it, with what its numbers mean."""
-    rows = "Rows" if results.store.meta.get("kind") else "References"
-    say(make_table(found.headings(), found.cells(), title=f"{rows} of {results.store.meta['name']}"), console)
+    rows, texts = "Rows" if results.store.meta.get("kind") else "References", found.texts()
+    cells = texts.itertuples(index=False)
+    say(make_table(texts.columns, cells, title=f"{rows} of {results.store.meta['name']}"), console)
     for line in found.notes():
         say(line, console)

@@ -77,7 +77,7 @@ def _value(value: Any) -> str:
 
 def _draw(found: Sweep, path: Path) -> list[Path]:
     need("matplotlib")
-    from scalesearch.report.plot import save
+    from scalesearch.report.style import save
     from scalesearch.report.sweep import curves
     from scalesearch.whatif.crossings import ATTENTION, OUTPUT
 

@@ -35,14 +35,14 @@ class Noise:
         return self.df > 0
 
     def half(self, confidence: float, *seeds: int) -> float:
-        """Half the width of the interval of a mean of so many seeds, or for two numbers, of a difference of means.
+        """Half the interval of a mean over so many seeds, or for two numbers, of a difference of means.
 
         Infinite where the noise is unknown.
         """
         return quantile(confidence, self.df) * self.error(*seeds) if self.known else math.inf
 
     def error(self, *seeds: int) -> float:
-        """The standard error of the same."""
+        """Standard error of a mean over so many seeds, or of a difference of two means."""
         return self.sd * math.sqrt(sum(1 / count for count in seeds))
 
 
@@ -72,3 +72,11 @@ def percent(confidence: float) -> str:
 def spread(sample: Sequence[float]) -> float | None:
     """The sample standard deviation; None of a single score."""
     return float(np.std(sample, ddof=1)) if len(sample) > 1 else None
+
+
+def decimals(half: float) -> int:
+    """Decimals of a number with ``half`` an interval: 0.4 leaves one, 0.14 two (a 1 alone would be too coarse)."""
+    if not 0 < half < np.inf:
+        return 2
+    exponent = int(np.floor(np.log10(half)))
+    return max(0, -exponent + (half < 3.5 * 10.0**exponent))

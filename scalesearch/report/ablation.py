@@ -1,10 +1,10 @@
-"""The table of an ablation: named architectures with their exact cost, score over seeds, and difference to one of them.
+"""The table of an ablation: named architectures with exact costs, scores over seeds, and differences to one of them.
 
 The interval of a difference is Student's, by the variance between seeds pooled over all rows (see
 :mod:`scalesearch.pareto.noise`): it also holds for a row of one seed, and is unknown where no row has two.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,11 +13,10 @@ import pandas as pd
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE, Noise, percent, pooled, spread
+from scalesearch.report.records import Record, cost_of, named, scores_of, trained_by
+from scalesearch.report.text_tables import to_latex, to_markdown
 
-HEADINGS = ("name", "params", "MACs", "score", "seeds", "difference")
 UNKNOWN = "–"
-LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-         "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Ablation:
-    """All rows, in the order of the study file, the first of them the base's.
+    """All rows, the base's first, then in the order of the study file.
 
     Attributes:
-        metric: what the score is.
+        metric: name of the score.
         confidence: of the intervals.
         noise: between seeds.
         unfinished: names of rows without a finished training.
@@ -66,19 +65,22 @@ class Ablation:
         return pd.DataFrame([asdict(row) for row in self.rows])
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """JSON values."""
         return {"metric": self.metric, "base": self.rows[0].name, "confidence": self.confidence,
                 "noise": {"sd": self.noise.sd, "df": self.noise.df} if self.noise.known else None,
                 "rows": [asdict(row) for row in self.rows], "unfinished": list(self.unfinished)}
 
-    def headings(self) -> tuple[str, ...]:
-        """Of the columns, for people."""
-        return tuple({"score": self.metric, "difference": f"difference to {self.rows[0].name}"}.get(name, name)
-                     for name in HEADINGS)
+    def texts(self) -> pd.DataFrame:
+        """The table as text."""
+        return pd.DataFrame([self._texts(row) for row in self.rows])
 
-    def cells(self) -> list[tuple[str, ...]]:
-        """The text of each row."""
-        return [self._cells(row) for row in self.rows]
+    def _texts(self, row: Row) -> dict[str, str]:
+        half = UNKNOWN if row.half is None else f"{row.half:.2f}"
+        return {"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
+                self.metric: f"{row.score:.2f}" + (f" ± {row.sd:.2f}" if row.sd is not None else ""),
+                "seeds": str(row.seeds),
+                f"difference to {self.rows[0].name}": UNKNOWN if row is self.rows[0] else
+                f"{row.difference:+.2f} ± {half}"}
 
     def notes(self) -> list[str]:
         """What the numbers mean."""
@@ -89,80 +91,42 @@ class Ablation:
         return ["The ± of a score is the standard deviation between its seeds.", known,
                 *([f"Not finished: {', '.join(self.unfinished)}."] if self.unfinished else [])]
 
-    def _cells(self, row: Row) -> tuple[str, ...]:
-        score = f"{row.score:.2f}" + (f" ± {row.sd:.2f}" if row.sd is not None else "")
-        difference = f"{row.difference:+.2f} ± " + (UNKNOWN if row.half is None else f"{row.half:.2f}")
-        return (row.name, f"{row.params:,}", f"{row.macs:,}", score, str(row.seeds),
-                UNKNOWN if row is self.rows[0] else difference)
+    def to_markdown(self) -> str:
+        """Markdown table, then the notes."""
+        return "\n".join([to_markdown(self.texts()), "", *self.notes()]) + "\n"
+
+    def to_latex(self) -> str:
+        """LaTeX table, then the notes as comments."""
+        return to_latex(self.texts()) + "".join(f"% {note}\n" for note in self.notes())
 
 
-def ablation(records: Iterable[Mapping[str, Any]], metric: str, base: str | None = None,
+def ablation(records: Iterable[Record], metric: str, base: str | None = None,
              confidence: float = CONFIDENCE) -> Ablation:
-    """The table of all labelled records.
-
-    Args:
-        records: of a study: references with a ``label``, further trainings (``origin: seed``) with ``of``.
-        metric: the score.
-        base: a label; the first one, unless given.
+    """Table of all labelled records of a study, replicates among them; ``base``: a label, the first by default.
 
     Raises:
         UserError: nothing is labelled, there is no such base, or it has no finished training.
     """
     every = list(records)
-    named = {str(record["label"]): record for record in every if record.get("label") and record.get("origin") != "seed"}
-    first = base or next(iter(named), None)
+    rows = named(every)
+    first = base or next(iter(rows), None)
     if first is None:
         raise UserError("the study has no named architecture; name some under `reference`")
-    if first not in named:
-        raise UserError(f"--base {first}: the study has no architecture of that name; it has {', '.join(named)}")
-    samples = {name: scores_of(record, every, metric) for name, record in named.items()}
+    if first not in rows:
+        raise UserError(f"--base {first}: the study has no architecture of that name; it has {', '.join(rows)}")
+    samples = {name: scores_of(record, every, metric) for name, record in rows.items()}
     if not samples[first]:
         raise UserError(f"{first}: the base has no finished training with a {metric} yet")
-    noise = pooled({_number(named[name]): sample for name, sample in samples.items()}.values())  # twins count once
-    order = [first, *(name for name in named if name != first)]
-    rows = tuple(_row(name, named[name], samples[name], named[first], samples[first], noise, confidence)
-                 for name in order if samples[name])
-    return Ablation(metric, rows, confidence, noise, tuple(name for name in order if not samples[name]))
+    noise = pooled({trained_by(rows[name]): sample for name, sample in samples.items()}.values())  # duplicates once
+    order = [first, *(name for name in rows if name != first)]
 
+    def row(name: str) -> Row:
+        record, sample, own = rows[name], samples[name], samples[first]
+        same = trained_by(record) == trained_by(rows[first])
+        half = 0.0 if same else noise.half(confidence, len(sample), len(own)) if noise.known else None
+        mean = float(np.mean(sample))
+        return Row(name, int(cost_of(record, "params.total")), int(cost_of(record, "macs.total")), len(sample), mean,
+                   spread(sample), 0.0 if same else mean - float(np.mean(own)), half)
 
-def scores_of(record: Mapping[str, Any], every: Sequence[Mapping[str, Any]], metric: str) -> list[float]:
-    """The scores of all finished trainings of ``record``'s architecture."""
-    number = _number(record)
-    same = [one for one in every if one["state"] == "complete"
-            and (one["trial"] == number or (one.get("origin") == "seed" and one.get("of") == number))]
-    found = [(one.get("values") or {}).get(metric, (one.get("metrics") or {}).get(metric)) for one in same]
-    return [float(score) for score in found if score is not None]
-
-
-def _number(record: Mapping[str, Any]) -> int:
-    """The trial that trained it: another's, where it is a duplicate."""
-    return int(record["of"] if record["state"] == "duplicate" else record["trial"])
-
-
-def _row(name: str, record: Mapping[str, Any], sample: list[float], first: Mapping[str, Any], own: list[float],
-         noise: Noise, confidence: float) -> Row:
-    same = _number(record) == _number(first)
-    half = 0.0 if same else noise.half(confidence, len(sample), len(own)) if noise.known else None
-    cost, mean = record["cost"], float(np.mean(sample))
-    return Row(name, int(cost["params"]["total"]), int(cost["macs"]["total"]), len(sample), mean, spread(sample),
-               0.0 if same else mean - float(np.mean(own)), half)
-
-
-def to_markdown(table: Ablation) -> str:
-    """A Markdown table, numbers to the right."""
-    lines = [table.headings(), ("---", *["---:"] * (len(HEADINGS) - 1)), *table.cells()]
-    rows = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
-    return "\n".join([*rows, "", *table.notes()]) + "\n"
-
-
-def to_latex(table: Ablation) -> str:
-    """A ``tabular`` with the rules of the booktabs package; the notes are comments below it."""
-    head, *body = [" & ".join(map(latex, line)) + r" \\" for line in (table.headings(), *table.cells())]
-    lines = [r"\begin{tabular}{l" + "r" * (len(HEADINGS) - 1) + "}", r"\toprule", head, r"\midrule", *body,
-             r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in table.notes())]
-    return "\n".join(lines) + "\n"
-
-
-def latex(text: str) -> str:
-    """``text`` as LaTeX prints it."""
-    return "".join(LATEX.get(letter, letter) for letter in text).replace("±", r"$\pm$").replace(UNKNOWN, "--")
+    return Ablation(metric, tuple(row(name) for name in order if samples[name]), confidence, noise,
+                    tuple(name for name in order if not samples[name]))

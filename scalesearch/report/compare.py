@@ -1,17 +1,17 @@
-"""Two studies beside each other: their hypervolumes up to one corner, and how sure the difference is.
+"""Two studies beside each other: their hypervolumes up to one corner, and the interval of the difference.
 
-A hypervolume depends on its reference point, so both studies are measured against one that is computed over the
-candidates of both together. It is given as the share of the box between that corner and the best value that either
-study has in each objective, so that it has no unit and lies between 0 and 1.
+A hypervolume depends on its reference point, so both studies are measured against one that is computed over the trials
+of both together. It is given as the share of the box between that corner and the best value that either study has in
+each objective, so that it has no unit and lies between 0 and 1.
 
-The interval is a percentile bootstrap (Efron and Tibshirani, 1993, chapter 13): candidates are drawn with replacement
+The interval is a percentile bootstrap (Efron and Tibshirani, 1993, chapter 13): trials are drawn with replacement
 within each study, as many as it has, and the difference is taken again, with corner and box as they are. It says how
-much hinges on single candidates. It does not repeat the searches, whose candidates depend on each other: for that, run
-each study again with another seed.
+much hinges on single trials. It does not repeat the searches, whose trials depend on each other: for that, run each
+study again with another seed.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import losses, pareto_front
+from scalesearch.pareto.front import losses
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.noise import CONFIDENCE, percent
+from scalesearch.report.labels import protocol_words
+from scalesearch.report.table import eligible
 
 Points = NDArray[np.float64]
 DRAWS = 2000
@@ -32,13 +34,13 @@ class Side:
     """One of two studies.
 
     Attributes:
-        name: what text and figures call it.
-        table: its candidates (see ``report.table.frame``).
+        name: in texts and figures.
+        table: its trials (see ``report.table.frame``).
         objectives: name to ``min`` or ``max``.
         protocol: of its costs, as JSON.
         data: hash of its corpus.
-        signature: of its metrics; empty before a candidate is finished.
-        recipe: how its candidates are trained; another one is no obstacle, but has to be said.
+        signature: of its metrics; empty before a trial is finished.
+        recipe: of its trainings; another one is no obstacle, but is noted.
         teacher: from whose translations they learn, in words; likewise.
     """
 
@@ -53,43 +55,43 @@ class Side:
 
     @property
     def counted(self) -> pd.DataFrame:
-        """Its candidates that were trained to the end, meet the budget and are of the space."""
-        table = self.table
-        known = table[list(self.objectives)].notna().all(axis=1)
-        return table[(table["state"] == "complete") & table["feasible"].astype(bool)
-                     & table["in_space"].astype(bool) & known]
+        """Its trials that may be on the front."""
+        return self.table[eligible(self.table) & self.table[list(self.objectives)].notna().all(axis=1)]
 
     def values(self, objectives: Mapping[str, str]) -> Points:
-        """(n, objectives) of the counted candidates, in the order of ``objectives``."""
-        return self.counted[list(objectives)].to_numpy(dtype=float)
+        """(n, objectives) of the counted trials, in the order of ``objectives``."""
+        values: Points = self.counted[list(objectives)].to_numpy(dtype=float)
+        return values
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What two studies have come to.
+class Measured:
+    """One study's hypervolume, as a share of the box and in the objectives' units; its counted trials and front."""
+
+    name: str
+    hypervolume: float
+    hypervolume_in_units: float
+    trials: int
+    front: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two studies measured against one corner.
 
     Attributes:
-        names: of both.
         objectives: of both, name to direction.
         corner: the reference point, a value an objective.
         best: the best value of either study in each objective.
-        volumes: the hypervolume of each, as a share of the box between ``corner`` and ``best``.
-        raw: the same in the product of the objectives' units.
-        sizes: candidates of each that were counted, and among which draws are made.
-        fronts: how many of each stand on its front.
-        low, high: of the interval of the difference.
+        low, high: the interval of the difference.
         confidence, draws, seed: of the interval.
         differ: what else is not the same in both.
     """
 
-    names: tuple[str, str]
+    studies: tuple[Measured, Measured]
     objectives: Mapping[str, str]
     corner: list[float]
     best: list[float]
-    volumes: tuple[float, float]
-    raw: tuple[float, float]
-    sizes: tuple[int, int]
-    fronts: tuple[int, int]
     low: float
     high: float
     confidence: float
@@ -100,116 +102,87 @@ class Compared:
     @property
     def difference(self) -> float:
         """The first study's hypervolume less the second's: positive where the first is better."""
-        return self.volumes[0] - self.volumes[1]
+        return self.studies[0].hypervolume - self.studies[1].hypervolume
 
     def lines(self) -> list[str]:
-        """The same for people."""
-        corner = ", ".join(f"{name} {value:,.6g}" for name, value in zip(self.objectives, self.corner))
-        best = ", ".join(f"{name} {value:,.6g}" for name, value in zip(self.objectives, self.best))
-        lines = [f"{name}: hypervolume {volume:.4f}, front of {members} among {size} candidates" for name, volume,
-                 members, size in zip(self.names, self.volumes, self.fronts, self.sizes)]
+        """Lines for the terminal."""
+        one, other = (study.name for study in self.studies)
+        corner, best = (", ".join(f"{name} {value:,.6g}" for name, value in zip(self.objectives, values))
+                        for values in (self.corner, self.best))
+        verdict = "0 is inside, so neither is shown to be better" if self.low <= 0 <= self.high else \
+            f"{one if self.low > 0 else other} is better"
         return [
-            *lines,
+            *(f"{study.name}: hypervolume {study.hypervolume:.4f}, front of {study.front} among {study.trials} trials"
+              for study in self.studies),
             f"Hypervolumes are shares of the box from the corner ({corner}), which lies beyond the worst of both "
             f"together, to the best of both ({best}).",
-            f"Difference, {self.names[0]} less {self.names[1]}: {self.difference:+.4f}, {percent(self.confidence)} "
-            f"interval {self.low:+.4f} to {self.high:+.4f}: {self._verdict()}.",
-            f"The interval is a percentile bootstrap of {self.draws:,} draws (seed {self.seed}): candidates are drawn "
+            f"Difference, {one} less {other}: {self.difference:+.4f}, {percent(self.confidence)} interval "
+            f"{self.low:+.4f} to {self.high:+.4f}: {verdict}.",
+            f"The interval is a percentile bootstrap of {self.draws:,} draws (seed {self.seed}): trials are drawn "
             "with replacement within each study. It does not repeat the searches; other seeds of them would.",
             *self.differ,
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
-        studies = [{"name": name, "hypervolume": volume, "hypervolume_in_units": raw, "candidates": size,
-                    "front": members} for name, volume, raw, size, members
-                   in zip(self.names, self.volumes, self.raw, self.sizes, self.fronts)]
+        """JSON values."""
         return {
-            "studies": studies, "objectives": dict(self.objectives), "reference": self.corner, "best": self.best,
-            "difference": self.difference,
+            "studies": [asdict(study) for study in self.studies], "objectives": dict(self.objectives),
+            "reference": self.corner, "best": self.best, "difference": self.difference,
             "interval": {"low": self.low, "high": self.high, "confidence": self.confidence, "draws": self.draws,
                          "seed": self.seed, "method": "percentile bootstrap",
-                         "resampled": "finished candidates within each study, with replacement"},
+                         "resampled": "finished trials within each study, with replacement"},
             "differ": list(self.differ),
         }
 
-    def _verdict(self) -> str:
-        if self.low <= 0 <= self.high:
-            return "0 is inside, so neither is shown to be better"
-        return f"{self.names[0] if self.low > 0 else self.names[1]} is better"
 
-
-def compare(first: Side, second: Side, draws: int = DRAWS, confidence: float = CONFIDENCE, seed: int = 1) -> Compared:
+def compare(first: Side, second: Side, draws: int = DRAWS, confidence: float = CONFIDENCE, seed: int = 1) -> Comparison:
     """Measures two studies against one corner.
 
     Raises:
         UserError: their numbers do not compare, or one has nothing finished.
     """
     refuse_the_incomparable(first, second)
-    ways = list(first.objectives.values())
-    sides = (first.values(first.objectives), second.values(first.objectives))
-    for side, values in zip((first, second), sides):
-        if not len(values):
+    sides, ways = (first, second), list(first.objectives.values())
+    values = [side.values(first.objectives) for side in sides]
+    for side, points in zip(sides, values):
+        if not len(points):
             raise UserError(f"{side.name}: no candidate of its space is finished within its budget yet, so there is "
                             "nothing to compare")
-    every = np.vstack(sides)
+    every = np.vstack(values)
     corner = worst_corner(every, ways)
-    low = losses(every, ways).min(axis=0)
-    box = float(np.prod(losses(np.array(corner), ways)[0] - low))
-    raw = tuple(hypervolume(values, corner, ways) for values in sides)
-    found = resampled(sides, corner, ways, draws, seed) / box
-    interval = np.quantile(found, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Compared(
-        (first.name, second.name), dict(first.objectives), corner, [float(value) for value in losses(low, ways)[0]],
-        (raw[0] / box, raw[1] / box), (raw[0], raw[1]), (len(sides[0]), len(sides[1])),
-        (int(pareto_front(sides[0], ways).sum()), int(pareto_front(sides[1], ways).sum())),
-        float(interval[0]), float(interval[1]), confidence, draws, seed, tuple(differing(first, second)))
-
-
-def resampled(sides: tuple[Points, Points], corner: list[float], ways: list[str], draws: int, seed: int) -> Points:
-    """(draws,) differences of the hypervolumes of candidates drawn with replacement within each study."""
-    streams = np.random.SeedSequence(seed).spawn(2)
-    one, other = (_volumes(values, corner, ways, draws, np.random.default_rng(stream))
-                  for values, stream in zip(sides, streams))
-    return one - other
-
-
-def _volumes(values: Points, corner: list[float], ways: list[str], draws: int, rng: np.random.Generator) -> Points:
-    """(draws,) hypervolumes of as many resamples of ``values``."""
-    rows = rng.integers(len(values), size=(draws, len(values)))
-    return np.array([hypervolume(values[drawn], corner, ways) for drawn in rows])
+    best = losses(every, ways).min(axis=0)
+    box = float(np.prod(losses(np.array(corner), ways)[0] - best))
+    volumes = [hypervolume(points, corner, ways) for points in values]
+    streams = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(2)]
+    one, other = (np.array([hypervolume(points[rows], corner, ways) for rows in
+                            rng.integers(len(points), size=(draws, len(points)))])
+                  for points, rng in zip(values, streams))
+    low, high = np.quantile((one - other) / box, [(1 - confidence) / 2, (1 + confidence) / 2])
+    measured = [Measured(side.name, volume / box, volume, len(points), int(side.counted["front"].sum()))
+                for side, volume, points in zip(sides, volumes, values)]
+    return Comparison((measured[0], measured[1]), dict(first.objectives), corner,
+                      [float(value) for value in losses(best, ways)[0]], float(low), float(high), confidence, draws,
+                      seed, tuple(_differing(first, second)))
 
 
 def refuse_the_incomparable(first: Side, second: Side) -> None:
     """Raises UserError where the numbers of two studies mean different things, naming all that differs."""
-    checks: list[tuple[str, Callable[[Side], Any]]] = [
-        ("objectives", lambda side: ", ".join(f"{name}: {way}" for name, way in sorted(side.objectives.items()))),
-        ("protocol", lambda side: _protocol(side.protocol)),
-        ("data", lambda side: f"hash {side.data}"),
-        ("metric", lambda side: side.signature),
-    ]
-    wrong = []
-    for name, of in checks:
-        one, other = of(first), of(second)
-        if one != other and (name != "metric" or (one and other)):
-            wrong.append(f"  {name}: {one} in {first.name}, {other} in {second.name}")
+    facts = [{"objectives": ", ".join(f"{name}: {way}" for name, way in sorted(side.objectives.items())),
+              "protocol": protocol_words(side.protocol).removeprefix("protocol "), "data": f"hash {side.data}",
+              "metric": side.signature} for side in (first, second)]
+    wrong = [f"  {name}: {one} in {first.name}, {other} in {second.name}" for (name, one), other
+             in zip(facts[0].items(), facts[1].values()) if one != other and one and other]
     if wrong:
         raise UserError(f"{first.name} and {second.name} do not compare, since their numbers mean different things:\n"
                         + "\n".join(wrong) + "\n  Compare studies with the same data, objectives and protocol, such as "
-                        "two proposers or two spaces")
+                        "two samplers or two spaces")
 
 
-def differing(first: Side, second: Side) -> list[str]:
+def _differing(first: Side, second: Side) -> list[str]:
     """What a reader must know that is not the same in both, though the numbers compare."""
     keys = sorted(key for key in {*first.recipe, *second.recipe} if first.recipe.get(key) != second.recipe.get(key))
-    said = ", ".join(f"{key} {first.recipe.get(key)} and {second.recipe.get(key)}" for key in keys)
-    lines = [f"Their recipes differ: {said}."] if keys else []
+    values = ", ".join(f"{key} {first.recipe.get(key)} and {second.recipe.get(key)}" for key in keys)
+    lines = [f"Their recipes differ: {values}."] if keys else []
     if first.teacher != second.teacher:
         lines += [f"{side.name}: {side.teacher or 'no teacher.'}" for side in (first, second)]
     return lines
-
-
-def _protocol(protocol: Mapping[str, Any]) -> str:
-    counts = "".join(f", {number} per {kind}" for kind, number in sorted((protocol.get("counts") or {}).items()))
-    return (f"{protocol.get('name')} with {protocol.get('source')} source and {protocol.get('target')} target tokens, "
-            f"vocabulary {protocol.get('vocab')}{counts}")

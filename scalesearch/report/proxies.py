@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -96,18 +95,3 @@ def correlation(name: str, values: Any, scores: Any) -> Correlation | None:
     middle, half = math.atanh(max(-most, min(most, rho))), Z95 * math.sqrt(1.06 / (count - 3))
     low, high = math.tanh(middle - half), math.tanh(middle + half)
     return Correlation(name, count, rho, min(low, rho), max(high, rho))
-
-
-def proxies_of(record: Mapping[str, Any]) -> dict[str, float | None]:
-    """A record's early measurements as columns of the table."""
-    zero_cost = (record.get("metrics") or {}).get("proxies") or {}
-    return {"proxy.first_loss": _first_loss(record), **{f"proxy.{name}": value for name, value in zero_cost.items()}}
-
-
-def _first_loss(record: Mapping[str, Any]) -> float | None:
-    """The loss at the first rung; in a study without rungs, at the first validation before the end."""
-    if "rungs" in record:
-        return float(record["rungs"][0]) if record["rungs"] else None  # a reference passes none
-    curve = record.get("curve") or []
-    first = curve[0] if len(curve) > 1 else None
-    return first.get("valid_loss") if isinstance(first, Mapping) else None

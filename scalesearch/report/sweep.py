@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from scalesearch.errors import UserError
-from scalesearch.report.plot import INK, STYLE
+from scalesearch.report.style import COLORS, DASHED, INK, canvas
 
-# Okabe and Ito's palette again: a line a section, or a value of the second sweep.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 STROKES = ("-", "--", "-.", ":")
 NAMES = {"total": "total", "non_embedding": "non-embedding", "encoder": "encoder", "decoder": "decoder",
          "output": "output projection", "attention_products": "attention's products"}
@@ -42,10 +38,8 @@ def curves(
     if built.empty:
         raise UserError("nothing to plot: none of the values can be built")
     quantities = ("macs",) if keys[0] in LENGTHS[:3] else ("params", "macs")
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.4 * len(quantities), 3.4), layout="constrained")
-        FigureCanvasAgg(figure)
-        for axes, quantity in zip(figure.subplots(1, len(quantities), squeeze=False)[0], quantities):
+    with canvas(4.4 * len(quantities), 3.4, columns=len(quantities)) as (figure, panels):
+        for axes, quantity in zip(panels, quantities):
             _panel(axes, built, keys, quantity)
             _frame(axes, built, keys[0], quantity, protocol)
             _marks(axes, built[keys[0]], marks if quantity == "macs" else None)
@@ -82,9 +76,7 @@ def _frame(axes: Axes, built: pd.DataFrame, key: str, quantity: str, protocol: M
     if pd.api.types.is_numeric_dtype(built[key]):
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     axes.set_ylabel("Parameters" if quantity == "params" else f"Multiply-accumulates\n({_said(protocol, key)})")
-    axes.grid(True, color="#e6e6e6", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.legend(frameon=False, handlelength=1.8)
+    axes.legend(handlelength=1.8)
 
 
 def _said(protocol: Mapping[str, Any], key: str) -> str:
@@ -99,7 +91,7 @@ def _marks(axes: Axes, values: pd.Series, marks: Mapping[int, str] | None) -> No
     """A line with words at each mark that the figure reaches."""
     for value, words in (marks or {}).items():
         if float(values.min()) < value < float(values.max()):
-            axes.axvline(value, color=INK, linewidth=0.8, linestyle=(0, (4, 2)))
+            axes.axvline(value, color=INK, linewidth=0.8, linestyle=DASHED)
             axes.annotate(words, (value, 0.98), (-3, 0), xycoords=("data", "axes fraction"),
                           textcoords="offset points", fontsize=7, color=INK, rotation=90, va="top", ha="right",
                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})

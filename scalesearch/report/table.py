@@ -9,8 +9,8 @@ from rich.table import Table
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import CONFIDENCE
-from scalesearch.report.proxies import proxies_of
-from scalesearch.report.seeds import HALF, is_seed, shown, with_seeds
+from scalesearch.report.records import Record, cost_of, is_replicate, proxies_of, score_of
+from scalesearch.report.replicate_means import HALF, mean_text, with_replicates
 from scalesearch.tasks import MEASURED
 from scalesearch.tasks import METRICS as EVERY_METRIC
 
@@ -21,23 +21,21 @@ COSTS = ("params.total", "params.non_embedding", "params.decoder", "macs.total",
 # Column to the record's key. Training seconds are the updates alone; wall seconds hold validation and decoding too.
 FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds", "cpu_seconds": "cpu_seconds",
          "tokens": "tokens", "device": "device", "dtype": "dtype", "reason": "reason"}
+PARAM = "answer."  # before the name of a hyperparameter's column
 
 
-def frame(
-    records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str], confidence: float = CONFIDENCE
-) -> pd.DataFrame:
-    """One row a candidate, in the order of the trials.
+def frame(records: Iterable[Record], objectives: Mapping[str, str], confidence: float = CONFIDENCE) -> pd.DataFrame:
+    """One row a trial, in their order; replicates count for the trial that they repeat.
 
-    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; its early signs
-    under ``proxy.`` (see :mod:`scalesearch.report.proxies`); the answers under ``answer.``; and what
-    :func:`scalesearch.report.seeds.with_seeds` adds. Of a candidate with several seeds the scores are means, and the
-    facts (seed, seconds, tokens) are those of its first training. ``front`` is true for what no other complete,
-    feasible candidate dominates.
+    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; its early
+    measurements under ``proxy.`` (see :mod:`scalesearch.report.proxies`); hyperparameters under ``answer.``; and what
+    :func:`scalesearch.report.replicate_means.with_replicates` adds. Scores of a trial with replicates are means, and
+    its facts (seed, seconds, tokens) are those of the first training. ``front``: on the front of the eligible rows.
     """
     every = list(records)
-    rows = [_row(record, objectives) for record in every if not is_seed(record)]
+    rows = [_row(record, objectives) for record in every if not is_replicate(record)]
     table = pd.DataFrame(rows)
-    for name in (name for name in table.columns if name.startswith("answer.")):
+    for name in (name for name in table.columns if name.startswith(PARAM)):
         # As objects: beside a gap, pandas would turn 2 into 2.0.
         table[name] = pd.Series([row.get(name, "") for row in rows], dtype=object)
     if table.empty:
@@ -47,7 +45,7 @@ def frame(
     table = table.sort_values("trial", kind="stable").reset_index(drop=True)
     scores = [name for name in _names(objectives) if name in METRICS or name in REPORTED]
     # Copies, since pandas warns of a table that was made column by column.
-    table = with_seeds(table.copy(), seed_rows(every, objectives), scores, confidence).copy()
+    table = with_replicates(table.copy(), replicate_rows(every, objectives), scores, confidence).copy()
     values = table[list(objectives)].where(eligible(table)).to_numpy(dtype=float)
     table.insert(2, "front", pareto_front(values, list(objectives.values())))
     return table
@@ -58,9 +56,9 @@ def eligible(table: pd.DataFrame) -> pd.Series:
     return (table["state"] == "complete") & table["feasible"].astype(bool) & table["in_space"].astype(bool)
 
 
-def seed_rows(records: Iterable[Mapping[str, Any]], objectives: Mapping[str, str]) -> pd.DataFrame:
-    """One row a further training: ``of``, the candidate that it trained again, and the columns of :func:`frame`."""
-    return pd.DataFrame([{"of": record["of"], **_row(record, objectives)} for record in records if is_seed(record)])
+def replicate_rows(records: Iterable[Record], objectives: Mapping[str, str]) -> pd.DataFrame:
+    """One row a replicate: ``of``, the trial that it repeats, and the columns of :func:`frame`."""
+    return pd.DataFrame([{"of": one["of"], **_row(one, objectives)} for one in records if is_replicate(one)])
 
 
 def filled(table: pd.DataFrame) -> pd.DataFrame:
@@ -76,86 +74,76 @@ def front_rows(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.DataFra
     return rows.sort_values([first, "trial"], ascending=[objectives[first] == "min", True]).reset_index(drop=True)
 
 
-def to_rich(
-    rows: pd.DataFrame, objectives: Mapping[str, str], title: str, asked: Iterable[str] | None = None, width: int = 80
-) -> Table:
-    """The front as people read it: objectives first, then as many of the ``asked`` answers that differ as fit."""
+def to_rich(rows: pd.DataFrame, objectives: Mapping[str, str], title: str, params: Iterable[str] | None = None,
+            width: int = 80) -> Table:
+    """The front for the terminal: objectives first, then as many of the ``params`` that differ as fit."""
     table = Table(title=title, title_justify="left")
     reported = [name for name in REPORTED if rows[name].notna().any()][:1]
     names = [*objectives, *reported, "training_seconds"]
+    widths = [max((len(cell(row, name)) for _, row in rows.iterrows()), default=1) for name in names]
     table.add_column("trial", justify="right", no_wrap=True)
-    for name in names:
-        table.add_column(_words(name), justify="right", no_wrap=len(name) < 8, min_width=_width(rows, name))
-    taken = 18 + sum(max(7, _width(rows, name)) + 3 for name in names)
-    varying = differing(rows, asked, max(0, (width - taken) // 10))
+    for name, least in zip(names, widths):  # numbers must not be cut, headings may be broken
+        table.add_column(_words(name), justify="right", no_wrap=len(name) < 8, min_width=least)
+    varying = differing(rows, params, max(0, (width - 18 - sum(max(7, least) + 3 for least in widths)) // 10))
     for name in varying:
-        table.add_column(_words(name.removeprefix("answer.")))
+        table.add_column(_words(name.removeprefix(PARAM)))
     for _, row in rows.iterrows():
-        trial = f"{row['trial']}" + (f" ({row['label']})" if isinstance(row["label"], str) else "")
-        table.add_row(trial, *(cell(row, name) for name in names), *(str(_text(row[name])) for name in varying))
+        table.add_row(trial_name(row, ""), *(cell(row, name) for name in names),
+                      *(str(_text(row[name])) for name in varying))
     return table
 
 
+def trial_name(row: Any, prefix: str = "trial ") -> str:
+    """A row's trial by its number and label."""
+    return f"{prefix}{row['trial']}" + (f" ({row['label']})" if isinstance(row["label"], str) else "")
+
+
 def _words(name: str) -> str:
-    """A dotted name as words, so that a narrow column may break it."""
     return name.replace(".", " ").replace("_", " ")
 
 
-def _width(rows: pd.DataFrame, name: str) -> int:
-    """Characters of the widest number of a column, which must not be cut."""
-    return max((len(cell(row, name)) for _, row in rows.iterrows()), default=1)
-
-
-def differing(rows: pd.DataFrame, asked: Iterable[str] | None = None, most: int = 6) -> list[str]:
-    """The answers that are not the same in all ``rows``: at most ``most`` of them, and of those ``asked`` only."""
-    answers = [name for name in rows.columns if name.startswith("answer.")]
-    if asked is not None:
-        among = {f"answer.{name}" for name in asked}
-        answers = [name for name in answers if name in among]
-    return [name for name in answers if rows[name].astype(str).nunique() > 1][:most]
+def differing(rows: pd.DataFrame, params: Iterable[str] | None = None, most: int = 6) -> list[str]:
+    """The columns of hyperparameters in which ``rows`` differ: at most ``most``, and of those ``params`` only."""
+    names = [name for name in rows.columns if name.startswith(PARAM)]
+    among = {name.removeprefix(PARAM) for name in names} if params is None else set(params)
+    return [name for name in names if name.removeprefix(PARAM) in among and rows[name].astype(str).nunique() > 1][:most]
 
 
 def cell(row: Any, name: str) -> str:
-    """What a table shows of one column of a row: a number, or a mean with its interval and the number of its seeds."""
+    """Text of one column of a row: a number, or a mean with its interval and the number of its seeds."""
     half = row.get(name + HALF)
     if half is None or pd.isna(half):
         return number(row[name], name)
-    return shown(float(row[name]), float(half), int(row["seeds"]))
+    return mean_text(float(row[name]), float(half), int(row["seeds"]))
 
 
 def number(value: Any, name: str) -> str:
-    """A value as a table shows it: costs to the unit with separators, metrics to two digits."""
+    """Text of a value: costs to the unit with separators, loads to three digits, metrics to two decimals."""
     if value is None or pd.isna(value):
         return ""
-    if name.split(".")[0] in ("params", "macs", "flops", "memory"):
+    group = name.partition(".")[0]
+    if group in ("params", "macs", "flops", "memory"):
         return f"{int(value):,}"
-    return f"{value:.1f}" if name.endswith("seconds") else f"{value:.2f}"
+    return f"{value:.1f}" if name.endswith("seconds") else f"{value:.3g}" if group == "load" else f"{value:.2f}"
 
 
-def _row(record: Mapping[str, Any], objectives: Mapping[str, str]) -> dict[str, Any]:
+def summary(row: Any, columns: Mapping[str, str]) -> str:
+    """A row in one line: its trial, and ``columns`` (column to words) with their numbers."""
+    return "; ".join([trial_name(row), *(f"{words} {cell(row, column)}" for column, words in columns.items())])
+
+
+def _row(record: Record, objectives: Mapping[str, str]) -> dict[str, Any]:
     architecture = record.get("architecture") or {}
-    head = {key: record.get(key) for key in ("trial", "state", "label")}
-    found = {**head, "id": architecture.get("id")}
+    found = {key: record.get(key) for key in ("trial", "state", "label")} | {"id": architecture.get("id")}
     found |= {key: record.get(key) for key in ("feasible", "in_space")}
-    found |= {name: _value(record, name) for name in _names(objectives)}
+    found |= {name: score_of(record, name) if name in METRICS or name in REPORTED else cost_of(record, name)
+              for name in _names(objectives)}
     found |= {column: record.get(key) for column, key in FACTS.items()} | proxies_of(record)
-    answers = architecture.get("answers") or {}
-    return found | {f"answer.{path}": _text(value) for path, value in answers.items()}
+    return found | {PARAM + path: _text(value) for path, value in (architecture.get("answers") or {}).items()}
 
 
 def _names(objectives: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys([*objectives, *METRICS, *REPORTED, *COSTS]))
-
-
-def _value(record: Mapping[str, Any], name: str) -> float | None:
-    """A metric or cost of a record, which it may not have."""
-    if name in METRICS:
-        value = (record.get("metrics") or {}).get(name)
-        return (record.get("values") or {}).get(name) if value is None else value
-    value = record.get("metrics" if name in REPORTED else "cost")
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def _text(value: Any) -> Any:

@@ -69,7 +69,7 @@ def test_json_says_the_same_as_the_files(finished, tmp_path):
     found = json.loads(call(finished, "--json", "--to", tmp_path / "new", "--at", "macs.total=20k", "--metric", "chrf",
                             "--confidence", "0.8"))
     assert (found["metric"], found["confidence"], found["base"]) == ("chrf", 0.8, "base")
-    assert [(one["cost"], one["size"], one["by"]) for one in found["rankings"]] == [("macs.total", 20_000, "asked")]
+    assert [(one["cost"], one["size"], one["by"]) for one in found["rankings"]] == [("macs.total", 20_000, "requested")]
     written = json.loads((tmp_path / "new" / "scaling.json").read_text())
     assert written == {key: value for key, value in found.items() if key != "files"}
     rows = pd.read_csv(tmp_path / "new" / "scaling.csv")

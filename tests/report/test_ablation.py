@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
-from scalesearch.report.ablation import ablation, latex, to_latex, to_markdown
+from scalesearch.report.ablation import ablation
 from tests.report.made_up import again, record
 
 scores = st.lists(st.floats(0, 60, width=32), min_size=1, max_size=4)
@@ -48,7 +48,7 @@ def test_the_interval_is_that_of_the_pooled_t_test():
 
 def test_without_a_second_seed_no_interval_is_claimed():
     found = ablation(records([20.0], [24.0]), "bleu")
-    assert found.rows[1].half is None and found.cells()[1][-1] == "+4.00 ± –"
+    assert found.rows[1].half is None and found.texts().iloc[1, -1] == "+4.00 ± –"
     assert "no difference has an interval" in found.notes()[1]
 
 
@@ -64,15 +64,16 @@ def test_pandas_reads_the_csv_and_markdown_has_every_row():
     read = pd.read_csv(io.StringIO(found.frame().to_csv(index=False)))
     assert read["name"].tolist() == ["r0", "r1"] and read["params"].tolist() == [1000, 1001]
     assert read["difference"].tolist() == pytest.approx([0.0, 3.5])
-    lines = [line for line in to_markdown(found).splitlines() if line.startswith("|")]
+    lines = [line for line in found.to_markdown().splitlines() if line.startswith("|")]
     assert len(lines) == 4 and len({line.count("|") for line in lines}) == 1
 
 
 def test_latex_escapes_what_it_would_read():
-    assert latex(r"a_b & 5% ± {x}\#") == r"a\_b \& 5\% $\pm$ \{x\}\textbackslash{}\#"
     rows = records([20.0, 21.0], [24.0])
-    rows[-1]["label"] = "no_gate & 50%"
-    assert r"no\_gate \& 50\% & 1,001" in to_latex(ablation(rows, "bleu"))
+    rows[-1]["label"] = r"no_gate & 50% {x}\#"
+    text = ablation(rows, "bleu").to_latex()
+    assert r"no\_gate \& 50\% \{x\}\textbackslash \# & 1,001 & 9,001 & 24.00 & 1 & +3.50 $\pm$ " in text
+    assert text.startswith(r"\begin{tabular}{lrrrrr}") and "± of a score" in text.splitlines()[-2]
 
 
 def test_what_is_missing_is_said():

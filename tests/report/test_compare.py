@@ -11,7 +11,7 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.compare import Side, compare
 from scalesearch.report.compare_plot import both
-from scalesearch.report.plot import save
+from scalesearch.report.style import save
 from scalesearch.report.table import frame
 from tests.report.made_up import OBJECTIVES, PROTOCOL, record, records
 
@@ -40,7 +40,7 @@ def test_a_study_that_dominates_is_ahead(rng, count, gain):
     found = compare(side("better", better), side("worse", rows), draws=200)
     back = compare(side("worse", rows), side("better", better), draws=200)
     assert found.difference > 0 and back.difference == pytest.approx(-found.difference)
-    assert found.corner == back.corner and 0 < found.volumes[1] < found.volumes[0] <= 1
+    assert found.corner == back.corner and 0 < found.studies[1].hypervolume < found.studies[0].hypervolume <= 1
 
 
 def test_beyond_all_doubt_the_interval_leaves_nothing_out():
@@ -58,7 +58,8 @@ def test_the_corner_is_beyond_both_and_volumes_are_shares_of_one_box():
     assert found.corner[0] < every[:, 0].min() and found.corner[1] > every[:, 1].max()
     box = (every[:, 0].max() - found.corner[0]) * (found.corner[1] - every[:, 1].min())
     exact = hypervolume(one.values(TWO), found.corner, ["max", "min"])
-    assert found.raw[0] == exact and found.volumes[0] == pytest.approx(exact / box)
+    first = found.studies[0]
+    assert first.hypervolume_in_units == exact and first.hypervolume == pytest.approx(exact / box)
 
 
 def test_the_same_seed_draws_the_same_and_more_confidence_is_wider():

@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from scalesearch.report.label_placement import place
-from scalesearch.report.plot import FRONT, Subject, describe, save, tradeoff
+from scalesearch.report.labels import describe
+from scalesearch.report.plot import Subject, tradeoff
+from scalesearch.report.style import FRONT, save
 from scalesearch.report.table import frame
 from tests.report.made_up import OBJECTIVES, PROTOCOL, again, record, records
 

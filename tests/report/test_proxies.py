@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scalesearch.report.proxies import MIN_TRIALS, correlation, proxies_of, proxy_correlations
+from scalesearch.report.proxies import MIN_TRIALS, correlation, proxy_correlations
+from scalesearch.report.records import proxies_of
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -7,9 +7,9 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import pooled
-from scalesearch.report.plot import save
-from scalesearch.report.scaling import fit, held_out, per_million, rank
-from scalesearch.report.scaling_plot import scaling
+from scalesearch.report.scaling.figures import law_panels
+from scalesearch.report.scaling.laws import fit, held_out, per_million, rank
+from scalesearch.report.style import save
 
 SIZES = np.geomspace(1e6, 3.2e7, 6)
 
@@ -29,7 +29,7 @@ def test_a_law_without_noise_is_recovered(c) -> None:
     found = fit(SIZES, law(SIZES, c=c))
     assert (found.law.a, found.law.c) == pytest.approx((40, c), rel=1e-3)
     assert found.law.to_json()["b"] == pytest.approx(20 * 1e6**c, rel=2e-2)
-    assert found.law.settled and found.sd < 1e-3
+    assert found.law.identified and found.sd < 1e-3
     assert np.allclose(found.law([1e8]), law([1e8], c=c), rtol=1e-3)
 
 
@@ -76,10 +76,10 @@ def test_further_away_is_less_sure_and_more_seeds_are_surer() -> None:
     assert near.high - near.low < many.training_high - many.training_low < one.training_high - one.training_low
 
 
-def test_scores_that_do_not_grow_settle_nothing() -> None:
-    assert not fit(SIZES, [30.0, 30, 30, 30, 30, 30]).law.settled
-    assert not fit(SIZES, -law(SIZES)).law.settled  # falls where it should rise
-    assert not fit(SIZES, np.log(SIZES)).law.settled
+def test_scores_that_do_not_grow_identify_nothing() -> None:
+    assert not fit(SIZES, [30.0, 30, 30, 30, 30, 30]).law.identified
+    assert not fit(SIZES, -law(SIZES)).law.identified  # falls where it should rise
+    assert not fit(SIZES, np.log(SIZES)).law.identified
 
 
 def test_a_held_out_size_checks_the_law() -> None:
@@ -104,12 +104,11 @@ def test_the_rule_to_follow_is_named_with_how_sure_that_is() -> None:
 
 def test_score_a_million_is_the_papers() -> None:
     params, scores = (36_694_152, 68_079_912), (27.88, 29.56)
-    assert per_million((36e6, 68e6), scores, rounded=True).value == pytest.approx(0.0525)
+    assert per_million((36e6, 68e6), scores).value == pytest.approx(0.0525)  # the paper takes rounded millions
     assert per_million(params, scores).value == pytest.approx(0.0535, abs=5e-5)
     noise = pooled([[30.0, 30.4], [31.0, 31.4]])
     assert per_million((1e6, 3e6), scores, noise, (2, 2)).half == pytest.approx(noise.half(0.9, 2, 2) / 2)
-    with pytest.raises(UserError, match="both models have 68 million"):
-        per_million((68.1e6, 67.9e6), scores, rounded=True)
+    assert per_million(params, scores).half is None and per_million((68e6, 68e6), scores) is None
 
 
 @pytest.mark.parametrize(("sizes", "scores", "said"), [
@@ -130,13 +129,14 @@ def test_a_size_that_was_not_trained_cannot_be_held_out() -> None:
 
 def test_the_figure_shows_each_rule_as_far_as_it_is_asked(tmp_path: Path) -> None:
     rules = {"deeper": fit(*trainings()), "wider": fit(*trainings(1, a=38))}
-    figure = scaling(rules, "Parameters", "BLEU", ahead=[1e8], held={"deeper": held_out(*trainings())})
+    ahead = {rule: [1e8] for rule in rules}
+    figure = law_panels(rules, "Parameters", "BLEU", ahead, {"deeper": held_out(*trainings())})
     axes = figure.axes[0]
     assert max(line.get_xdata()[-1] for line in axes.lines) == pytest.approx(1e8)
     assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["deeper", "wider"]
     said = [text.get_text() for text in figure.legends[0].get_texts()]
     assert figure.legends[0].get_title().get_text().startswith("Parameters\n")
-    assert {"trainings", "what came there", "largest size, foretold from the others"} <= set(said)
-    (came,) = [line for line in axes.lines if line.get_label() == "what came there"]
-    assert came.get_ydata()[0] == held_out(*trainings()).score
+    assert {"trainings", "measured there", "largest size, predicted from the others"} <= set(said)
+    (measured,) = [line for line in axes.lines if line.get_label() == "measured there"]
+    assert measured.get_ydata()[0] == held_out(*trainings()).score
     assert [path.suffix for path in save(figure, tmp_path / "scaling")] == [".png", ".svg"]

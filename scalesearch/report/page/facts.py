@@ -56,6 +56,11 @@ class TrialFacts:
         return self.origin == "seed"
 
     @property
+    def untrained(self) -> bool:
+        """Whether it was never to be trained."""
+        return self.state in ("infeasible", "duplicate")
+
+    @property
     def name(self) -> str:
         """Its name in figures and tables."""
         own = f"trial {self.number}" + (f" ({self.label})" if self.label else "")

@@ -1,11 +1,27 @@
-"""What a page is made of, as plain values: sections of texts, tables and figures. ``page.html`` marks them up."""
+"""What a page is made of, as plain values: sections of parts, which ``page.html`` marks up.
+
+A part is (kind, value), the kind one of its macros: ``text`` (lines), ``heading``, ``table`` (:func:`table`),
+``picture`` (:class:`Picture`), ``panels`` (pictures side by side, id), ``fold`` (title, parts, id), ``names`` (pairs),
+``code``, ``links``, ``chooser`` (cost, words, checked), ``filter`` (state, words).
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pandas as pd
 from markupsafe import Markup
+
+Part = tuple[str, Any]
+
+
+class Section(NamedTuple):
+    """A section of the page: its id, heading and parts, and its name in the menu if not the heading."""
+
+    key: str
+    title: str
+    parts: Sequence[Part]
+    short: str = ""
 
 
 class Link(NamedTuple):
@@ -34,7 +50,7 @@ class Cell:
     left: bool = False
     css: str | None = None
     indent: int = 0
-    links: tuple[Link, ...] = ()
+    links: Sequence[Link] = ()
 
     @property
     def align(self) -> str | None:
@@ -51,45 +67,25 @@ def number(value: Any, form: str = ",") -> Cell:
     return MISSING if value is None or pd.isna(value) else Cell(format(value, form), value)
 
 
-@dataclass(frozen=True)
-class Text:
-    """Paragraphs, the last of them followed by ``links``."""
-
-    kind: ClassVar[str] = "text"
-    lines: Sequence[str]
-    links: tuple[Link, ...] = ()
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading within a section."""
-
-    kind: ClassVar[str] = "heading"
-    text: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """A sortable table; ``attributes``: HTML attributes of each row."""
-
-    kind: ClassVar[str] = "table"
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    caption: str
-    key: str
-    attributes: Sequence[Mapping[str, Any]] = ()
-
-
 def table(headings: Sequence[str], rows: Iterable[Iterable[Any]], caption: str, key: str,
-          attributes: Sequence[Mapping[str, Any]] = ()) -> Table:
-    """Table of values: text as it is, numbers with separators, gaps as dashes, a :class:`Cell` as it says."""
-    return Table(headings, [[_cell(value) for value in row] for row in rows], caption, key, attributes)
+          attributes: Sequence[Mapping[str, Any]] = ()) -> Part:
+    """Sortable table: text as it is, numbers with separators, gaps as dashes, a :class:`Cell` as it says.
+
+    ``key``: its id; ``attributes``: HTML attributes of each row.
+    """
+    cells = [[value if isinstance(value, Cell) else Cell(value, value or None) if isinstance(value, str) else
+              number(value) for value in row] for row in rows]
+    return "table", {"headings": headings, "rows": cells, "caption": caption, "key": key, "attributes": attributes}
 
 
-def _cell(value: Any) -> Cell:
-    if isinstance(value, Cell):
-        return value
-    return Cell(value, value or None) if isinstance(value, str) else number(value)
+def text(*lines: str) -> Part:
+    """Paragraphs."""
+    return "text", lines
+
+
+def fold(title: str, parts: Sequence[Part], key: str | None = None) -> Part:
+    """Parts that are hidden until their title is clicked."""
+    return "fold", (title, parts, key)
 
 
 @dataclass(frozen=True)
@@ -98,11 +94,10 @@ class Picture:
 
     Attributes:
         alt: what someone who cannot see it must know.
-        cost: the cost on its horizontal axis, where readers choose among several.
         marks: ``[trial, text, [[x, y], ...]]`` in the SVG's coordinates: a point or line that shows the text on hover.
+        cost: the cost on its horizontal axis, where readers choose among several.
     """
 
-    kind: ClassVar[str] = "picture"
     svg: Markup
     key: str
     alt: str
@@ -110,64 +105,3 @@ class Picture:
     marks: Sequence[Any] = ()
     cost: str | None = None
     wide: bool = False
-
-
-@dataclass(frozen=True)
-class Panels:
-    """Figures side by side."""
-
-    kind: ClassVar[str] = "panels"
-    pictures: Sequence[Picture]
-    key: str | None = None
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Parts that are hidden until their title is clicked."""
-
-    kind: ClassVar[str] = "fold"
-    title: str
-    parts: Sequence[Any]
-    key: str | None = None
-
-
-@dataclass(frozen=True)
-class Names:
-    """A list of names and what they stand for."""
-
-    kind: ClassVar[str] = "names"
-    items: Sequence[tuple[str, Any]]
-
-
-@dataclass(frozen=True)
-class Code:
-    """Text in lines of its own."""
-
-    kind: ClassVar[str] = "code"
-    text: str
-
-
-@dataclass(frozen=True)
-class CostChooser:
-    """A checkbox for each cost that a figure may have on its horizontal axis: (column, words, checked)."""
-
-    kind: ClassVar[str] = "chooser"
-    costs: Sequence[tuple[str, str, bool]]
-
-
-@dataclass(frozen=True)
-class Filter:
-    """Search field and choice of a state above the table of trials: (value, words)."""
-
-    kind: ClassVar[str] = "filter"
-    states: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the page: its id, heading and parts; ``short``: its name in the menu."""
-
-    key: str
-    title: str
-    parts: Sequence[Any] = field(default_factory=tuple)
-    short: str = ""

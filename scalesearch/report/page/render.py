@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.parts import Heading, Section
+from scalesearch.report.page.parts import Part, Section
 from scalesearch.report.page.sections import (
     cost_ledgers,
     curves,
@@ -26,9 +25,9 @@ from scalesearch.report.page.svg import picture
 
 def figures(facts: Facts) -> Section | None:
     """The figures that the study has of its own, such as a scaling study's laws; None where it has none."""
-    parts: list[Any] = []
+    parts: list[Part] = []
     for at, (title, figure, caption) in enumerate(facts.figures):
-        parts += [Heading(title), picture(figure, f"own-{at}", f"{title}. {caption}", caption)]
+        parts += [("heading", title), picture(figure, f"own-{at}", f"{title}. {caption}", caption)]
     return Section("figures", "Figures of this study", parts) if parts else None
 
 

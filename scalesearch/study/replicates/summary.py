@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from scalesearch.pareto.noise import CONFIDENCE, percent
-from scalesearch.report.seeds import decimals
+from scalesearch.pareto.noise import CONFIDENCE, decimals, percent
 from scalesearch.samplers.history import Goal
 from scalesearch.study.config.objectives import Objective
 from scalesearch.study.config.replication import Seeds

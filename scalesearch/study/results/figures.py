@@ -3,9 +3,9 @@
 from matplotlib.figure import Figure
 
 from scalesearch.errors import UserError
-from scalesearch.report.scaling_curves import curves, laws
-from scalesearch.report.scaling_study import ScalingStudy
-from scalesearch.report.scaling_tables import sheets
+from scalesearch.report.scaling.figures import curves, laws
+from scalesearch.report.scaling.study import ScalingStudy
+from scalesearch.report.scaling.tables import sheets
 from scalesearch.study.config.rows import SCALING
 from scalesearch.study.results.results import Results
 from scalesearch.study.results.scaling import scaling_of
@@ -23,11 +23,11 @@ def own_figures(results: Results) -> tuple[Drawn, ...]:
         return ()
     found = [("How scores grow", curves(study), _followed(study))]
     found += [(f"Laws against {cost}", laws(study, cost), "A power law a rule, its band as far as the next size; the "
-               "ring is what came at the largest size, the black bar what the others foretell there.")
+               "ring is the score at the largest size, the black bar what the others predict there.")
               for cost in study.costs]
     return tuple((title, figure, caption) for title, figure, caption in found if figure is not None)
 
 
 def _followed(study: ScalingStudy) -> str:
     """The sentences of the rankings: which rule to follow."""
-    return " ".join(line for sheet in sheets(study) for line in sheet.under)
+    return " ".join(line for sheet in sheets(study) for line in sheet.below)

@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
-from scalesearch.report.ablation import Ablation, ablation, scores_of
+from scalesearch.report.ablation import Ablation, ablation
 from scalesearch.report.page.facts import Facts, Finished, TrialFacts
 from scalesearch.report.page.render import render
+from scalesearch.report.records import scores_of
 from scalesearch.study.results.figures import own_figures
 from scalesearch.study.results.module_costs import config_of, modules_of
 from scalesearch.study.results.results import Results, main_metric

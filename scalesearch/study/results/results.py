@@ -10,9 +10,11 @@ import pandas as pd
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
-from scalesearch.report.plot import Subject, direction, save, tradeoff
+from scalesearch.report.labels import direction, protocol_words
+from scalesearch.report.plot import Subject, tradeoff
 from scalesearch.report.proxies import ProxyCorrelations, proxy_correlations
-from scalesearch.report.table import cell, filled, frame, front_rows, seed_rows
+from scalesearch.report.style import save
+from scalesearch.report.table import cell, filled, frame, front_rows, replicate_rows
 from scalesearch.study.config.objectives import main_objective
 from scalesearch.study.config.teacher import describe_taught
 from scalesearch.study.replicates.summary import Verdict
@@ -93,13 +95,10 @@ class Results:
 
     def notes(self) -> list[str]:
         """What must be known to read the numbers: protocol, corpus, signature, seed."""
-        meta, protocol = self.store.meta, self.store.meta["protocol"]
-        extra = {kind: n for kind, n in protocol.get("counts", {}).items() if kind in ("norm", "bias")}
-        counted = "".join(f", plus {n} per {kind} element" for kind, n in extra.items())
+        meta = self.store.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
         lines = [
-            f"Costs: protocol {protocol['name']}, {protocol['source']} source and {protocol['target']} target tokens, "
-            f"vocabulary {protocol['vocab']:,}{counted}; FLOPs = 2 · MACs.",
+            f"Costs: {protocol_words(meta['protocol'])}; FLOPs = 2 · MACs.",
             f"Data: {meta['data']['name']}, hash {meta['data']['hash']}{synthetic if meta['synthetic'] else ''}.",
             "Chosen by scores on valid; what is called test was not looked at in choosing.",
             *self.verdict.notes(meta["seed"]),
@@ -130,7 +129,7 @@ def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.
     """Every training of the candidates that have several, candidate by candidate."""
     several = {record["of"] for record in records if record["origin"] == SEED}
     first = [{**record, "origin": SEED, "of": record["trial"]} for record in records if record["trial"] in several]
-    rows = seed_rows([*first, *records], objectives)
+    rows = replicate_rows([*first, *records], objectives)
     return rows.sort_values(["of", "trial"], kind="stable").reset_index(drop=True) if len(rows) else rows
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.files import write_json, write_text
-from scalesearch.report.plot import direction, save
-from scalesearch.report.scaling_curves import curves, laws
-from scalesearch.report.scaling_json import to_json
-from scalesearch.report.scaling_study import ScalingStudy, plan_of, scaling_study
-from scalesearch.report.scaling_tables import frame, to_markdown
+from scalesearch.report.labels import direction
+from scalesearch.report.scaling.figures import curves, laws
+from scalesearch.report.scaling.study import ScalingStudy, plan_of, scaling_study
+from scalesearch.report.scaling.tables import frame, to_json, to_markdown
+from scalesearch.report.style import save
 from scalesearch.study.config.teacher import describe_taught
 from scalesearch.study.results.results import Results, main_metric
 from scalesearch.study.trials.record import rejected_record

@@ -5,7 +5,7 @@ from typing import Any
 
 from scalesearch.files import write_text
 from scalesearch.pareto.noise import CONFIDENCE
-from scalesearch.report.ablation import Ablation, ablation, to_latex, to_markdown
+from scalesearch.report.ablation import Ablation, ablation
 from scalesearch.study.results.results import Results
 from scalesearch.study.trials.record import rejected_record
 
@@ -29,7 +29,7 @@ def records_of(results: Results) -> list[dict[str, Any]]:
 
 def write_table(found: Ablation, folder: Path) -> list[Path]:
     """As table.md, table.csv and table.tex."""
-    texts = {"md": to_markdown(found), "csv": found.frame().to_csv(index=False), "tex": to_latex(found)}
+    texts = {"md": found.to_markdown(), "csv": found.frame().to_csv(index=False), "tex": found.to_latex()}
     for suffix, text in texts.items():
         write_text(folder / f"table.{suffix}", text)
     return [folder / f"table.{suffix}" for suffix in texts]

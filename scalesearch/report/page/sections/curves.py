@@ -3,20 +3,17 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
-
 from scalesearch.report.page.facts import Facts, TrialFacts
-from scalesearch.report.page.parts import Cell, Fold, Picture, Section, Table, Text, number, table
-from scalesearch.report.page.svg import Mark, canvas, picture
-from scalesearch.report.plot import FRONT, REFERENCE, REST
+from scalesearch.report.page.parts import Cell, Part, Section, fold, number, table, text
+from scalesearch.report.page.svg import Mark, picture
+from scalesearch.report.style import FRONT, REFERENCE, REST, canvas
 
-Points = list[tuple[float, float]]
 LOSS = "Validation loss (nats per token)"
 TRAINING_LOSS = "Training loss (nats per token)"
 MAX_CURVES = 400  # in one figure
 
 
-def points_of(trial: TrialFacts, key: str = "valid_loss") -> Points:
+def points_of(trial: TrialFacts, key: str = "valid_loss") -> list[tuple[float, float]]:
     """(updates, loss) of a trial's validations, by the number of updates."""
     found = [(one.get("step"), one.get(key)) for one in trial.curve]
     return sorted((float(step), float(loss)) for step, loss in found if step is not None and loss is not None)
@@ -35,58 +32,43 @@ def plotted(facts: Facts) -> set[int]:
 def section(facts: Facts) -> Section:
     """The curves, and the table of rungs where there are any."""
     shown = _shown(facts)
-    parts: list[Picture | Text | Fold | Table] = [_losses(facts, shown) if shown else
-                                                  Text(["No validation has been recorded yet."])]
+    rungs = "; crosses: losses at the rungs" if any(one.rungs for one in shown) else ""
+    colors = "; blue: on the front; orange: references" if facts.ranked else ""
+    caption = f"{LOSS} of {len(shown)} trials, each with its first seed{colors}{rungs}."
+    parts = [_picture(facts, shown, "valid_loss", LOSS, caption) if shown else
+             text("No validation has been recorded yet.")]
     if any(points_of(one, "train_loss") for one in shown):
-        parts.append(Fold("Training loss", [_training(facts, shown)]))
-    if facts.meta.get("rungs"):
-        parts.append(_rungs(facts))
-    return Section("curves", "Training curves", parts)
+        caption = (f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since the validation "
+                   "before.")
+        parts.append(fold("Training loss", [_picture(facts, shown, "train_loss", TRAINING_LOSS, caption)]))
+    return Section("curves", "Training curves", [*parts, *([_rungs(facts)] if facts.meta.get("rungs") else [])])
 
 
-def _color(facts: Facts, trial: TrialFacts) -> tuple[str, float, int]:
+def _picture(facts: Facts, trials: Sequence[TrialFacts], key: str, title: str, caption: str) -> Part:
+    curves = [(one, points) for one in trials if (points := points_of(one, key))]
+    with canvas(6.4, 3.8) as (figure, (axes,)):
+        for one, points in curves:
+            color, width, order = _style(facts, one)
+            axes.plot(*zip(*points), color=color, linewidth=width, zorder=order, markersize=3,
+                      marker="o" if len(points) == 1 else None)
+        for one in trials if key == "valid_loss" else ():
+            if one.rungs:
+                axes.plot(*zip(*one.rungs), "x", color=_style(facts, one)[0], markersize=4, zorder=4)
+        axes.set(xlabel="Updates", ylabel=title)
+    ends = "; ".join(f"{one.name} {points[-1][1]:.3f}" for one, points in curves if one.number in facts.members)
+    alt = f"{title} over updates of {len(trials)} trials. Last losses of the front: {ends or 'none'}."
+    marks = [Mark(one.number, one.name, axes, points) for one, points in curves]
+    return picture(figure, key.replace("_", "-"), alt, caption, marks)
+
+
+def _style(facts: Facts, trial: TrialFacts) -> tuple[str, float, int]:
+    """Colour, width and order of a curve."""
     if trial.number in facts.members:
         return FRONT, 1.5, 3
     return (REFERENCE, 1.1, 2) if trial.label else (REST, 0.7, 1)
 
 
-def _lines(axes: Axes, facts: Facts, trials: Sequence[TrialFacts], key: str) -> list[Mark]:
-    """Draws the curves; returns their marks."""
-    curves = [(one, points) for one in trials if (points := points_of(one, key))]
-    for one, points in curves:
-        color, width, order = _color(facts, one)
-        axes.plot(*zip(*points), color=color, linewidth=width, zorder=order, marker="o" if len(points) == 1 else None,
-                  markersize=3)
-    axes.set_xlabel("Updates")
-    return [Mark(one.number, one.name, axes, points) for one, points in curves]
-
-
-def _losses(facts: Facts, trials: Sequence[TrialFacts]) -> Picture:
-    with canvas(6.4, 3.8) as (figure, (axes,)):
-        marks = _lines(axes, facts, trials, "valid_loss")
-        for one in trials:
-            if one.rungs:
-                axes.plot(*zip(*one.rungs), "x", color=_color(facts, one)[0], markersize=4, zorder=4)
-        axes.set_ylabel(LOSS)
-    crosses = "; crosses: losses at the rungs" if any(one.rungs for one in trials) else ""
-    colors = "; blue: on the front; orange: references" if facts.ranked else ""
-    ends = "; ".join(f"{one.name} {points_of(one)[-1][1]:.3f}" for one in trials
-                     if one.number in facts.members and points_of(one))
-    alt = f"Validation loss over updates of {len(trials)} trials. Last losses of the front: {ends or 'none'}."
-    return picture(figure, "valid-loss", alt,
-                   f"{LOSS} of {len(trials)} trials, each with its first seed{colors}{crosses}.", marks)
-
-
-def _training(facts: Facts, trials: Sequence[TrialFacts]) -> Picture:
-    with canvas(6.4, 3.8) as (figure, (axes,)):
-        marks = _lines(axes, facts, trials, "train_loss")
-        axes.set_ylabel(TRAINING_LOSS)
-    return picture(figure, "train-loss", f"Training loss over updates of {len(trials)} trials.",
-                   f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since the validation "
-                   "before.", marks)
-
-
-def _rungs(facts: Facts) -> Table:
+def _rungs(facts: Facts) -> Part:
     """Trials that reached each rung, that were promoted from it, and the losses there."""
     trials = [one for one in facts.own if one.rungs]
     reached = Counter(at for one in trials for at in range(len(one.rungs)))

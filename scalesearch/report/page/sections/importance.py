@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from scalesearch.report.labels import brief, direction, label
 from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.labels import brief, label
-from scalesearch.report.page.parts import Picture, Section, Text
-from scalesearch.report.page.svg import canvas, picture
-from scalesearch.report.plot import FRONT, INK, direction
+from scalesearch.report.page.parts import Part, Section, text
+from scalesearch.report.page.svg import picture
+from scalesearch.report.style import FRONT, INK, canvas
 from scalesearch.report.table import eligible
 
 Params = Mapping[str, Any]
@@ -98,7 +98,7 @@ def section(facts: Facts) -> Section | None:
     return Section("importance", "Hyperparameter importance", [_body(facts)], "Importance") if facts.searched else None
 
 
-def _body(facts: Facts) -> Picture | Text:
+def _body(facts: Facts) -> Part:
     sign = -1.0 if direction(facts.main) == "max" else 1.0
     done = facts.done
     rows = done[eligible(done)]
@@ -107,14 +107,14 @@ def _body(facts: Facts) -> Picture | Text:
     pairs = [(params, loss) for params, loss in pairs
              if params and set(params) <= facts.sampled and np.isfinite(loss)]
     if len(pairs) < MIN_TRIALS:
-        return Text([f"{MIN_TRIALS} feasible finished trials are needed to say which hyperparameters decide "
-                     f"{facts.main}; there are {len(pairs)}."])
+        return text(f"{MIN_TRIALS} feasible finished trials are needed to say which hyperparameters decide "
+                     f"{facts.main}; there are {len(pairs)}.")
     found = importances([params for params, _ in pairs], [loss for _, loss in pairs])
     return _picture(facts, found, len(pairs)) if found else \
-        Text(["All finished trials have the same hyperparameters or the same score."])
+        text("All finished trials have the same hyperparameters or the same score.")
 
 
-def _picture(facts: Facts, found: list[Importance], trials: int) -> Picture:
+def _picture(facts: Facts, found: list[Importance], trials: int) -> Part:
     with canvas(6.4, 0.9 + 0.24 * len(found)) as (figure, (axes,)):
         places = np.arange(len(found))[::-1]
         values = np.array([one.value for one in found])

@@ -1,8 +1,7 @@
 """Parallel coordinates: each finished trial a line through its hyperparameters, coloured by its score."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -11,11 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 
+from scalesearch.report.labels import brief, direction, label
 from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.labels import brief, label, summary
-from scalesearch.report.page.parts import Picture, Section, Text
-from scalesearch.report.page.svg import Mark, canvas, picture
-from scalesearch.report.plot import INK, direction
+from scalesearch.report.page.parts import Part, Section, text
+from scalesearch.report.page.svg import Mark, picture
+from scalesearch.report.style import INK, canvas
+from scalesearch.report.table import summary
 
 MAX_AXES = 12  # more cannot be read
 # Without the ends of the scale, which a dark or a light page would swallow.
@@ -24,13 +24,12 @@ FEW = 6  # numbers up to which each is a tick
 UNSET = -0.12  # where a line passes the axis of a hyperparameter that its trial does not have
 
 
-@dataclass(frozen=True)
-class Coordinate:
+class Coordinate(NamedTuple):
     """One axis: a hyperparameter, each trial's height on it (n,), 0 to 1, and its ticks as (height, words)."""
 
     name: str
-    heights: tuple[float, ...]
-    ticks: tuple[tuple[float, str], ...]
+    heights: list[float]
+    ticks: list[tuple[float, str]]
 
 
 def coordinate(name: str, values: Sequence[Any]) -> Coordinate:
@@ -39,12 +38,12 @@ def coordinate(name: str, values: Sequence[Any]) -> Coordinate:
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
         low, high = min(known), max(known)
         places = {brief(value): (value - low) / (high - low) if high > low else 0.5 for value in sorted(known)}
-        shown = list(places) if len(places) <= FEW else [brief(low), brief(high)]
+        ticks = list(places) if len(places) <= FEW else [brief(low), brief(high)]
     else:
-        shown = sorted({brief(value) for value in known})
-        places = {words: at / max(1, len(shown) - 1) for at, words in enumerate(shown)}
-    heights = tuple(UNSET if value is None else places[brief(value)] for value in values)
-    return Coordinate(name, heights, tuple((places[words], words) for words in shown))
+        ticks = sorted({brief(value) for value in known})
+        places = {words: at / max(1, len(ticks) - 1) for at, words in enumerate(ticks)}
+    heights = [UNSET if value is None else places[brief(value)] for value in values]
+    return Coordinate(name, heights, [(places[words], words) for words in ticks])
 
 
 def coordinates(facts: Facts, rows: pd.DataFrame) -> list[Coordinate]:
@@ -60,14 +59,13 @@ def section(facts: Facts) -> Section | None:
     """The figure, or why there is none; None where nothing was sampled."""
     if not facts.searched:
         return None
-    rows = facts.done
-    rows = rows[[bool(facts.trials[int(number)].params) for number in rows["trial"]]] if len(rows) else rows
+    rows = facts.done[[bool(facts.trials[int(number)].params) for number in facts.done["trial"]]]
     axes = coordinates(facts, rows) if len(rows) > 1 else []
-    return Section("hyperparameters", "Hyperparameters", [_picture(facts, rows, axes) if axes else Text(
-        ["Fewer than two finished trials differ in any hyperparameter."])])
+    return Section("hyperparameters", "Hyperparameters", [_picture(facts, rows, axes) if axes else text(
+        "Fewer than two finished trials differ in any hyperparameter.")])
 
 
-def _picture(facts: Facts, rows: pd.DataFrame, every: list[Coordinate]) -> Picture:
+def _picture(facts: Facts, rows: pd.DataFrame, every: list[Coordinate]) -> Part:
     shown, left_out = every[:MAX_AXES], [one.name for one in every[MAX_AXES:]]
     scores = rows[facts.main].to_numpy(dtype=float)
     scale = Normalize(scores.min(), scores.max())
@@ -76,11 +74,13 @@ def _picture(facts: Facts, rows: pd.DataFrame, every: list[Coordinate]) -> Pictu
         figure.colorbar(ScalarMappable(scale, COLORS), ax=axes, label=label(facts.main), fraction=0.03, pad=0.03)
     marks = [Mark(int(row["trial"]), summary(row, {facts.main: facts.main}), axes, list(enumerate(heights[at])))
              for at, (_, row) in enumerate(rows.iterrows())]
+    best = facts.trials[int(rows["trial"].iloc[(scores if direction(facts.main) == "max" else -scores).argmax()])]
+    params = ", ".join(f"{name} {brief(value)}" for name, value in best.params.items() if name in facts.sampled)
     caption = (f"{len(rows)} finished trials, coloured by {label(facts.main)}; below an axis: not set."
                + (f" Not shown: {', '.join(left_out)}." if left_out else ""))
-    over = ", ".join(one.name for one in shown)
-    return picture(figure, "parallel", f"Parallel coordinates of {len(rows)} trials over {over}; {_best(facts)}",
-                   caption, marks, wide=True)
+    alt = (f"Parallel coordinates of {len(rows)} trials over {', '.join(one.name for one in shown)}; the best, trial "
+           f"{best.number}: {params}.")
+    return picture(figure, "parallel", alt, caption, marks, wide=True)
 
 
 def _draw(axes: Axes, shown: list[Coordinate], scores: Any, scale: Normalize, numbers: list[int], facts: Facts) -> Any:
@@ -88,27 +88,16 @@ def _draw(axes: Axes, shown: list[Coordinate], scores: Any, scale: Normalize, nu
     across = np.arange(len(shown))
     jitter = 0.012 * (np.array(numbers)[:, None] % 5 - 2)  # so that equal trials are seen beside each other
     heights = np.array([one.heights for one in shown]).T + jitter
-    better = 1 if direction(facts.main) == "max" else -1
-    for at in np.argsort(better * scores, kind="stable"):  # the best on top
-        on_front = numbers[at] in facts.members
-        axes.plot(across, heights[at], color=COLORS(scale(scores[at])), linewidth=2.0 if on_front else 0.8,
-                  alpha=0.95 if on_front else 0.55)
+    for at in np.argsort(scores if direction(facts.main) == "max" else -scores, kind="stable"):  # the best on top
+        width, alpha = (2.0, 0.95) if numbers[at] in facts.members else (0.8, 0.55)
+        axes.plot(across, heights[at], color=COLORS(scale(scores[at])), linewidth=width, alpha=alpha)
     for place, one in enumerate(shown):
         axes.axvline(place, color=INK, linewidth=0.6)
         for height, words in one.ticks:
             axes.annotate(words, (place, height), (3, 2), textcoords="offset points", fontsize=7,
                           bbox={"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}, zorder=5)
     axes.set_xticks(across, [one.name.replace(".", ".\n") for one in shown], fontsize=7)
-    axes.set_yticks([])
+    axes.set(yticks=[], xlim=(-0.1, len(shown) - 0.4))
     axes.grid(False)
-    axes.set_xlim(-0.1, len(shown) - 0.4)
     axes.spines[["left", "bottom"]].set_visible(False)
     return heights
-
-
-def _best(facts: Facts) -> str:
-    scores = facts.done[facts.main].astype(float)
-    number = int(facts.done.loc[scores.idxmax() if direction(facts.main) == "max" else scores.idxmin(), "trial"])
-    params = ", ".join(f"{name} {brief(value)}" for name, value in facts.trials[number].params.items()
-                       if name in facts.sampled)
-    return f"the best, trial {number}: {params}."

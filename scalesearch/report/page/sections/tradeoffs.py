@@ -1,18 +1,16 @@
 """The front against each cost, as the study's own figures show it, with the numbers of each point."""
 
-from collections.abc import Iterable
-from typing import Any
-
+from scalesearch.report.labels import label
 from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.labels import label, summary
-from scalesearch.report.page.parts import CostChooser, Fold, Panels, Picture, Section, Text
+from scalesearch.report.page.parts import Part, Section, fold, text
 from scalesearch.report.page.svg import Mark, picture
-from scalesearch.report.plot import WORDS, tradeoff
-from scalesearch.report.table import COSTS
+from scalesearch.report.plot import tradeoff
+from scalesearch.report.table import COSTS, summary
 from scalesearch.tasks import MEASURED
 
 MAX_MARKS = 600  # points with a text each; more would make the file large
 USUAL = ("params.total", "macs.total")
+GROUPS = ("params", "macs", "flops", "memory")
 
 
 def costs_of(facts: Facts) -> tuple[list[str], list[str]]:
@@ -21,7 +19,7 @@ def costs_of(facts: Facts) -> tuple[list[str], list[str]]:
     Costs that no finished trial has, or that are 0 for all of them, are neither.
     """
     names = dict.fromkeys([*facts.subject.objectives, *COSTS, *MEASURED])
-    known = [name for name in names if name in MEASURED or ("." in name and _group(name) in (*WORDS, "memory"))]
+    known = [name for name in names if name in MEASURED or ("." in name and _group(name) in GROUPS)]
     first = [name for name in known if name in facts.subject.objectives]
     first += [name for name in USUAL if _group(name) not in map(_group, first)]
     there = [name for name in known if name in facts.done and (facts.done[name].astype(float).fillna(0) != 0).any()]
@@ -36,25 +34,20 @@ def section(facts: Facts) -> Section:
     """The figures; those against what is no objective are folded, until a reader with a script chooses among all."""
     title = "Pareto front" if facts.ranked else "Score against cost"
     if facts.done.empty:
-        return Section("front", title, [Text(["No trial is finished yet, so there is no front." if facts.searched else
-                                              "No training is finished."])])
+        return Section("front", title, [text("No trial is finished yet, so there is no front." if facts.searched else
+                                             "No training is finished.")])
     first, others = costs_of(facts)
-    reported = f"test.{facts.main}"
-    parts: list[Any] = [Text([_head(facts)]), CostChooser([(name, _short(name), name in first)
-                                                           for name in (*first, *others)]),
-                        Panels(_pictures(facts, first, facts.main), "front-panels")]
-    if others:
-        parts.append(Fold("Against the other costs", [Panels(_pictures(facts, others, facts.main))], "front-others"))
-    if reported in facts.done and facts.done[reported].notna().any():
-        parts.append(Fold(f"By {reported}, which was not looked at in choosing",
-                          [Panels(_pictures(facts, first, reported))]))
-    return Section("front", title, parts)
-
-
-def _head(facts: Facts) -> str:
     goals = ", ".join(f"{name} ({way})" for name, way in facts.subject.objectives.items())
-    return f"{len(facts.front)} of {len(facts.done)} finished trials are on the front of {goals}." if facts.ranked \
+    head = f"{len(facts.front)} of {len(facts.done)} finished trials are on the front of {goals}." if facts.ranked \
         else f"{len(facts.done)} architectures that the study file names."
+    parts = [text(head), ("chooser", [(name, _short(name), name in first) for name in (*first, *others)]),
+             _panels(facts, first, facts.main, "front-panels")]
+    if others:
+        parts.append(fold("Against the other costs", [_panels(facts, others, facts.main)], "front-others"))
+    reported = f"test.{facts.main}"
+    if reported in facts.done and facts.done[reported].notna().any():
+        parts.append(fold(f"By {reported}, which was not looked at in choosing", [_panels(facts, first, reported)]))
+    return Section("front", title, parts)
 
 
 def _short(name: str) -> str:
@@ -62,11 +55,11 @@ def _short(name: str) -> str:
     return label(name).removesuffix(" per sentence pair").removesuffix(", float32)").replace(" (bytes", "")
 
 
-def _pictures(facts: Facts, costs: Iterable[str], metric: str) -> list[Picture]:
-    return [_picture(facts, cost, metric) for cost in costs]
+def _panels(facts: Facts, costs: list[str], metric: str, key: str | None = None) -> Part:
+    return "panels", ([_picture(facts, cost, metric) for cost in costs], key)
 
 
-def _picture(facts: Facts, x: str, y: str) -> Picture:
+def _picture(facts: Facts, x: str, y: str) -> Part:
     done = facts.done[facts.done[x].notna() & facts.done[y].notna()]
     figure = tradeoff(facts.table, facts.subject, x, y)
     words = {y: label(y), x: label(x)}

@@ -4,21 +4,20 @@ from typing import Any
 
 import pandas as pd
 
-from scalesearch.report.page.facts import Facts, TrialFacts
-from scalesearch.report.page.labels import brief, heading, protocol_words, shown
-from scalesearch.report.page.parts import MISSING, Cell, Filter, Link, Section, Text, number, table
+from scalesearch.report.labels import brief, heading, protocol_words
+from scalesearch.report.page.facts import Facts
+from scalesearch.report.page.parts import MISSING, Cell, Link, Section, number, table, text
 from scalesearch.report.page.sections.curves import plotted
-from scalesearch.report.table import REPORTED, differing
+from scalesearch.report.table import REPORTED, cell, differing
 
-UNTRAINED = ("infeasible", "duplicate")  # counted among the failures
 MAX_PARAMS = 12  # columns of hyperparameters
 
 
 def section(facts: Facts) -> Section:
     """All trials but those that were infeasible or duplicates."""
-    rows = facts.table[~facts.table["state"].isin(UNTRAINED)]
+    rows = facts.table[[not facts.trials[int(number)].untrained for number in facts.table["trial"]]]
     if rows.empty:
-        return Section("trials", "Trials", [Text(["No trial has been started yet."])])
+        return Section("trials", "Trials", [text("No trial has been started yet.")])
     metrics, params = _metrics(facts), differing(rows, facts.sampled, MAX_PARAMS)
     rungs = bool(facts.meta.get("rungs"))
     headings = ["trial", "state", *["front"] * facts.ranked, *map(heading, metrics), "seeds", "training seconds",
@@ -29,7 +28,8 @@ def section(facts: Facts) -> Section:
     caption = (f"{len(rows)} trials; costs under {protocol_words(facts.subject.protocol)}. Click a heading to sort. "
                "Training seconds are the updates alone, of the first seed.")
     states = [*[("front", "on the front")] * facts.ranked, *((state, state) for state in sorted(set(rows["state"])))]
-    return Section("trials", "Trials", [Filter(states), table(headings, cells, caption, "trials-table", attributes)])
+    return Section("trials", "Trials", [("filter", states),
+                                        table(headings, cells, caption, "trials-table", attributes)])
 
 
 def _metrics(facts: Facts) -> list[str]:
@@ -41,17 +41,14 @@ def _metrics(facts: Facts) -> list[str]:
 
 def _row(facts: Facts, row: Any, metrics: list[str], params: list[str], rungs: bool) -> list[Any]:
     trial = facts.trials[int(row["trial"])]
-    name = f"{trial.number}" + (f" ({row['label']})" if isinstance(row["label"], str) else "")
-    return [Cell(name, trial.number, left=True), Cell(row["state"], row["state"], css=row["state"]),
-            *[Cell("yes" if row["front"] else "", "1" if row["front"] else "0")] * facts.ranked,
-            *(MISSING if pd.isna(row[column]) else Cell(shown(row, column), float(row[column])) for column in metrics),
-            number(row["seeds"]), number(row["training_seconds"], ",.1f"), *[_rungs(trial)] * rungs,
-            *(_param(row[column]) for column in params), Cell("", links=links_of(facts, trial.number))]
-
-
-def _rungs(trial: TrialFacts) -> Cell:
     losses = [loss for _, loss in trial.rungs]
-    return Cell(", ".join(f"{loss:.3f}" for loss in losses), losses[-1]) if losses else MISSING
+    at_rungs = Cell(", ".join(f"{loss:.3f}" for loss in losses), losses[-1]) if losses else MISSING
+    return [Cell(trial.name.removeprefix("trial "), trial.number, left=True),
+            Cell(trial.state, trial.state, css=trial.state),
+            *[Cell("yes" if row["front"] else "", "1" if row["front"] else "0")] * facts.ranked,
+            *(MISSING if pd.isna(row[column]) else Cell(cell(row, column), float(row[column])) for column in metrics),
+            number(row["seeds"]), number(row["training_seconds"], ",.1f"), *[at_rungs] * rungs,
+            *(_param(row[column]) for column in params), Cell("", links=links_of(facts, trial.number))]
 
 
 def _param(value: Any) -> Cell:
@@ -59,8 +56,8 @@ def _param(value: Any) -> Cell:
     return Cell(brief(value), value if plain else brief(value))
 
 
-def links_of(facts: Facts, trial: int) -> tuple[Link, ...]:
+def links_of(facts: Facts, trial: int) -> list[Link]:
     """Links to a trial's files, as far as there are any, and to its costs and its curve on this page."""
-    links = [Link(name, address) for name, address in facts.trials[trial].links.items()]
-    links += [Link("costs", f"#costs-{trial}")] * (trial in facts.itemised)
-    return (*links, *[Link("curve", "#curves", trial)] * (trial in plotted(facts)))
+    return [*(Link(name, address) for name, address in facts.trials[trial].links.items()),
+            *[Link("costs", f"#costs-{trial}")] * (trial in facts.itemised),
+            *[Link("curve", "#curves", trial)] * (trial in plotted(facts))]

@@ -1,4 +1,4 @@
-"""How a score grows with size: power laws with bands, what the next size should reach, and which rule to follow.
+"""How a score grows with size: power laws with bands, predictions for the next size, and which rule to follow.
 
     score(N) = a - b N^-c,  b ≥ 0, c > 0        (a + b N^-c for a score of which less is better, such as loss)
 
@@ -12,9 +12,6 @@ beyond the law's form, such as data that runs out, no interval holds: :func:`hel
 it has not seen.
 """
 
-from __future__ import annotations
-
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,12 +21,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import curve_fit
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE, Noise
 
 Floats = NDArray[np.float64]
 EXPONENTS: Floats = np.geomspace(0.01, 5, 600)  # neighbours differ by 1 %; near either end data cannot tell the law
+WITHIN = (1.02 * EXPONENTS[0], EXPONENTS[-1] / 1.02)  # exponents that are not at an end
 PARAMETERS, DRAWS = 3, 1000
 
 
@@ -49,21 +48,21 @@ class PowerLaw:
         return found
 
     @property
-    def settled(self) -> bool:
-        """Whether the data say what the law is: it rises, and by an exponent that is not at the end of what is tried.
+    def identified(self) -> bool:
+        """Whether the data determine it: it rises, and by an exponent that is not at an end of those tried.
 
-        Where it does not, scores grow like a logarithm (small c), at once (large c), or not at all.
+        Else scores grow like a logarithm (small c), level off at once (large c), or do not grow.
         """
-        return bool(self.b > 0 and 1.02 * EXPONENTS[0] < self.c < EXPONENTS[-1] / 1.02)
+        return bool(self.b > 0 and WITHIN[0] < self.c < WITHIN[1])
 
-    def to_json(self) -> dict[str, float | bool]:
-        """``a``, ``b`` per unit size (N = 1), ``c``, ``settled``."""
-        return {"a": self.a, "b": self.b * self.unit**self.c, "c": self.c, "settled": self.settled}
+    def to_json(self) -> dict[str, float]:
+        """``a``, ``b`` per unit size (N = 1), ``c``."""
+        return {"a": self.a, "b": self.b * self.unit**self.c, "c": self.c}
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of one size: the law's ``score``, its interval, and that of the mean of ``seeds`` new trainings there."""
+    """At one size: the law's ``score``, its interval, and that of the mean of ``seeds`` new trainings."""
 
     size: float
     score: float
@@ -76,7 +75,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Fit:
-    """A law and how sure it is.
+    """A law and its uncertainty.
 
     Attributes:
         sizes, scores: (n,), a training each. sd: of a training around the law, with ``df`` degrees of freedom.
@@ -93,9 +92,8 @@ class Fit:
 
     def curves(self, sizes: Any) -> Floats:
         """(draws, k) scores at ``sizes`` by every draw."""
-        relative = np.asarray(sizes, dtype=float)[None] / self.law.unit
         a, b, c = (self.draws[:, i, None] for i in range(PARAMETERS))
-        found: Floats = a - self.law.sign * b * relative**-c
+        found: Floats = a - self.law.sign * b * (np.asarray(sizes, dtype=float)[None] / self.law.unit) ** -c
         return found
 
     def band(self, sizes: Any) -> tuple[Floats, Floats]:
@@ -108,13 +106,13 @@ class Fit:
         return float(low[0]), float(high[0])
 
     @property
-    def settled(self) -> bool:
-        """Whether the law is, and the interval of its exponent ends before what is tried does."""
+    def identified(self) -> bool:
+        """Whether the law is, and the interval of its exponent reaches no end of those tried."""
         low, high = self.exponent()
-        return self.law.settled and bool(1.02 * EXPONENTS[0] < low and high < EXPONENTS[-1] / 1.02)
+        return self.law.identified and bool(WITHIN[0] < low and high < WITHIN[1])
 
     def forecast(self, size: float, seeds: int = 1) -> Forecast:
-        """What to expect at ``size``, and of the mean of ``seeds`` trainings there."""
+        """What to expect at ``size``, of the law and of the mean of ``seeds`` trainings."""
         curve = self.curves([size])
         noise = self._noise[:, None] * self.draws[:, 3:] / math.sqrt(seeds)
         (low, high), (below, above) = self._within(curve), self._within(curve + noise)
@@ -132,7 +130,7 @@ class Fit:
 
 def fit(sizes: Sequence[float], scores: Sequence[float], direction: str = "max", confidence: float = CONFIDENCE,
         draws: int = DRAWS, seed: int = 1) -> Fit:
-    """The power law through trainings of ``sizes`` with ``scores``; equal arguments give equal fits.
+    """Power law through trainings of ``sizes`` with ``scores``; equal arguments give equal fits.
 
     Args:
         sizes: > 0, a training each; several of one size are its seeds.
@@ -155,15 +153,22 @@ def fit(sizes: Sequence[float], scores: Sequence[float], direction: str = "max",
     return Fit(law, n, y, sd, df, np.column_stack([again, sd * widths]), confidence)
 
 
+def too_few(sizes: Sequence[float]) -> str:
+    """How many trainings of how many sizes there are, where these are too few for a law; else empty."""
+    different = len(set(sizes))
+    if different >= PARAMETERS and len(sizes) > PARAMETERS:
+        return ""
+    words = [f"{count} {word}{'s' * (count != 1)}" for count, word in ((len(sizes), "training"), (different, "size"))]
+    return f"{words[0]} of {words[1]}"
+
+
 def _check(sizes: Floats, scores: Floats) -> None:
     if len(sizes) != len(scores):
         raise ValueError(f"{len(sizes)} sizes and {len(scores)} scores")
     if not (np.isfinite(sizes).all() and np.isfinite(scores).all() and (sizes > 0).all()):
         raise UserError("scaling: sizes must be above zero, and sizes and scores finite numbers")
-    different = len(np.unique(sizes))
-    if different < PARAMETERS or len(sizes) <= PARAMETERS:
-        raise UserError(f"scaling: {len(sizes)} trainings of {different} sizes, a power law needs at least 4 of 3. "
-                        "Train more sizes, or more seeds of each")
+    if few := too_few(sizes.tolist()):
+        raise UserError(f"scaling: {few}, a power law needs at least 4 of 3. Train more sizes, or more seeds of each")
 
 
 def _refit(x: Floats, scores: Floats, sign: int) -> Floats:
@@ -183,38 +188,35 @@ def _refit(x: Floats, scores: Floats, sign: int) -> Floats:
 
 
 def _polished(x: Floats, y: Floats, sign: int, start: Floats) -> tuple[float, float, float]:
-    """``start``, improved between the exponents that were tried, by SciPy where it is there."""
+    """``start``, improved between the exponents that were tried."""
     a, b, c = (float(value) for value in start)
-    if b == 0 or importlib.util.find_spec("scipy") is None:
-        return a, b, c
-    from scipy.optimize import curve_fit
-
     bounds = ([-np.inf, 0, EXPONENTS[0]], [np.inf, np.inf, EXPONENTS[-1]])
-    with suppress(RuntimeError):  # no convergence: what was tried is within 1 % of the best exponent
-        (a, b, c), _ = curve_fit(lambda x, a, b, c: a - sign * b * x**-c, x, y, p0=(a, b, c), bounds=bounds)
+    if b > 0:
+        with suppress(RuntimeError):  # no convergence: what was tried is within 1 % of the best exponent
+            (a, b, c), _ = curve_fit(lambda x, a, b, c: a - sign * b * x**-c, x, y, p0=(a, b, c), bounds=bounds)
     return float(a), float(b), float(c)
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A size that the fit had not seen: what it expected there, and what came."""
+    """A size that the fit had not seen: what it predicted, and the mean ``score`` that was measured."""
 
     forecast: Forecast
     score: float
 
     @property
     def error(self) -> float:
-        """What came, less what was expected."""
+        """Measured less predicted."""
         return self.score - self.forecast.score
 
     @property
     def inside(self) -> bool:
-        """Whether what came lies in the interval for the mean of as many trainings."""
+        """Whether the score lies in the interval for the mean of as many trainings."""
         return self.forecast.training_low <= self.score <= self.forecast.training_high
 
 
 def held_out(sizes: Sequence[float], scores: Sequence[float], size: float | None = None, **how: Any) -> HeldOut:
-    """Fit without the trainings of ``size`` (the largest, unless said), and compare. ``how``: as for :func:`fit`.
+    """Check of a fit without the trainings of ``size`` (the largest by default); ``how``: as for :func:`fit`.
 
     Raises:
         UserError: nothing was trained at that size, or too little is left.
@@ -231,7 +233,7 @@ def held_out(sizes: Sequence[float], scores: Sequence[float], size: float | None
 
 @dataclass(frozen=True)
 class Choice:
-    """A rule at a budget: what it should reach, and in what share of draws it is the best of all rules."""
+    """A rule at a size: its forecast, and the share of draws in which it is the best of all rules."""
 
     rule: str
     forecast: Forecast
@@ -255,23 +257,17 @@ def rank(rules: Mapping[str, Fit], size: float, seed: int = 1) -> list[Choice]:
 
 @dataclass(frozen=True)
 class Slope:
-    """Score a million parameters, and ``half`` its interval (infinite where the noise between seeds is unknown)."""
+    """Score a million parameters, and ``half`` its interval; None where the noise between seeds is unknown."""
 
     value: float
-    half: float
+    half: float | None
 
 
 def per_million(params: tuple[float, float], scores: tuple[float, float], noise: Noise | None = None,
-                seeds: tuple[int, int] = (1, 1), confidence: float = CONFIDENCE, rounded: bool = False) -> Slope:
-    """(score₂ - score₁) / (params₂ - params₁), params in millions (PartialFormer, section 6.2).
-
-    The paper takes ``rounded`` millions.
-
-    Raises:
-        UserError: both have as many parameters.
-    """
-    first, second = (round(count / 1e6) if rounded else count / 1e6 for count in params)
-    if first == second:
-        raise UserError(f"scaling: both models have {first:g} million parameters, so there is no score a million")
-    half = math.inf if noise is None else noise.half(confidence, *seeds) / abs(second - first)
-    return Slope((scores[1] - scores[0]) / (second - first), half)
+                seeds: tuple[int, int] = (1, 1), confidence: float = CONFIDENCE) -> Slope | None:
+    """(score₂ - score₁) / (params₂ - params₁) in millions (PartialFormer, section 6.2); None of equal params."""
+    millions = (params[1] - params[0]) / 1e6
+    if millions == 0:
+        return None
+    half = noise.half(confidence, *seeds) / abs(millions) if noise is not None and noise.known else None
+    return Slope((scores[1] - scores[0]) / millions, half)

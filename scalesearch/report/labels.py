@@ -1,0 +1,79 @@
+"""Labels of metrics, costs and protocols, with units, and which of two values is better."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from scalesearch.tasks import MEASURED, METRICS
+
+Protocol = Mapping[str, Any]
+WORDS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair", "flops": "FLOPs per sentence pair",
+         "memory.weights": "Weights (bytes, float32)", "memory.cache": "Key-value cache (bytes, float32)",
+         "memory.activations": "Training activations (bytes, float32)",
+         "load.mean": "Mean load (uses of a weight in a pass)",
+         "load.balance": "Balance of loads (Jain's index, 0 to 1)",
+         "load.min": "Least load (uses of a weight in a pass)",
+         "load.max": "Greatest load (uses of a weight in a pass)"}
+SECTIONS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ", "encoder": "encoder ",
+            "decoder": "decoder ", "output": "output "}
+SHORT = {"params": "params", "macs": "MACs", "flops": "FLOPs"}
+COUNTED = ("norm", "bias")  # that some protocols count beside matrix products
+
+
+def describe(name: str, protocol: Protocol | None = None) -> str:
+    """Axis label of a metric or cost: what it is, its unit, and for work the protocol, in a second line."""
+    group, _, section = name.partition(".")
+    metric = name.removeprefix("test.")
+    if metric in METRICS:
+        return _of_split(METRICS[metric].words, "" if metric in MEASURED else "valid" if metric == name else "test")
+    if name in WORDS:
+        return WORDS[name]
+    label = (SECTIONS[section] + WORDS[group]).strip()
+    label = label[0].upper() + label[1:]
+    if not protocol:
+        return label
+    if group == "params":
+        return f"{label} (vocabulary {protocol['vocab']:,})"
+    return (f"{label}\n({protocol['name']}: {protocol['source']} source, {protocol['target']} target tokens, "
+            f"vocabulary {protocol['vocab']:,})")
+
+
+def _of_split(words: str, split: str) -> str:
+    """``BLEU (valid)``, ``Loss (nats per token, valid)``."""
+    if not split:
+        return words
+    return f"{words[:-1]}, {split})" if words.endswith(")") else f"{words} ({split})"
+
+
+def label(name: str, protocol: Protocol | None = None) -> str:
+    """The label on one line."""
+    return describe(name, protocol).replace("\n", " ")
+
+
+def heading(name: str) -> str:
+    """Heading of a column whose caption names the protocol: ``BLEU (valid)``, ``MACs``, ``params, non-embedding``."""
+    group, _, section = name.partition(".")
+    if group not in SHORT:
+        return label(name)
+    return SHORT[group] + ("" if section == "total" else f", {section.replace('_', '-')}")
+
+
+def protocol_words(protocol: Protocol) -> str:
+    """``protocol forward, 15 source and 15 target tokens, vocabulary 8,000``, and what else it counts."""
+    counts = protocol.get("counts") or {}
+    extra = "".join(f", plus {count} per {kind} element" for kind, count in counts.items() if kind in COUNTED)
+    return (f"protocol {protocol['name']}, {protocol['source']} source and {protocol['target']} target tokens, "
+            f"vocabulary {protocol['vocab']:,}{extra}")
+
+
+def direction(name: str) -> str:
+    """``max`` or ``min``: which of a metric, or of a cost, is better."""
+    metric = METRICS.get(name.removeprefix("test."))
+    return metric.direction if metric else "min"
+
+
+def brief(value: Any) -> str:
+    """A hyperparameter's value: numbers to six digits, a gap as a dash."""
+    if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

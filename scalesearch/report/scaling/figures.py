@@ -1,0 +1,143 @@
+"""The figures of a scaling study: means by rule, as in PartialFormer's Figure 3, and the laws through them."""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from textwrap import fill
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scalesearch.pareto.noise import percent
+from scalesearch.report.labels import describe
+from scalesearch.report.scaling.laws import Fit, Forecast, HeldOut
+from scalesearch.report.scaling.study import Curve, ScalingStudy
+from scalesearch.report.style import COLORS, DASHED, INK, canvas, log_sizes
+
+MARKERS = "osD^vP"  # one less than colours, so that 42 rules differ in one or the other
+LINES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+POINTS = 200  # of a curve
+ROW = 0.19  # inches, of a legend
+PANEL = 4.2  # inches
+COLUMNS, WIDE, HIGH, NAME = 3, 2.2, 2.1, 30  # panels beside each other, inches of one, letters in a line of its title
+
+
+def curves(study: ScalingStudy) -> Figure | None:
+    """A panel a cost: score against size, a line a rule through the means; None before a second size is finished."""
+    if not any(len(curve.rows) > 1 for curve in study.curves):
+        return None
+    with canvas(PANEL * len(study.costs), 3.3, columns=len(study.costs), sharey=True) as (figure, panels):
+        for axes, cost in zip(panels, study.costs):
+            for curve, color, mark, line in zip(study.of(cost).values(), cycle(COLORS), cycle(MARKERS), cycle(LINES)):
+                _means(axes, study, curve, color, mark, line)
+            base = next((row for row in study.rows if row.label == study.base and cost in row.cost), None)
+            if base is not None:
+                name = "base" if study.base == "base" else f"base ({study.base})"
+                axes.plot([base.cost[cost]], [base.mean], "*", color=INK, markersize=9, zorder=5, label=name)
+            _size_axis(axes)
+            axes.set_xlabel(describe(cost, study.meta["protocol"]))
+        panels[0].set_ylabel(_score(study))
+        bars = f"bars: {percent(study.confidence)} interval of the mean, pooled noise" if study.noise.known else ""
+        _legend(figure, panels[0], bars, 3 * len(study.costs))
+    return figure
+
+
+def _means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: str, line: object) -> None:
+    """The means of one rule, with the interval of each where the noise between seeds is known."""
+    sizes, means = [row.cost[curve.cost] for row in curve.rows], [row.mean for row in curve.rows]
+    noise = study.noise
+    halves = [noise.half(study.confidence, len(row.scores)) for row in curve.rows] if noise.known else None
+    axes.errorbar(sizes, means, yerr=halves, color=color, marker=marker, markersize=4, linestyle=line, linewidth=1.2,
+                  elinewidth=0.8, capsize=2, capthick=0.8, label=curve.rule)
+
+
+def _score(study: ScalingStudy) -> str:
+    """The axis of the score; in two lines, since some are long."""
+    synthetic = " (synthetic)" if study.meta.get("synthetic") else ""
+    return f"{describe(study.metric, study.meta['protocol'])}\non {study.meta['data']['name']}{synthetic}"
+
+
+def laws(study: ScalingStudy, cost: str) -> Figure | None:
+    """The laws against ``cost`` with their bands and checks, each to its next size; None where there is none."""
+    found = study.of(cost)
+    fits = {rule: curve.fit for rule, curve in found.items() if curve.fit is not None}
+    if not fits:
+        return None
+    ahead = {rule: [curve.ahead.size] for rule, curve in found.items() if curve.ahead is not None}
+    held = {rule: curve.held for rule, curve in found.items() if curve.held is not None}
+    return law_panels(fits, describe(cost, study.meta["protocol"]), _score(study), ahead, held)
+
+
+def law_panels(rules: Mapping[str, Fit], x: str, y: str, ahead: Mapping[str, Sequence[float]],
+               held: Mapping[str, HeldOut]) -> Figure:
+    """Score against size, a panel a rule: bands of several laws in one would hide each other.
+
+    Args:
+        rules: at least one. x, y: the axes' labels.
+        ahead: by rule, sizes beyond those trained; forecasts are drawn there, with the interval of one training.
+        held: by rule, the check by a size that the fit had not seen: what was measured, and the interval.
+    """
+    columns = min(len(rules), COLUMNS)
+    lines = -(-len(rules) // columns)
+    with canvas(max(3.4, WIDE * columns), HIGH * lines + 0.4, lines, columns, sharex=True, sharey=True) as made:
+        figure, panels = made
+        for axes, (rule, fit), color, marker in zip(panels, rules.items(), cycle(COLORS), cycle(MARKERS)):
+            check = held.get(rule)
+            _law(axes, fit, rule, color, marker, [*ahead.get(rule, ()), *([check.forecast.size] if check else [])])
+            for size in ahead.get(rule, ()):
+                _forecast(axes, fit.forecast(size), color, "next size: one training")
+            if check:
+                _forecast(axes, check.forecast, INK, "largest size, predicted from the others")
+                axes.plot([check.forecast.size], [check.score], "o", color=INK, markersize=7, markerfacecolor="none",
+                          markeredgewidth=1.1, label="measured there", zorder=6)
+            _size_axis(axes)
+            axes.tick_params(labelbottom=True)
+        for axes in panels[len(rules):]:
+            axes.remove()
+        figure.supylabel(y, fontsize="medium")
+        sure = percent(next(iter(rules.values())).confidence)
+        # The label of the horizontal axis stands in the legend, where a common one would.
+        _legend(figure, panels[0], f"{x}\n\nbands and bars: {sure} intervals", 2)
+    return figure
+
+
+def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequence[float]) -> None:
+    """Trainings, curve and band, as far as ``extra`` sizes; the curve is dashed where nothing was trained."""
+    last = float(fit.sizes.max())
+    sizes = np.geomspace(min(*fit.sizes, *extra), max(last, *extra), POINTS)
+    inside = sizes <= last
+    axes.fill_between(sizes, *fit.band(sizes), color=color, alpha=0.15, linewidth=0)
+    axes.plot(sizes[inside], fit.law(sizes[inside]), color=color, linewidth=1.3, label="power law and its band")
+    axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=DASHED)
+    axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label="trainings")
+    exponent = f"exponent {fit.law.c:.2f}" if fit.identified else "exponent not identified"
+    axes.set_title(f"{fill(rule, NAME)}\n({exponent})", fontsize="small")
+
+
+def _forecast(axes: Axes, found: Forecast, color: str, label: str) -> None:
+    reach = [[found.score - found.training_low], [found.training_high - found.score]]
+    axes.errorbar([found.size], [found.score], yerr=reach, fmt="_", color=color, capsize=3, linewidth=1, label=label)
+
+
+def _legend(figure: Figure, axes: Axes, title: str, most: int) -> None:
+    """The legend of ``axes``, below the whole figure, where it covers nothing; the figure grows by its height.
+
+    It has at most so many columns, and fewer where these would be wider than the figure.
+    """
+    handles, labels = axes.get_legend_handles_labels()
+    for columns in range(min(most, len(labels)), 0, -1):
+        made = figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=title or None,
+                             title_fontsize=8, handlelength=2.6, handletextpad=0.8)
+        made.get_title().set_multialignment("center")
+        if columns == 1 or made.get_window_extent().width < figure.bbox.width:
+            break
+        made.remove()
+    rows = -(-len(labels) // columns) + (title.count("\n") + 1 if title else 0)
+    figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + ROW * rows)
+
+
+def _size_axis(axes: Axes) -> None:
+    """A logarithmic axis with as many ticks within a decade as can be read; call it after all is drawn."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    log_sizes(axes.xaxis, (1.0, 2.0, 5.0) if high > 8 * low else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))

@@ -1,0 +1,67 @@
+"""The style of all figures: palette, canvas, axes of sizes, and how they are saved."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+from scalesearch.files import write_atomic
+
+# Okabe and Ito's palette, which readers with any colour vision can tell apart.
+FRONT, REST, REFERENCE, LIMIT, INK, GRID = "#0072B2", "#999999", "#D55E00", "#CC79A7", "#222222", "#e6e6e6"
+COLORS = (FRONT, REFERENCE, "#009E73", LIMIT, "#E69F00", "#56B4E9", REST)
+DASHED = (0, (4, 2))
+STYLE: Any = {
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handletextpad": 0.4,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
+    "svg.fonttype": "path",
+    "svg.hashsalt": "scalesearch",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **shared: Any) -> Iterator[
+        tuple[Figure, list[Axes]]]:
+    """Figure of so many inches and its panels, row by row; ``shared``: as for ``Figure.subplots``."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure, list(figure.subplots(rows, columns, squeeze=False, **shared).ravel())
+
+
+def log_sizes(axis: Axis, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
+    """Ticks of a logarithmic axis of sizes, such as ``2M``; ``subs``: those within a decade."""
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(EngFormatter(sep=""))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Writes ``stem.png`` (300 dpi) and ``stem.svg`` (the same bytes for the same figure); returns their paths."""
+    files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
+    metadata: list[Any] = [{"Software": "scalesearch"}, {"Date": None, "Creator": "scalesearch"}]
+    for file, facts in zip(files, metadata):
+        with matplotlib.rc_context(STYLE):
+            write_atomic(file, partial(figure.savefig, format=file.suffix[1:], dpi=300, metadata=facts))
+    return files
