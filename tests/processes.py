@@ -1,12 +1,18 @@
 """Processes that tests start as a script's background job does, wait for, and end."""
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+import pytest
+
+from scalesearch.cli.main import main
 
 HANG = 900.0  # seconds that nothing takes on a machine however busy: limits are for hangs only
 
@@ -46,3 +52,18 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[str] |
         assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < limit, "it hangs"
         time.sleep(0.01)
+
+
+def command(folder: Path, *arguments: object, status: int = 0) -> str:
+    """As :func:`call`, within this process, which has loaded everything already."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("COLUMNS", "160")
+        patch.setattr(sys, "argv", ["scalesearch", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    said = out.getvalue() + err.getvalue()
+    assert (ended.value.code or 0) == status, said
+    return said

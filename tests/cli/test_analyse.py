@@ -12,22 +12,15 @@ from safetensors.torch import load_file, save_file
 from scalesearch.cli import analyse as analyse_verb
 from scalesearch.cli import train as train_verb
 from scalesearch.errors import UserError
+from tests.corpora import ENGLISH, write_text
 
-ENGLISH = ["one red dog", "the old house", "a big tree stands here", "two cats", "the dog sees the cat"]
-GERMAN = ["ein roter Hund", "das alte Haus", "ein großer Baum steht hier", "zwei Katzen", "der Hund sieht die Katze"]
 TABLES = ("heads", "tokens", "ffn", "load", "gradients")
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data file beside its text."""
-    folder = tmp_path_factory.mktemp("text")
-    for split, start, count in (("train", 0, 60), ("val", 100, 8), ("test", 200, 8)):
-        for side, lines in (("en", ENGLISH), ("de", GERMAN)):
-            (folder / f"{split}.{side}").write_text("".join(f"{lines[i % 5]} {start + i}\n" for i in range(count)))
-    file = folder / "data.yaml"
-    file.write_text("data: {source: en, target: de, train: train, valid: val, test: test, vocab: 60}\n")
-    return file
+    return write_text(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests import processes
-from tests.cli.test_train import ENGLISH, GERMAN, SMALL
+from tests.cli.test_train import SMALL
+from tests.corpora import write_text
 from tests.processes import in_the_background, wait_until
 
 RECIPE = {"steps": 60, "max_tokens": 300, "lr": 1e-3, "beam": 1, "threads": 1, "device": "cpu", "dropout": 0.1,
@@ -24,11 +25,7 @@ RECIPE = {"steps": 60, "max_tokens": 300, "lr": 1e-3, "beam": 1, "threads": 1, "
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a data file, its text, and a cache."""
     folder = tmp_path_factory.mktemp("text")
-    for split, start, count in (("train", 0, 120), ("val", 200, 8), ("test", 300, 8)):
-        for side, lines in (("en", ENGLISH), ("de", GERMAN)):
-            (folder / f"{split}.{side}").write_text("".join(f"{lines[i % 5]} {start + i}\n" for i in range(count)))
-    said = "data: {source: en, target: de, train: train, valid: val, test: test, vocab: 60}\n"
-    (folder / "data.yaml").write_text(said)
+    write_text(folder, train=120)
     return folder
 
 

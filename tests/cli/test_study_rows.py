@@ -8,11 +8,12 @@ from click.testing import CliRunner
 
 from scalesearch.cli.study import command
 from scalesearch.errors import UserError
+from tests.corpora import DATA, beside_a_text  # noqa: F401 - a fixture
 
-REST = """\
-data: { builtin: grammar, pairs: 300, vocab: 200 }
-recipe: { steps: 2, max_tokens: 64, beam: 1 }
-objectives: { bleu: max, params.total: min }
+REST = f"""\
+data: {DATA}
+recipe: {{ steps: 2, max_tokens: 64, beam: 1 }}
+objectives: {{ bleu: max, params.total: min }}
 """
 KINDS = {
     "ablation": """\

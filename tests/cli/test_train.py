@@ -9,24 +9,17 @@ from click.testing import CliRunner, Result
 from scalesearch.cli import train as train_verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.errors import UserError
+from tests.corpora import ENGLISH, write_text
 
 SMALL = ["--set", "width=16", "--set", "encoder.depth=1", "--set", "decoder.depth=1", "--set", "encoder.heads=2",
          "--set", "decoder.heads=2"]
 RECIPE = ["--recipe-set", "steps=6", "--recipe-set", "max_tokens=200", "--recipe-set", "threads=1"]
-ENGLISH = ["one red dog", "the old house", "a big tree stands here", "two cats", "the dog sees the cat"]
-GERMAN = ["ein roter Hund", "das alte Haus", "ein großer Baum steht hier", "zwei Katzen", "der Hund sieht die Katze"]
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A data file beside its text."""
-    for split, start, count in (("train", 0, 60), ("val", 100, 8), ("test", 200, 8)):
-        for side, lines in (("en", ENGLISH), ("de", GERMAN)):
-            text = "".join(f"{lines[i % 5]} {start + i}\n" for i in range(count))
-            (tmp_path / f"{split}.{side}").write_text(text)
-    file = tmp_path / "data.yaml"
-    file.write_text("data: {source: en, target: de, train: train, valid: val, test: test, vocab: 60}\n")
-    return file
+    return write_text(tmp_path)
 
 
 @pytest.fixture(autouse=True)

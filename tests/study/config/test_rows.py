@@ -17,19 +17,20 @@ from scalesearch.study.results.tables import table_of
 from scalesearch.study.trials.compatibility import Changed
 from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.trials import COMPLETE, DUPLICATE
+from tests.corpora import DATA, beside_a_text  # noqa: F401 - a fixture
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
 ROWS = [{"width": width, "depth": 1, "kind": "plain"} for width in (8, 16, 16)]
 PLAN = make_plan(0, references=tuple(Reference(f"row {at}", architecture_of(one), {}) for at, one in enumerate(ROWS)))
-FILE = """\
+FILE = f"""\
 study: rows
 kind: ablation
-data: { builtin: grammar, pairs: 300, vocab: 200 }
-base: { file: small/plain, set: { width: 16, encoder.depth: 1, decoder.depth: 1 } }
+data: {DATA}
+base: {{ file: small/plain, set: {{ width: 16, encoder.depth: 1, decoder.depth: 1 }} }}
 changes: [encoder.depth: 2, width: 32]
-recipe: { steps: 2, max_tokens: 64, beam: 1 }
-objectives: { bleu: max, params.total: min }
+recipe: {{ steps: 2, max_tokens: 64, beam: 1 }}
+objectives: {{ bleu: max, params.total: min }}
 """
 
 

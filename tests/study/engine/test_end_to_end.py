@@ -7,20 +7,21 @@ import signal
 import pandas as pd
 import pytest
 
-from tests.processes import call, ended, start, wait_until
+from tests.corpora import DATA, write_text
+from tests.processes import call, command, ended, start, wait_until
 
-STUDY = """\
+STUDY = f"""\
 study: tiny
-data: { builtin: grammar, pairs: 300, vocab: 300 }
-recipe: { steps: 6, max_tokens: 256, beam: 1, average: none, validate_every: 0 }
-objectives: { loss: min, bleu: max, params.total: min, macs.total: min }
-protocol: { name: forward, source: 12, target: 12, vocab: corpus }
+data: {DATA}
+recipe: {{ steps: 6, max_tokens: 256, beam: 1, average: none, validate_every: 0 }}
+objectives: {{ loss: min, bleu: max, params.total: min, macs.total: min }}
+protocol: {{ name: forward, source: 12, target: 12, vocab: corpus }}
 budget: params.total <= 40k
 space:
   width: 16..48 step 16
-  encoder: { depth: 1..2, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 } } }
-  decoder: { depth: 1, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 | 64 } } }
-reference: [ { name: small, set: { width: 16, encoder.depth: 1, decoder.ffn.relu.hidden: 32 } } ]
+  encoder: {{ depth: 1..2, heads: 2, head_dim: 8, ffn: {{ relu: {{ hidden: 32 }} }} }}
+  decoder: {{ depth: 1, heads: 2, head_dim: 8, ffn: {{ relu: {{ hidden: 32 | 64 }} }} }}
+reference: [ {{ name: small, set: {{ width: 16, encoder.depth: 1, decoder.ffn.relu.hidden: 32 }} }} ]
 trials: 2
 out: found
 """
@@ -30,12 +31,13 @@ out: found
 def folder(tmp_path_factory):
     """A study that was interrupted by Ctrl-C in its second training, and then gone on with."""
     where = tmp_path_factory.mktemp("real")
+    write_text(where)
     (where / "tiny.yaml").write_text(STUDY)
     process = start(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60")
     wait_until(lambda: list(where.glob("found/trials/0000-*/job.json")), process)
     process.send_signal(signal.SIGINT)
     (where / "first.txt").write_text("\n".join(map(str, ended(process))))
-    (where / "between.json").write_text(call(where, "study", "watch", "found", "--json"))
+    (where / "between.json").write_text(command(where, "study", "watch", "found", "--json"))
     (where / "second.txt").write_text(call(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume"))
     return where
 
@@ -49,14 +51,14 @@ def test_whoever_watches_sees_why_it_stopped_and_how_it_ended(folder):
     found = json.loads((folder / "between.json").read_text())
     assert (found["owner"]["state"], found["owner"]["reason"]) == ("stopped", "interrupted")
     assert len(found["training"]) == 1 and found["eta"]["seconds"] is None
-    found = json.loads(call(folder, "study", "watch", "found", "--json"))
+    found = json.loads(command(folder, "study", "watch", "found", "--json"))
     assert (found["owner"]["state"], found["owner"]["reason"]) == ("finished", "2 candidates trained")
     assert (found["done"]["share"], found["done"]["references"], found["training"]) == (1.0, [1.0, 1.0], [])
 
 
 def test_the_resumed_study_trains_all_and_writes_everything(folder):
     said = (folder / "second.txt").read_text()
-    assert "2 candidates trained" in said and "protocol forward, 12 source" in said and "synthetic" in said
+    assert "2 candidates trained" in said and "protocol forward, 12 source" in said
     assert "sacrebleu" in said.lower() or "BLEU: nrefs:1" in said
     found = folder / "found"
     table = pd.read_csv(found / "all.csv")
@@ -72,7 +74,7 @@ def test_every_record_holds_what_it_must(folder):
     for record in records:
         assert {"architecture", "cost", "protocol", "recipe", "seed", "data", "metrics", "versions", "device", "dtype",
                 "seconds", "cpu_seconds", "state", "reason", "curve", "space"} <= set(record)
-        assert record["data"]["hash"] and record["data"]["synthetic"] and record["metrics"]["bleu_signature"]
+        assert record["data"]["hash"] and record["data"]["synthetic"] is False and record["metrics"]["bleu_signature"]
         assert record["recipe"]["steps"] == 60 and record["steps"] == 60
         assert record["params"] == record["cost"]["params"]["total"]
 
@@ -81,7 +83,7 @@ def test_the_exported_architecture_costs_what_the_record_says(folder):
     from scalesearch.cost import cost, find_protocol
     from scalesearch.space import read_space
 
-    call(folder, "study", "export", "found", "--best", "params.total", "--to", "best")
+    command(folder, "study", "export", "found", "--best", "params.total", "--to", "best")
     record = json.loads((folder / "best" / "record.json").read_text())
     space = read_space(folder / "best" / "architecture.yaml")
     architecture = space.closed()
@@ -95,7 +97,7 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
     where = tmp_path / "later"
     shutil.copytree(folder, where)
     before = pd.read_csv(where / "found" / "all.csv").set_index("trial")
-    said = call(where, "study", "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60", "--set", "seeds.most=2",
+    said = command(where, "study", "run", "tiny.yaml", "--resume", "--set", "recipe.steps=60", "--set", "seeds.most=2",
                 "--set", "seeds.trials=2")
     found = where / "found"
     records = [json.loads(file.read_text()) for file in found.glob("trials/*/record.json")]
@@ -117,11 +119,11 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
     (["--resume", "--set", "recipe.steps=61"], "since this study began, the training recipe changed"),
     (["--resume", "--set", "recipe.steps=60", "--set", "space.width=16 | 32"], "the space changed"),
     (["--resume", "--set", "recipe.steps=60", "--set", "objectives.chrf=max"], "the objectives changed"),
-    (["--resume", "--set", "recipe.steps=60", "--set", "data.pairs=301"], "the data changed"),
+    (["--resume", "--set", "recipe.steps=60", "--set", "data.limit=50"], "the data changed"),
 ])
 def test_what_does_not_fit_the_study_that_is_there_is_refused(folder, arguments, message):
     before = (folder / "found" / "events.jsonl").read_bytes()
-    said = call(folder, "study", "run", "tiny.yaml", *arguments, status=2)
+    said = command(folder, "study", "run", "tiny.yaml", *arguments, status=2)
     assert message in said and "Traceback" not in said
     assert (folder / "found" / "events.jsonl").read_bytes() == before
 
@@ -131,23 +133,23 @@ def test_every_finished_candidate_has_early_measurements(folder):
     done = table[table["state"] == "complete"]
     assert done[["params.decoder", "proxy.synflow", "proxy.snip", "proxy.grad_norm"]].notna().all().all()
     assert "Early measurements: 5 finished trials are needed" in (folder / "second.txt").read_text()
-    said = json.loads(call(folder, "study", "status", "found", "--json"))["proxies"]
-    assert (said["score"], said["candidates"], said["correlations"]) == ("bleu", 3, [])
+    said = json.loads(command(folder, "study", "status", "found", "--json"))["proxies"]
+    assert (said["metric"], said["trials"], said["correlations"]) == ("bleu", 3, [])
 
 
 def test_another_study_begins_with_what_this_one_has_found(folder):
     (folder / "next.yaml").write_text(STUDY.replace("study: tiny", "study: next").replace("trials: 2", "trials: 1")
                                       .replace("out: found", "out: next\nwarm_start: found"))
     same = ("--set", "recipe.steps=60")
-    dry = call(folder, "study", "run", "next.yaml", *same, "--dry-run")
+    dry = command(folder, "study", "run", "next.yaml", *same, "--dry-run")
     assert "3 finished candidates taken over, 0 architectures" in " ".join(dry.split())
     assert not (folder / "next").exists()
-    said = call(folder, "study", "run", "next.yaml", *same)
+    said = command(folder, "study", "run", "next.yaml", *same)
     assert "Warm start: 3 finished candidates taken over" in said and "1 candidates trained" in said
     old, new = (pd.read_csv(folder / name / "all.csv") for name in ("found", "next"))
     assert list(new["bleu"][:3]) == list(old.loc[old["state"] == "complete", "bleu"])
     assert (new["state"] == "complete").sum() == 4 and "small" in set(new["label"].dropna())
-    call(folder, "study", "export", "next", "--trial", "0", "--to", "taken")
+    command(folder, "study", "export", "next", "--trial", "0", "--to", "taken")
     assert (folder / "taken" / "model.safetensors").is_file()
-    other = call(folder, "study", "run", "next.yaml", "--set", "recipe.steps=7", "--out", "other", "--dry-run")
+    other = command(folder, "study", "run", "next.yaml", "--set", "recipe.steps=7", "--out", "other", "--dry-run")
     assert "theirs had another recipe" in " ".join(other.split())

@@ -15,6 +15,7 @@ from scalesearch.study.executors.shared_fs import sight
 from scalesearch.study.monitor.console import View
 from scalesearch.study.trials.study_dir import Store
 from scalesearch.study.trials.trials import COMPLETE, PENDING
+from tests.corpora import write_text
 from tests.processes import call
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_end_to_end import STUDY
@@ -199,6 +200,7 @@ def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewh
 def test_a_real_study_on_the_cluster_keeps_its_copy_in_postgresql(cluster, tmp_path):
     """Through the command line: two of three workers have room at a time."""
     with running() as server:
+        write_text(tmp_path)
         (tmp_path / "tiny.yaml").write_text(STUDY + (
             f"ray: {{ address: '{cluster.address}' }}\nworkers: 3\nresources: {{ cpus_per_trial: 2 }}\n"
             f"storage: {server.url}\n"))

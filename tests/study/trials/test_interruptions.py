@@ -8,6 +8,7 @@ import pytest
 
 from scalesearch.study.trials.study_dir import Store
 from scalesearch.study.trials.trials import COMPLETE
+from tests.corpora import write_text
 from tests.processes import call, ended, start, wait_until
 from tests.study.engine.test_end_to_end import STUDY
 
@@ -16,6 +17,7 @@ MORE = ("--set", "recipe.steps=400", "--set", "recipe.validate_every=100", "--se
 
 @pytest.fixture
 def folder(tmp_path):
+    write_text(tmp_path)
     (tmp_path / "tiny.yaml").write_text(STUDY.replace("trials: 2", "trials: 1\nresources: { cpus_per_trial: 0.5 }"))
     return tmp_path
 
