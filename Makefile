@@ -5,13 +5,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STUDY ?= studies/quick.yaml
 
-.PHONY: study test lint setup clean
+.PHONY: study test test-blocks lint setup clean
 
 study: $(VENV)/.installed
 	$(BIN)/scalesearch study run $(STUDY) --resume
 
 test: $(VENV)/.installed lint
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(PYTEST)
+
+# What a new kind of block has to pass, in half a minute of CPU time.
+test-blocks: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/blocks tests/nn/test_oracle.py -k 'not second and not third and not fourth' $(PYTEST)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

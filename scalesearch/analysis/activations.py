@@ -26,7 +26,7 @@ from torch import Tensor
 
 from scalesearch.analysis.taps import Layer, Mean, Tap, layers_of
 from scalesearch.blocks.ffn import FFN
-from scalesearch.blocks.partial import PartialFFN
+from scalesearch.blocks.mixers.partial import PartialFFN
 from scalesearch.nn import Model, Module
 
 

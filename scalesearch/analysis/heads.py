@@ -26,7 +26,7 @@ from functools import partial
 from torch import Tensor
 
 from scalesearch.analysis.taps import Layer, Mean, Tap, layers_of
-from scalesearch.blocks.attention import Attention
+from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.nn import Model, Module
 
 LEAST = math.exp(-1)  # of heads that are all alike

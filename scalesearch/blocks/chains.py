@@ -53,6 +53,9 @@ class ChainLinear(Block):
     def weights(self) -> Mapping[str, Shape]:
         return self.cores.shapes() | ({"bias": (self.d_out,)} if self.bias else {})
 
+    def start(self, name: str) -> str:
+        return "scheme" if name == "bias" else "cores"
+
     def work(self) -> Sequence[Work]:
         added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
         kept = Work((*self.over, self.d_out), "activation")
@@ -100,6 +103,9 @@ class ChainEmbedding(Block):
 
     def weights(self) -> Mapping[str, Shape]:
         return self.cores.shapes()
+
+    def start(self, name: str) -> str:
+        return "table cores"
 
     def work(self) -> Sequence[Work]:
         return [Work((*self.over, self.cores.lookup)), Work((*self.over, self.d), "activation")]

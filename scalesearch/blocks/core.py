@@ -7,9 +7,9 @@ Sizes are ints; where only costs are asked for, int64 arrays of one shape may st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 PAD = 0
 
@@ -90,15 +90,40 @@ def option(
     return field(metadata={"option": Option(default, kind, among, low, high, doc)}, kw_only=True)
 
 
+def named(identity: str) -> Any:
+    """A block field that identities know by another name, so that a renamed field changes no ``Architecture.id``."""
+    return field(metadata={"identity": identity})
+
+
 def options(kind: type[Block]) -> dict[str, Option]:
     """The fields of a block class that are keys of the space language, by name."""
     return {f.name: f.metadata["option"] for f in fields(kind) if "option" in f.metadata}  # type: ignore[arg-type]
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field, option))
+@dataclass_transform(frozen_default=True, field_specifiers=(field, named, option))
 def block(cls: type[Any]) -> type[Any]:
     """Make a class a block: a frozen value, comparable and hashable."""
     return dataclass(frozen=True)(cls)
+
+
+Kind = TypeVar("Kind", bound="type[Block]")
+
+
+def registered(kinds: dict[str, Any], name: str) -> Callable[[Kind], Kind]:
+    """Decorate a block class to stand in the registry ``kinds`` under ``name``.
+
+    Raises:
+        ValueError: a kind or a class of that name is there; identities know a class by its name.
+    """
+
+    def register(kind: Kind) -> Kind:
+        classes = {other.__name__ for other in kinds.values()}
+        if name in kinds or kind.__name__ in classes:
+            raise ValueError(f"{name}: a kind or a class {kind.__name__} is registered already")
+        kinds[name] = kind
+        return kind
+
+    return register
 
 
 class Block:
@@ -118,6 +143,15 @@ class Block:
     def weights(self) -> Mapping[str, Shape]:
         """Weight name to shape (leaves)."""
         return {}
+
+    def start(self, name: str) -> str:
+        """How the weight ``name`` is drawn before training.
+
+        ``scheme``: as the initialisation scheme draws matrices and biases. ``heads``: so for each of the first extent.
+        ``table``: N(0, 1/d). ``tokens``: the same, with zeros for padding. ``cores``, ``table cores``: of a chain that
+        stands for a matrix or a table. ``one``, ``zero``.
+        """
+        return "scheme"
 
     def work(self) -> Sequence[Work]:
         """The loop nests of one call (leaves)."""
@@ -239,7 +273,8 @@ def canonical(value: Any, depth: Size | None = None) -> Any:
         groups = value.schedule.canonical(depth)
         return None if groups == list(range(depth)) else [value.part, groups, list(value.own)]
     if isinstance(value, Block | Use | Site):
-        return [type(value).__name__, {f.name: canonical(getattr(value, f.name)) for f in fields(value)}]  # type: ignore[arg-type]
+        mine = {f.metadata.get("identity", f.name): getattr(value, f.name) for f in fields(value)}  # type: ignore[arg-type]
+        return [type(value).__name__, {name: canonical(inner) for name, inner in mine.items()}]
     if isinstance(value, tuple | list):
         return [canonical(item) for item in value]
     return value

@@ -1,4 +1,4 @@
-"""Encoder and decoder layers: attention and feed-forward sub-layers, each with its residual and its norm.
+"""Encoder and decoder layers: mixers and feed-forward networks, each with its residual and its norm.
 
 Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). A sub-layer's norm is named after it (``attention_norm``).
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scalesearch.blocks.attention import Attention
-from scalesearch.blocks.core import Block, Size, Use, block
+from scalesearch.blocks.core import Block, Size, Use, block, named
 from scalesearch.blocks.elementwise import dropout, lowered, plus
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.leaves import LayerNorm
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.mixers.base import Mixer
 
 NORMS = ("pre", "post")
 
@@ -24,69 +25,70 @@ def sublayer(m: Any, norm: str, normalise: Any, x: Any, f: Callable[[Any], Any])
     return normalise(plus(x, dropout(f(lowered(x)), m.rates.residual, m.training)))
 
 
-def with_norms(sublayers: Mapping[str, Block], d: Size, calls: Mapping[str, int]) -> dict[str, Block | Use]:
+def with_norms(sublayers: Mapping[str, Mixer | FFN], d: Size, calls: Mapping[str, int]) -> dict[str, Block | Use]:
     """The sub-layers that are there, each followed by its norm."""
     parts: dict[str, Block | Use] = {}
     for name, part in sublayers.items():
-        if not getattr(part, "empty", False):
-            over = (part.queries,) if isinstance(part, Attention) else part.over  # type: ignore[attr-defined]
+        if not (isinstance(part, FFN) and part.empty):
             parts[name] = Use(part, calls.get(name, 1))
-            parts[f"{name}_norm"] = Use(LayerNorm(d, over), calls.get(name, 1))
+            parts[f"{name}_norm"] = Use(LayerNorm(d, part.over), calls.get(name, 1))
     return parts
 
 
 @block
 class EncoderLayer(Block):
-    """Self-attention, then feed-forward: (batch, source, d) to the same.
+    """A mixer, then feed-forward: (batch, source, d) to the same.
 
     ``carried`` takes scores from layer to layer, where attention has residual scores.
     """
 
-    attention: Attention
+    main: Mixer = named("attention")
     ffn: FFN
     norm: str
 
     @property
-    def main(self) -> Attention:
-        """The self-attention."""
-        return self.attention
+    def slots(self) -> Mapping[str, str]:
+        """What can be shared, to the name of its part."""
+        return {"attention": self.main.slot, "ffn": "ffn"}
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return with_norms({"attention": self.attention, "ffn": self.ffn}, self.attention.d, {})
+        return with_norms({self.main.slot: self.main, "ffn": self.ffn}, self.main.d, {})
 
-    def forward(self, m: Any, x: Any, bias: Any, carried: Any = None) -> Any:
-        x = sublayer(m, self.norm, m.attention_norm, x, lambda y: m.attention(y, y, bias, None, carried))
+    def forward(self, m: Any, x: Any, present: Any, bias: Any, carried: Any = None) -> Any:
+        mix, norm = (getattr(m, name) for name in (self.main.slot, f"{self.main.slot}_norm"))
+        x = sublayer(m, self.norm, norm, x, lambda y: mix(y, present, bias, None, carried))
         return x if self.ffn.empty else sublayer(m, self.norm, m.ffn_norm, x, m.ffn)
 
 
 @block
 class DecoderLayer(Block):
-    """Causal self-attention, cross-attention unless decoder-only, feed-forward; (batch, target, d) to the same.
+    """A causal mixer, cross-attention unless decoder-only, feed-forward; (batch, target, d) to the same.
 
-    ``interleaved`` calls the one feed-forward network, and its norm, after each attention (EdgeFormer, section 3.1).
+    ``interleaved`` calls the one feed-forward network, and its norm, after each of the two (EdgeFormer, section 3.1).
     """
 
-    self_attention: Attention
+    main: Mixer = named("self_attention")
     cross_attention: Attention | None
     ffn: FFN
     norm: str
     interleaved: bool = False
 
     @property
-    def main(self) -> Attention:
-        """The self-attention."""
-        return self.self_attention
+    def slots(self) -> Mapping[str, str]:
+        """What can be shared, to the name of its part."""
+        return {"self": f"self_{self.main.slot}", "cross": "cross_attention", "ffn": "ffn"}
 
     def parts(self) -> Mapping[str, Block | Use]:
+        first: dict[str, Mixer] = {f"self_{self.main.slot}": self.main}
         cross = {} if self.cross_attention is None else {"cross_attention": self.cross_attention}
-        sublayers = {"self_attention": self.self_attention, **cross, "ffn": self.ffn}
-        return with_norms(sublayers, self.self_attention.d, {"ffn": 2 if self.interleaved else 1})
+        return with_norms(first | cross | {"ffn": self.ffn}, self.main.d, {"ffn": 2 if self.interleaved else 1})
 
     def forward(
-        self, m: Any, x: Any, bias: Any, memory: Any, memory_bias: Any, cache: Any, carried: Any = None
+        self, m: Any, x: Any, present: Any, bias: Any, memory: Any, memory_bias: Any, cache: Any, carried: Any = None
     ) -> Any:
-        norm = self.norm
-        x = sublayer(m, norm, m.self_attention_norm, x, lambda y: m.self_attention(y, y, bias, cache, carried))
+        name = f"self_{self.main.slot}"
+        mix, norm = getattr(m, name), getattr(m, f"{name}_norm")
+        x = sublayer(m, self.norm, norm, x, lambda y: mix(y, present, bias, cache, carried))
         if self.interleaved:
             x = self._feed_forward(m, x)
         if self.cross_attention is not None:
@@ -94,10 +96,10 @@ class DecoderLayer(Block):
 
             def attend(y: Any) -> Any:
                 if groups is None:
-                    return m.cross_attention(y, memory, memory_bias, cache, carried)
-                return groups.rows(m.cross_attention(groups.grid(y), memory, memory_bias, cache, carried))
+                    return m.cross_attention(y, None, memory_bias, cache, carried, memory)
+                return groups.rows(m.cross_attention(groups.grid(y), None, memory_bias, cache, carried, memory))
 
-            x = sublayer(m, norm, m.cross_attention_norm, x, attend)
+            x = sublayer(m, self.norm, m.cross_attention_norm, x, attend)
         return self._feed_forward(m, x)
 
     def _feed_forward(self, m: Any, x: Any) -> Any:

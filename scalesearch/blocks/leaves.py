@@ -66,6 +66,9 @@ class Embedding(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.rows, self.d)}
 
+    def start(self, name: str) -> str:
+        return "tokens"
+
     def work(self) -> Sequence[Work]:
         return [Work((*self.over, self.d), "activation")]
 
@@ -85,6 +88,9 @@ class PositionTable(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.max_length, self.d)}
 
+    def start(self, name: str) -> str:
+        return "table"
+
     def forward(self, m: Any, positions: Any) -> Any:
         from torch.nn.functional import embedding
 
@@ -96,11 +102,14 @@ class LayerNorm(Block):
     """Layer normalisation over the last ``d`` features, with gain and bias (Ba et al. 2016)."""
 
     d: Size
-    over: Axes
+    over: Shape
     eps: float = 1e-5
 
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.d,), "bias": (self.d,)}
+
+    def start(self, name: str) -> str:
+        return "one" if name == "weight" else "zero"
 
     def work(self) -> Sequence[Work]:
         return [Work((*self.over, self.d), "norm"), Work((*self.over, self.d), "activation")]

@@ -48,8 +48,9 @@ class EncoderDecoder(Block):
         import torch
 
         states = m.embedding.source(source, torch.arange(source.shape[1], device=source.device)[None])
-        hidden = lowered(hide(source[:, None, None, :] == PAD, states.dtype))
-        return lowered(m.encoder(states, hidden)), hidden
+        present = source != PAD
+        hidden = lowered(hide(~present[:, None, None, :], states.dtype))
+        return lowered(m.encoder(states, present, hidden)), hidden
 
     def decode(self, m: Any, target: Any, memory: Any, memory_bias: Any, cache: Any) -> Any:
         """Token ids (batch, T) that follow those in ``cache`` to states (batch, T, d)."""
@@ -59,7 +60,7 @@ class EncoderDecoder(Block):
         steps = torch.arange(past + length, device=target.device)
         x = m.embedding.target(target, steps[None, past:], cache)
         causal = lowered(hide(steps[None, :] > steps[past:, None], x.dtype)) if length > 1 else None
-        x = m.decoder(x, causal, memory, memory_bias, cache)
+        x = m.decoder(x, None, causal, memory, memory_bias, cache)
         if cache is not None:
             cache.length += length
         return x
@@ -98,10 +99,12 @@ class DecoderOnly(Block):
         absent = torch.nn.functional.pad(padding, (0, total - padding.shape[1]))
         positions = (~absent).cumsum(1) - 1
         start = total - fresh.shape[1]
-        x = m.embedding(fresh, positions[:, start:].clamp(min=0), cache, ~absent[:, start:])
+        present = ~absent[:, start:]
+        x = m.embedding(fresh, positions[:, start:].clamp(min=0), cache, present)
         steps = torch.arange(total, device=target.device)
         future = steps[None, :] > steps[start:, None]
-        x = m.decoder(x, lowered(hide(future[None, None] | absent[:, None, None, :], x.dtype)), None, None, cache)
+        bias = lowered(hide(future[None, None] | absent[:, None, None, :], x.dtype))
+        x = m.decoder(x, present, bias, None, None, cache)
         if cache is not None:
             cache.length = done + target.shape[1]
         return x[:, x.shape[1] - target.shape[1] :]

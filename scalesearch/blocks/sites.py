@@ -107,6 +107,9 @@ class HeadLinear(Block):
         bias = {"bias": (self.heads, self.d_out)} if self.bias else {}
         return {"weight": (self.heads, self.d_out, self.d_in)} | bias
 
+    def start(self, name: str) -> str:
+        return "scheme" if name == "bias" else "heads"
+
     def work(self) -> Sequence[Work]:
         added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
         return [Work((*self.over, self.d_in, self.d_out)), *added, Work((*self.over, self.d_out), "activation")]

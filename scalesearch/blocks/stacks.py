@@ -10,7 +10,7 @@ from scalesearch.blocks.elementwise import plus
 from scalesearch.blocks.embed.tokens import sinusoid
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import LayerNorm, Linear
-from scalesearch.blocks.scores import GlobalScores
+from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.solvers import SOLVERS
 
 
@@ -49,12 +49,12 @@ class Stack(Block):
             parts["gate"] = Use(Linear(2 * main.d, 1, (main.queries,)), self.layers.depth)
         return parts | ({"norm": LayerNorm(main.d, (main.queries,))} if self.normed else {})
 
-    def forward(self, m: Any, x: Any, bias: Any, *context: Any) -> Any:
-        """``context``: of a decoder (memory, its bias, cache)."""
+    def forward(self, m: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
+        """``present`` and ``bias`` as a mixer takes them. ``context``: of a decoder (memory, its bias, cache)."""
         if self.scores is not None:
             scores = m.scores(x, *context[2:])
             bias = scores if bias is None else plus(bias, scores)
-        x = run(m, m.layers, x, (bias, *context, {}), self.steps, self.solver)
+        x = run(m, m.layers, x, (present, bias, *context, {}), self.steps, self.solver)
         return m.norm(x) if self.normed else x
 
 
@@ -111,8 +111,8 @@ class WaistedStack(Block):
             **last,
         }
 
-    def forward(self, m: Any, x: Any, bias: Any) -> Any:
-        x = run(m, m.first, x, (bias, {}), self.steps, "euler")
-        x = run(m, m.middle, m.enter(x), (bias, {}), self.steps, "euler", 1)
-        x = run(m, m.last, m.leave(x), (bias, {}), self.steps, "euler", 1 + self.middle.depth)
+    def forward(self, m: Any, x: Any, present: Any, bias: Any) -> Any:
+        x = run(m, m.first, x, (present, bias, {}), self.steps, "euler")
+        x = run(m, m.middle, m.enter(x), (present, bias, {}), self.steps, "euler", 1)
+        x = run(m, m.last, m.leave(x), (present, bias, {}), self.steps, "euler", 1 + self.middle.depth)
         return m.norm(x) if self.normed else x

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat, Tie, Use, join, walk
-from scalesearch.blocks.leaves import LayerNorm
 from scalesearch.blocks.share import Borrow
 from scalesearch.blocks.sizes import fixed, given
 
@@ -101,7 +100,7 @@ def _sizes(part: Block, tie: Tie | None) -> tuple[int, int]:
     """Weights in the matrices of a part: those that are shared, and those that stay each layer's own."""
     sizes: list[Any] = [0, 0]
     for line in walk(part):
-        if not isinstance(line.leaf, LayerNorm):
+        if not any(work.kind == "norm" for work in line.leaf.work()):
             for name, shape in line.leaf.weights().items():
                 if name != "bias":
                     own = tie is not None and tie.spares(line.path, name)

@@ -1,13 +1,14 @@
-"""A stack listed in two halves: its attention with everything else, and its feed-forward networks.
+"""A stack listed in two halves: its mixers with everything else, and its feed-forward networks.
 
-What a feed-forward network adds to a stack does not depend on the attention beside it, nor the other way round: their
+What a feed-forward network adds to a stack does not depend on the mixer beside it, nor the other way round: their
 weights, their ties and their work are apart. So each half is listed beside a plain stand-in for the other, and the
-halves are joined on the answers that both depend on. A stack of 1,000 attentions and 1,000 feed-forward networks has
+halves are joined on the answers that both depend on. A stack of 1,000 mixers and 1,000 feed-forward networks has
 2,000 structures to cost then, not a million.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,56 +18,50 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.grid import TooMany
 from scalesearch.feasible.identity import rows_numbered
+from scalesearch.space.assembly.architecture import section
 
 Answered = Mapping[str, Any]
-_LIKE = {"heads": 1, "head_dim": 1, "score_heads": 1, "head_scaling": "none", "key_value_heads": "off", "gate": "none",
-         "relative_positions": False, "residual_scores": "none", "cross_gate": "none", "projections": "matrices",
-         "pg": "none"}
+# The plainest mixer: attention of one head of one feature.
+_LIKE = {"mixer": "attention", "heads": 1, "head_dim": 1, "score_heads": 1, "head_scaling": "none",
+         "key_value_heads": "off", "gate": "none", "relative_positions": False, "residual_scores": "none",
+         "cross_gate": "none", "projections": "matrices", "pg": "none"}
 _SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
 
 
 @dataclass(frozen=True)
-class Half:
-    """One half of a stack: ``own`` says which keys are its alone, ``alone`` puts a stand-in in place of the other."""
+class Piece:
+    """What is listed at once: a section, or one half of a stack, ``mixers`` (and the rest) or ``ffn``."""
 
-    stack: str
-    fed: bool  # the feed-forward networks; otherwise attention and the rest
+    section: str
+    half: str = ""
 
-    def own(self, key: str) -> bool:
-        """Whether nothing but this half is made from ``key``."""
-        ours = _feed_forward if self.fed else _attention
-        return ours(self.stack, key)
-
-    def alone(self, answers: Answered) -> dict[str, Any]:
+    def alone(self, answers: Answered) -> Answered:
         """``answers`` with the plainest other half."""
-        return _plainest(self.stack, answers) if self.fed else without_ffn(self.stack, answers)
+        if not self.half:
+            return answers
+        changes = _without_ffn(self.section) if self.half == "mixers" else _plainest(self.section)
+        return ChainMap(changes, answers)  # type: ignore[arg-type]  # which is only read
+
+    def build(self, answers: Answered) -> Any:
+        """The section that the answers describe, as far as it is this piece."""
+        return section(self.alone(answers), self.section)
+
+    def build_rest(self, answers: Answered) -> Any:
+        """What the stand-in for mixers costs alone: to be taken off what the half ``ffn`` costs."""
+        return section(ChainMap(_without_ffn(self.section), self.alone(answers)), self.section)  # type: ignore[arg-type]
 
 
-def without_ffn(stack: str, answers: Answered) -> dict[str, Any]:
-    """``answers`` of a stack that has no feed-forward network."""
-    kept = {key: value for key, value in answers.items() if not key.startswith(f"{stack}.ffn.")}
+def _without_ffn(stack: str) -> dict[str, Any]:
+    """Answers of a stack that has no feed-forward network."""
     none = {f"{stack}.ffn": "none", f"share.{stack}.ffn": "own", "tensor_chain.ffn": "off", "low_rank.ffn": "off"}
-    return kept | none | {f"{stack}.interleaved": False}
+    return none | {f"{stack}.interleaved": False}
 
 
-def _plainest(stack: str, answers: Answered) -> dict[str, Any]:
-    """``answers`` of a stack with one attention head of one feature."""
+def _plainest(stack: str) -> dict[str, Any]:
+    """Answers of a stack with the plainest mixer."""
     plain = {f"{stack}.{name}": value for name, value in _LIKE.items()}
     plain |= {f"share.{stack}.{slot}": "own" for slot in _SLOTS[stack]}
-    return {**answers, **plain, "tensor_chain.attention": "off", "low_rank.attention": "off"}
-
-
-def _feed_forward(stack: str, key: str) -> bool:
-    named = (f"{stack}.ffn", f"{stack}.interleaved", f"share.{stack}.ffn", "tensor_chain.ffn", "low_rank.ffn")
-    return key in named or key.startswith(f"{stack}.ffn.")
-
-
-def _attention(stack: str, key: str) -> bool:
-    shares = tuple(f"share.{stack}.{slot}" for slot in _SLOTS[stack])
-    other = key.startswith(("encoder.", "share.encoder.")) and stack == "decoder"  # what a decoder borrows is attention
-    names = tuple(f"{stack}.{name}" for name in (*_LIKE, "relative_clip"))
-    return other or key in (*shares, *names, "tensor_chain.attention", "low_rank.attention") or key.startswith(
-        f"{stack}.pg.")
+    return {**plain, "tensor_chain.attention": "off", "low_rank.attention": "off"}
 
 
 def joined(one: Any, other: Any, most: int, make: Callable[..., Any]) -> Any:
@@ -91,7 +86,9 @@ def joined(one: Any, other: Any, most: int, make: Callable[..., Any]) -> Any:
 
 
 def _columns(part: Any, questions: Iterable[str]) -> list[NDArray[np.int64]]:
-    return [part.codes[:, part.questions.index(question)].astype(np.int64) for question in questions]
+    """The answers of ``part`` to ``questions``; where there are none, all rows agree."""
+    columns = [part.codes[:, part.questions.index(question)].astype(np.int64) for question in questions]
+    return columns or [np.zeros(len(part), np.int64)]
 
 
 def _matches(one: list[NDArray[np.int64]], other: list[NDArray[np.int64]], most: int) -> tuple[Any, Any]:

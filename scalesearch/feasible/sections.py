@@ -6,22 +6,25 @@ fixed, the sections vary independently: it is enough to list each section's own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
-from scalesearch.cost.population import Look, price
+from scalesearch.cost.population import Build, Look, price
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
-from scalesearch.feasible.halves import Half, joined, without_ffn
+from scalesearch.feasible.halves import Piece, joined
 from scalesearch.feasible.identity import Networks, signature
+from scalesearch.feasible.reads import Given, Missed, keys_read
 from scalesearch.space import Space
-from scalesearch.space.assembly.architecture import SECTIONS, section
+from scalesearch.space.assembly.architecture import SECTIONS
 from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Leaf
@@ -29,22 +32,10 @@ from scalesearch.space.syntax.choices import expressions
 from scalesearch.space.syntax.expressions import keys_of
 
 MOST_ROWS = 6_000_000
+SAMPLES = 60  # sheets that are built to see which answers count; what they do not show is found while listing
 HALVED = ("encoder", "decoder")
 SPINE = "spine"  # what sections share
 REST = "rest"  # what no section depends on, and decides nothing but how many answer sheets there are
-_CHAIN = ("tensor_chain.length", "tensor_chain.apply", "tensor_chain.bond")
-_LAYERS = ("norm", "last_norm", "share.norms", "share.biases", "adapt", "low_rank",
-           "tensor_chain.attention", "tensor_chain.ffn", *_CHAIN)
-READS = {
-    "embedding": ("model", "width", "embedding", "tensor_chain.embedding", *_CHAIN),
-    "output": ("model", "width", "embedding", "tensor_chain.output", *_CHAIN),
-    "encoder": ("model", "width", "encoder", "share.encoder", *_LAYERS),
-    "decoder": ("model", "width", "decoder", "share.decoder", *_LAYERS),
-}
-
-LENT = ("share.encoder.attention", *(f"encoder.{name}" for name in (
-    "depth", "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "relative_positions",
-    "relative_clip", "residual_scores", "gate", "projections", "pg", "middle_width")))
 
 
 @dataclass(frozen=True)
@@ -82,17 +73,29 @@ class Decomposition:
 
     def __init__(self, space: Space, protocol: Protocol, names: tuple[str, ...], most: int = MOST_ROWS) -> None:
         self.space, self.protocol, self.names, self.form = space, protocol, names, space.form
-        where = [constraint for constraint in space.where if not constraint.costs]
-        needs = {name: self._questions(self._keys(name)) for name in SECTIONS}
+        self.pieces = {name: self._pieces(name) for name in SECTIONS}
+        rng = Random(0)
+        samples = [answers for _ in range(SAMPLES) if not (answers := space.sample(rng)).problems]
+        pieces = [piece for found in self.pieces.values() for piece in found]
+        self.reads = {piece: keys_read(piece, piece.build, samples, self.form.by_key) for piece in pieces}
+        while True:
+            try:
+                return self._take(most)
+            except Missed as missed:
+                assert isinstance(missed.piece, Piece)
+                self.reads[missed.piece].add(missed.key)
+
+    def _take(self, most: int) -> None:
+        where = [constraint for constraint in self.space.where if not constraint.costs]
+        coupled = self._adopted()
+        needs = {name: self._questions(self._keys(*pieces)) for name, pieces in self.pieces.items()}
         self.constraints: dict[str, list[Constraint]] = {name: [] for name in (*SECTIONS, SPINE)}
-        coupled: set[str] = set()
         for constraint in where:
             questions = self._questions(constraint.names())
             home = next((name for name in SECTIONS if questions <= needs[name]), SPINE)
             self.constraints[home].append(constraint)
             coupled |= questions if home == SPINE else set()
-        both = {q for name, mine in needs.items() for q in mine if any(q in needs[n] for n in needs if n != name)}
-        self.shared = frozenset(coupled | both)
+        self.shared = frozenset(coupled | _several(needs.values()))
         self.parts = {name: self._part(name, most) for name in SECTIONS}
         everything = frozenset().union(*needs.values()) | coupled
         rest = [leaf.key for leaf in self.form.leaves if self._asks(leaf) - everything]
@@ -102,24 +105,35 @@ class Decomposition:
 
     # -- what depends on what
 
-    def _keys(self, name: str) -> list[str]:
-        """The answers that a section is made from."""
-        prefixes = READS[name]
-        if name == "decoder":
-            prefixes = (*prefixes, *self._lent())
-        return [leaf.key for leaf in self.form.leaves if _starts(leaf.key, prefixes)]
+    def _pieces(self, name: str) -> tuple[Piece, ...]:
+        """A section, or its halves; of a decoder that borrows feed-forward networks the halves hang together."""
+        loans = " ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith("share.decoder"))
+        if name not in HALVED or (name == "decoder" and "encoder.ffn" in loans):
+            return (Piece(name),)
+        return Piece(name, "mixers"), Piece(name, "ffn")
 
-    def _lent(self) -> tuple[str, ...]:
-        """What of the encoder a decoder depends on that may borrow from it."""
-        if self._lends_ffn():
-            return READS["encoder"]
-        return LENT if "encoder." in self._loans() else ()
+    def _adopted(self) -> set[str]:
+        """Gives answers that nothing is made from to the piece whose questions decide whether they come up.
 
-    def _lends_ffn(self) -> bool:
-        return "encoder.ffn" in self._loans()
+        Returns the questions of several pieces that decide about one such answer: they have to be shared.
+        """
+        needs = {piece: self._questions(self._keys(piece)) for piece in self.reads}
+        own = frozenset().union(*needs.values()) - _several(needs.values())
+        coupled: set[str] = set()
+        for leaf in self.form.leaves:
+            deciding = (self._questions([leaf.key]) - self._asks(leaf)) & own
+            if deciding and not any(leaf.key in read for read in self.reads.values()):
+                home = next((piece for piece, asked in needs.items() if deciding <= asked), None)
+                if home is not None:
+                    self.reads[home].add(leaf.key)
+                else:
+                    coupled |= deciding
+        return coupled
 
-    def _loans(self) -> str:
-        return " ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith("share.decoder"))
+    def _keys(self, *pieces: Piece) -> list[str]:
+        """The answers that pieces are made from, in the order of the schema."""
+        read = set().union(*(self.reads[piece] for piece in pieces))
+        return list(dict.fromkeys(leaf.key for leaf in self.form.leaves if leaf.key in read))
 
     def _asks(self, leaf: Leaf) -> set[str]:
         return {name for name, _ in self.form.domains[leaf.path].dimensions()}
@@ -131,11 +145,10 @@ class Decomposition:
     # -- listing
 
     def _part(self, name: str, most: int) -> Part:
-        keys, where = self._keys(name), self.constraints[name]
-        if name not in HALVED or (name == "decoder" and self._lends_ffn()):
-            return self._listed(name, keys, where, self.shared, most)
-        halves = [Half(name, fed=False), Half(name, fed=True)]
-        apart = [[key for key in keys if not other.own(key)] for other in reversed(halves)]
+        where, pieces = self.constraints[name], self.pieces[name]
+        apart = [self._keys(piece) for piece in pieces]
+        if len(pieces) == 1:
+            return self._listed(pieces[0], apart[0], where, self.shared, most)
         questions = [self._questions(half) for half in apart]
         homes = [_home(self._questions(constraint.names()), questions) for constraint in where]
         # A constraint over both halves ties them together: both then have its questions.
@@ -144,26 +157,29 @@ class Decomposition:
         questions = [self._questions(half) for half in apart]
         shared = self.shared | (questions[0] & questions[1])
         mine = [[c for c, home in zip(where, homes) if home == n or (home is None and n == 0)] for n in (0, 1)]
-        parts = [self._listed(name, apart[n], mine[n], shared, most, halves[n]) for n in (0, 1)]
+        parts = [self._listed(pieces[n], apart[n], mine[n], shared, most) for n in (0, 1)]
         return joined(*parts, most, partial(Part, name))
 
-    def _listed(self, name: str, keys: list[str], where: list[Constraint], shared: frozenset[str], most: int,
-                half: Half | None = None) -> Part:
+    def _listed(
+        self, piece: Piece, keys: list[str], where: list[Constraint], shared: frozenset[str], most: int
+    ) -> Part:
         """The candidates of a section, or of one half of it."""
         wanted = dict.fromkeys([*keys, *self._together(keys, shared)])
         wanted |= dict.fromkeys(key for constraint in where for key in constraint.names())
         networks, listed, first = Networks(), [], 0
         for table in tables(self.form, wanted, most):
-            costs, built = self._priced(name, table, networks, first, half)
+            costs, built = self._priced(piece, table, wanted, networks, first)
             listed.append((table.codes, costs, built & _all_hold(where, table)))
             first += table.rows
-        return _stacked(name, listed, len(self.names), networks.numbered(first))
+        return _stacked(piece.section, listed, len(self.names), networks.numbered(first))
 
     def _together(self, keys: Iterable[str], shared: frozenset[str]) -> list[str]:
         """Keys that ``keys`` depend on and that shared questions decide: they come up whenever they exist."""
         return [leaf.key for leaf in leaves_behind(self.form, keys) if self._asks(leaf) & shared]
 
-    def _priced(self, name: str, table: Table, networks: Networks, first: int, half: Half | None) -> tuple[Any, Any]:
+    def _priced(
+        self, piece: Piece, table: Table, keys: Container[str], networks: Networks, first: int
+    ) -> tuple[Any, Any]:
         """Costs and soundness of the candidates of one table, whose networks are noted from place ``first`` on."""
         if table.faulty:
             return np.zeros((table.rows, len(self.names)), np.int64), np.zeros(table.rows, bool)
@@ -172,15 +188,19 @@ class Decomposition:
             inner = block.inner  # type: ignore[attr-defined]
             networks.add(*(signature(inner) if inner is not None else ("", [])), first + index)
 
-        answers = half.alone(table.answers) if half else table.answers
-        costs, built = self._price(name, answers, table.rows, look)
-        if half and half.fed:  # what feed-forward networks add to the plainest attention
-            without, plain = self._price(name, without_ffn(name, answers), table.rows, None)
+        costs, built = self._price(piece, piece.build, table, keys, look)
+        if piece.half == "ffn":  # what feed-forward networks add to the plainest mixer
+            without, plain = self._price(piece, piece.build_rest, table, keys, None)
             costs, built = costs - without, built & plain
         return costs, built
 
-    def _price(self, name: str, answers: Mapping[str, Any], rows: int, look: Look | None) -> tuple[Any, Any]:
-        costs, built = price(answers, rows, self.protocol, self.names, partial(section, name=name), look)
+    def _price(
+        self, piece: Piece, build: Build, table: Table, keys: Container[str], look: Look | None
+    ) -> tuple[Any, Any]:
+        def watched(answers: Mapping[str, Any]) -> Block:
+            return build(Given(answers, keys, self.form.by_key, piece))
+
+        costs, built = price(table.answers, table.rows, self.protocol, self.names, watched, look)
         return np.stack([costs[n] for n in self.names], 1), built
 
     def _free(self, name: str, keys: list[str], most: int) -> Part:
@@ -206,6 +226,12 @@ def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
                 queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
                 queue += [group for group, _ in leaf.guards]
     return list(leaves.values())
+
+
+def _several(needs: Iterable[frozenset[str]]) -> set[str]:
+    """The questions that are in more than one of ``needs``."""
+    counts = Counter(question for asked in needs for question in asked)
+    return {question for question, count in counts.items() if count > 1}
 
 
 def _home(questions: frozenset[str], halves: list[frozenset[str]]) -> int | None:
@@ -235,10 +261,6 @@ def holding(constraint: Constraint, values: Mapping[str, Any], rows: int) -> NDA
         except Split as split:
             queue += [index[split.labels == label] for label in np.unique(split.labels)]
     return good
-
-
-def _starts(key: str, prefixes: Iterable[str]) -> bool:
-    return any(key == prefix or key.startswith(f"{prefix}.") for prefix in prefixes)
 
 
 def _stacked(name: str, listed: list[tuple[Codes, Any, Any]], selectors: int, identity: NDArray[np.int64]) -> Part:

@@ -8,10 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.adapt import Prompt
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.leaves import Convolution, Embedding, LayerNorm, PositionTable
-from scalesearch.blocks.sites import HeadLinear
+from scalesearch.blocks.core import PAD, Block
+from scalesearch.blocks.cores import Cores
 from scalesearch.errors import UserError
 from scalesearch.nn.module import Module
 
@@ -43,29 +41,25 @@ def _draw(
     matrix: Callable[..., None],
     generator: torch.Generator,
 ) -> None:
-    """Tables and prompts are N(0, 1/d) with a zero row for padding, norms the identity; the rest is the scheme's."""
-    if isinstance(node.block, Embedding | PositionTable | Prompt):
+    """Draw one weight as its block says (:meth:`Block.start`), by the scheme's ``matrix`` where it leaves that open."""
+    start = node.block.start(name)
+    if start in ("table", "tokens"):
         weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
-        if isinstance(node.block, Embedding):
-            weight[0] = 0
-    elif isinstance(node.block, LayerNorm):
-        weight.fill_(1.0 if name == "weight" else 0.0)
-    elif name.startswith("core"):
-        weight.normal_(0, _core_std(node.block, path), generator=generator)
-    elif isinstance(node.block, HeadLinear) and weight.ndim == 3:
-        for head in weight:
-            matrix(node, path, name, head, generator)
+        if start == "tokens":
+            weight[PAD] = 0
+    elif start in ("one", "zero"):
+        weight.fill_(float(start == "one"))
+    elif start in ("cores", "table cores"):
+        weight.normal_(0, _core_std(node.block.cores, start, path), generator=generator)  # type: ignore[attr-defined]
     else:
-        matrix(node, path, name, weight, generator)
+        for one in weight if start == "heads" else [weight]:
+            matrix(node, path, name, one, generator)
 
 
-def _core_std(block: object, path: str) -> float:
-    """Of a chain's cores, such that the matrix has the variance that it would have if it were one."""
-    assert isinstance(block, ChainLinear | ChainEmbedding)
-    cores = block.cores
+def _core_std(cores: Cores, start: str, path: str) -> float:
+    """Standard deviation of a chain's cores that gives its matrix the variance of a single one."""
     rows, columns = math.prod(cores.a), math.prod(cores.c)
-    table = isinstance(block, ChainEmbedding)
-    variance = 1 / columns if table else 1 / rows if path == "output" else 2 / (rows + columns)
+    variance = 1 / columns if start == "table cores" else 1 / rows if path == "output" else 2 / (rows + columns)
     n = len(cores.a)
     return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n)))
 
@@ -115,14 +109,17 @@ def anthe(node: Module, path: str, name: str, weight: Tensor, generator: torch.G
 
 def torch_default(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
     """Uniform in ±1/√fan_in, weights and biases alike: what ``torch.nn.Linear`` does."""
-    shape = node.block.weights()["weight"]
-    fan_in = math.prod(extent for extent in shape[2 if len(shape) == 3 and not _convolves(node) else 1 :]
-                       if isinstance(extent, int))
+    fan_in = _fan_in(node.block)
     weight.uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=generator)
 
 
-def _convolves(node: Module) -> bool:
-    return isinstance(node.block, Convolution)
+def _fan_in(block: Block) -> int:
+    """How many numbers each output of a linear map is a sum of."""
+    shape = block.weights().get("weight")
+    if shape is None:  # the bias of a chain
+        return block.d_in  # type: ignore[attr-defined]
+    inner = shape[2 if block.start("weight") == "heads" else 1 :]
+    return math.prod(extent for extent in inner if isinstance(extent, int))
 
 
 def _adapters_end(path: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
 from scalesearch.space.binding.bind import Bound, bind
+from scalesearch.space.binding.spelling import respelled
 from scalesearch.space.questionnaire.answers import Answers, Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count
@@ -40,6 +41,7 @@ class Space:
 
     def __init__(self, document: Table, schema: Group, problems: list[Problem]) -> None:
         """Binds ``document``. Raises SpaceErrors with every problem, ``problems`` included."""
+        document = respelled(document, schema, problems)
         bound: Bound = bind(document, schema, problems)
         self.document, self.schema = document, schema
         self.name, self.notes, self.root = bound.name, bound.notes, bound.root

@@ -6,7 +6,7 @@ May import blocks, space, cost, feasible and nn, and torch; nothing in the packa
 from scalesearch.testing.catalogue import CATALOGUE
 from scalesearch.testing.checks import check_bill, check_columns, check_model
 from scalesearch.testing.draws import covering, random_architecture
-from scalesearch.testing.kinds import check_count, check_ffn
+from scalesearch.testing.kinds import check_count, check_ffn, check_mixer
 from scalesearch.testing.specimen import Specimen
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "check_columns",
     "check_count",
     "check_ffn",
+    "check_mixer",
     "check_model",
     "covering",
     "random_architecture",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
-from scalesearch.blocks.adapt import ADAPTED
-from scalesearch.blocks.attention import Attention
 from scalesearch.blocks.core import MEMORY, SRC, SRC_KEYS, TGT, Axis, Block, options
 from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.gates import GATES
-from scalesearch.blocks.partial import HEAD_GATES, PartialFFN
-from scalesearch.blocks.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
+from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixers.adapt import ADAPTED
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.mixers.gates import GATES
+from scalesearch.blocks.mixers.partial import HEAD_GATES, PartialFFN
+from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD
 from scalesearch.testing.specimen import LENGTH, Specimen, fitting, site, size, sources, specimen
 
@@ -46,13 +48,15 @@ def global_scores(rng: Random) -> Specimen:
 
 
 def attention_block(
-    rng: Random, d: int, axes: tuple[Axis, Axis, Axis], cached: bool = True, cross: bool = False
+    rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True, cross: bool = False
 ) -> Attention:
     """Draw any attention whose sizes fit: a gate and raw features need heads x head_dim = d."""
+    over: dict[str, Any] = {"projected": axes[1], "keys": axes[2], "cross": cross}
     if rng.random() < 0.3:
         heads = rng.choice([n for n in range(1, d + 1) if d % n == 0])
+        sizes = {"heads": heads, "head_dim": d // heads, "score_heads": heads}
         made = rng.choice([site(rng), IDENTITY])
-        return Attention(d, heads, d // heads, heads, *axes, cached, cross, gate=rng.choice(GATES), site=made)
+        return Attention(d, axes[0], decoder, made, **sizes, **over, gate=rng.choice(GATES))
     score_heads, expand = rng.randint(1, 3), rng.random() < 0.4
     heads, head_dim = (rng.randint(1, 7) if expand else score_heads * rng.randint(1, 3)), size(rng)
     shared = rng.random() < 0.3 and (expand or heads == score_heads)
@@ -60,13 +64,14 @@ def attention_block(
     encoder = axes[0] == axes[2]
     adapt = rng.choice(["none", "lora", "prompt"]) if encoder else "none"
     return Attention(
-        d, heads, head_dim, score_heads, *axes, cached, cross, expand, kv_heads,
+        d, axes[0], decoder, site(rng), heads=heads, head_dim=head_dim, score_heads=score_heads, **over,
+        expand=expand,
+        kv_heads=kv_heads,
         clip=rng.choice([0, 3]) if encoder else 0,
         partial=partial_block(rng, d, heads, head_dim, axes[0]) if rng.random() < 0.5 else None,
         adapters=tuple(rng.sample(ADAPTED, 2)) if adapt == "lora" else (),
         rank=size(rng),
         prompt=rng.randint(1, 4) if adapt == "prompt" else 0,
-        site=site(rng),
     )
 
 
@@ -74,7 +79,7 @@ def attention_block(
 def attention(rng: Random) -> Specimen:
     """Draw a cross-attention."""
     block = attention_block(rng, size(rng), (TGT, MEMORY, SRC_KEYS), cross=True)
-    return Specimen(block, ((TGT, block.d), (SRC, block.d), None))
+    return Specimen(block, ((TGT, block.d), None, None, None, None, (SRC, block.d)))
 
 
 def partial_block(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> PartialFFN:
@@ -100,3 +105,10 @@ def feed_forward(rng: Random, kind: str) -> Specimen:
     """Draw a feed-forward network of one kind over source positions."""
     d = size(rng)
     return Specimen(ffn_block(rng, kind, d, SRC), sources(d))
+
+
+def mixing(rng: Random, name: str) -> Specimen:
+    """Draw a mixer of one kind, of an encoder or of a decoder."""
+    d, decoder = size(rng), rng.random() < 0.5
+    axis = TGT if decoder else SRC
+    return Specimen(fitting(rng, MIXERS[name], d, axis, decoder, site(rng)), ((axis, d), None, None))

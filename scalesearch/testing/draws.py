@@ -43,10 +43,16 @@ SMALL = {
 }
 
 
-@cache
-def small_space() -> Space:
-    """The library's widest space at sizes at which a thousand models can be run, with even odds of tied tables."""
-    return read_space(find_file("slim", "spaces")).set(SMALL)
+def small_space(**changes: str) -> Space:
+    """The library's widest space at sizes at which a thousand models can be run, with even odds of tied tables.
+
+    ``changes`` are written ``encoder__ffn="geglu"`` for ``encoder.ffn``.
+    """
+    space = read_space(find_file("slim", "spaces")).set(SMALL)
+    return space.set({path.replace("__", "."): text for path, text in changes.items()})
+
+
+_small_space = cache(small_space)  # of the kinds that were registered first
 
 
 def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> Architecture:
@@ -55,7 +61,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
     What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
     """
     while True:
-        drawn = dict((space or small_space()).sample(rng))
+        drawn = dict((space or _small_space()).sample(rng))
         if rng.random() < 0.7:
             drawn["model"] = "encoder-decoder"  # which has more that can go wrong
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}
@@ -75,15 +81,17 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
 
 
 def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
-    """Let the decoder's attention be the encoder's, as in EdgeFormer."""
+    """Let the decoder's mixers be the encoder's, as in EdgeFormer."""
     lent = {path: value for path, value in drawn.items() if path.startswith("encoder.") and ".ffn" not in path}
     drawn |= {path.replace("en", "de", 1): lent[path] for path in lent if path not in ("encoder.solver", MIDDLE)}
-    drawn |= {"decoder.cross_gate": drawn["encoder.gate"], "decoder.pg.on": "both", "decoder.depth": rng.randint(1, 2)}
+    drawn |= {"decoder.pg.on": "both", "decoder.depth": rng.randint(1, 2)}
     drawn["encoder.depth"] = 2 * drawn["decoder.depth"]
     for slot in ("encoder.ffn", "decoder.ffn"):
         drawn[f"share.{slot}"] = "own"
     drawn["share.encoder.attention"] = rng.choice(["own", "cycle(2)"])
-    drawn |= {"share.decoder.self": "encoder.attention[2*i]", "share.decoder.cross": "encoder.attention[2*i + 1]"}
+    drawn["share.decoder.self"] = "encoder.attention[2*i]"
+    if "encoder.gate" in drawn:  # other mixers have nothing that cross-attention could borrow
+        drawn |= {"decoder.cross_gate": drawn["encoder.gate"], "share.decoder.cross": "encoder.attention[2*i + 1]"}
 
 
 def random_schedule(rng: Random, depth: int) -> Any:

@@ -8,20 +8,18 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Option, options
 from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.mixers import MIXERS
 from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
-from scalesearch.testing.attention import feed_forward
+from scalesearch.testing.attention import feed_forward, mixing
 from scalesearch.testing.checks import check_bill, check_columns, check_model
 from scalesearch.testing.draws import random_architecture, small_space
-from scalesearch.testing.specimen import MANY
+from scalesearch.testing.specimen import MANY, Specimen
 
-BLOCKS, MODELS = 12, 4  # drawn of each kind
-TINY = {
-    "width": "8 | 12", "norm": "pre", "encoder": {"depth": "1 | 2", "heads": 2},
-    "decoder": {"depth": 1, "heads": 2, "ffn": {"relu": {"hidden": 16}}},
-}
+BLOCKS, MODELS = 12, 6  # drawn of each kind
+STACKS = ("encoder", "decoder")
 COSTS = ("params.total", "macs.total")
 
 
@@ -34,21 +32,56 @@ def check_ffn(name: str) -> None:
     Raises:
         AssertionError, CausalityError: a check fails.
     """
-    kind = FFNS[name]
     for seed in range(BLOCKS):
         specimen = feed_forward(Random(seed), name)
-        check_bill(specimen)
-        check_columns(specimen.block)
-        assert kind.units in (None, *specimen.block.parts()), f"{name}: no part {kind.units}, which units names"
-    keys = spelled(kind)
-    changes = {f"{stack}.ffn": {name: keys} for stack in ("encoder", "decoder")}
+        units, parts = FFNS[name].units, specimen.block.parts()
+        assert units is None or units in parts, f"{name}: no part {units}, which units names"
+        _check_block(specimen)
+    keys = spelled(FFNS[name])
+    changes: dict[str, Any] = {f"{stack}.ffn": {name: keys} for stack in STACKS}
     if "hidden" in keys:
-        within = {name: {"ratio": "1 | 2", **{key: text for key, text in keys.items() if key != "hidden"}}}
-        changes |= {f"{stack}.pg": within for stack in ("encoder", "decoder")}
-    space = small_space().set({path: flow(value) for path, value in changes.items()})
+        within = {"ratio": "1 | 2"} | {key: text for key, text in keys.items() if key != "hidden"}
+        changes |= {f"{stack}.pg": {name: within} for stack in STACKS}
+    _check_models(changes)
+    check_count(tiny({"ffn": {name: spelled(FFNS[name], few=2)}}))
+
+
+def check_mixer(name: str) -> None:
+    """Put the mixer ``name`` through every check that ours go through.
+
+    As :func:`check_ffn`; in encoders, in decoders and in decoder-only models, shared and borrowed, beside attention.
+
+    Raises:
+        AssertionError, CausalityError: a check fails.
+    """
+    for seed in range(BLOCKS):
+        _check_block(mixing(Random(seed), name))
+    keys = spelled(MIXERS[name])
+    for changes in ({f"{stack}.mixer": {name: keys} for stack in STACKS},
+                    {f"{stack}.mixer": {"one of": {"attention": {}, name: keys}} for stack in STACKS}):
+        _check_models(changes)
+    few = {"one of": {"attention": {"heads": "2 | 4"}, name: spelled(MIXERS[name], few=2)}}
+    check_count(tiny({"mixer": few, "depth": 2}, {"mixer": few}, model="encoder-decoder | decoder-only",
+                     share={"encoder": {"mixing": "own | one"}, "decoder": {"self": "own | encoder.mixing[1]"}}))
+
+
+def _check_block(specimen: Specimen) -> None:
+    check_bill(specimen)
+    check_columns(specimen.block)
+
+
+def _check_models(changes: Mapping[str, Any]) -> None:
+    """Check some of the library's widest networks with ``changes``, as many of them decoder-only."""
+    space = small_space(**{path: flow(value) for path, value in changes.items()})
     for seed in range(MODELS):
-        check_model(random_architecture(Random(seed), space), seed)
-    check_count(Space.of({**TINY, "encoder": {**TINY["encoder"], "ffn": {name: spelled(kind, few=2)}}}))  # type: ignore[dict-item]
+        model = "decoder-only" if seed % 2 else "encoder-decoder"
+        check_model(random_architecture(Random(seed), space, model=model), seed)
+
+
+def tiny(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = None, **more: Any) -> Space:
+    """A space of small networks of few sizes, with keys of the stacks and of the top given anew."""
+    own = {"depth": 1, "ffn": {"relu": {"hidden": 16}}}
+    return Space.of({"width": "8 | 12", "encoder": own | dict(encoder), "decoder": own | dict(decoder or {})} | more)
 
 
 def check_count(space: Space) -> None:

@@ -16,7 +16,7 @@ from scalesearch.blocks.embed import (
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.layers import NORMS, DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import Embedding
-from scalesearch.blocks.scores import GlobalScores
+from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.solvers import SOLVERS
 from scalesearch.blocks.stacks import Stack, WaistedStack
 from scalesearch.testing.attention import attention_block, ffn_block
@@ -59,7 +59,7 @@ def soft_positions(rng: Random) -> Specimen:
 
 def encoder_layer_block(rng: Random) -> EncoderLayer:
     """Draw an encoder layer."""
-    attention = attention_block(rng, size(rng), (SRC, SRC, SRC), cached=False)
+    attention = attention_block(rng, size(rng), (SRC, SRC, SRC), decoder=False)
     ffn = ffn_block(rng, rng.choice(list(FFNS)), attention.d, SRC)
     return EncoderLayer(attention, ffn, rng.choice(NORMS))
 
@@ -68,7 +68,7 @@ def encoder_layer_block(rng: Random) -> EncoderLayer:
 def encoder_layer(rng: Random) -> Specimen:
     """Draw an encoder layer with its input."""
     block = encoder_layer_block(rng)
-    return Specimen(block, ((SRC, block.attention.d), None))
+    return Specimen(block, ((SRC, block.main.d), None, None))
 
 
 @specimen("decoder_layer")
@@ -82,19 +82,19 @@ def decoder_layer(rng: Random) -> Specimen:
         rng.choice(NORMS),
         rng.random() < 0.5,
     )
-    return Specimen(block, ((TGT, d), None, (SRC, d), None, None))
+    return Specimen(block, ((TGT, d), None, None, (SRC, d), None, None))
 
 
 @specimen("stack")
 def stack(rng: Random) -> Specimen:
     """Draw a stack of up to three layers with any solver, with its input and a bias for its scores."""
     layer = encoder_layer_block(rng)
-    main = layer.attention
-    scores = GlobalScores(main.d, main.bias_heads, size(rng), SRC, SRC, 0, False) if rng.random() < 0.5 else None
+    d, own = layer.main.d, layer.main.scores
+    scores = GlobalScores(d, own.heads, size(rng), SRC, SRC, 0, False) if own and rng.random() < 0.5 else None
     block = Stack(
         Repeat(layer, rng.randint(1, 3)), scores, rng.random() < 0.5, rng.choice(list(SOLVERS)), rng.random() < 0.5
     )
-    return Specimen(block, ((SRC, main.d), (1, SRC, SRC)))
+    return Specimen(block, ((SRC, d), None, (1, SRC, SRC)))
 
 
 @specimen("waisted_stack")
@@ -102,4 +102,4 @@ def waisted_stack(rng: Random) -> Specimen:
     """Draw a stack whose middle layers have another width."""
     layer, middle = encoder_layer_block(rng), encoder_layer_block(rng)
     block = WaistedStack(Repeat(layer, 1), Repeat(middle, rng.randint(1, 3)), Repeat(layer, 1), rng.random() < 0.5)
-    return Specimen(block, ((SRC, layer.attention.d), None))
+    return Specimen(block, ((SRC, layer.main.d), None, None))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from scalesearch.blocks.adapt import Adapter
 from scalesearch.blocks.chains import ChainEmbedding
 from scalesearch.blocks.core import SRC, SRC_KEYS, TGT
 from scalesearch.blocks.leaves import (
@@ -18,6 +17,7 @@ from scalesearch.blocks.leaves import (
     PositionTable,
     Transposed,
 )
+from scalesearch.blocks.mixers.adapt import Adapter
 from scalesearch.blocks.sites import PER_HEAD, Chain, LowRank
 from scalesearch.testing.specimen import Specimen, size, sources, specimen
 

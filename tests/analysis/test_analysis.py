@@ -16,7 +16,7 @@ from scalesearch.analysis.heads import LEAST, Heads
 from scalesearch.analysis.loads import loads
 from scalesearch.analysis.taps import Real, layers_of, listening
 from scalesearch.analysis.tokens import Tokens
-from scalesearch.blocks.attention import Attention
+from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.cost import cost, find_protocol
 from scalesearch.data import PAD, make_batch
 from scalesearch.testing import random_architecture

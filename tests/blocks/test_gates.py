@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from scalesearch.blocks.gates import GATES, Gating
+from scalesearch.blocks.mixers.gates import GATES, Gating
 from scalesearch.nn import build
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.space.assembly.architecture import Unbuildable, assemble
@@ -75,7 +75,7 @@ def test_a_gate_is_its_definition(gate: str, cross: bool) -> None:
     attention = made.decoder.layers[0].cross_attention if cross else made.encoder.layers[0].attention
     x, y = torch.randn(3, 8, dtype=torch.float64), torch.randn(5, 8, dtype=torch.float64)
     y = y if cross else x
-    found = attention(x[None], y[None], None)[0]
+    found = attention(x[None], None, None, None, None, y[None] if cross else None)[0]
     assert torch.allclose(found, by_hand(gate, cross, attention, x, y), rtol=0, atol=1e-12)
 
 
@@ -94,7 +94,7 @@ class ByIndex(Gating):
 
 
 def test_the_published_gate_leaks_and_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    from scalesearch.blocks.attention import Attention
+    from scalesearch.blocks.mixers.attention import Attention
 
     honest, leaking = Attention.gating, ByIndex("QgV", True)
     choose = property(lambda self: leaking if self.cross else honest.fget(self))

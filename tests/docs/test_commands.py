@@ -42,7 +42,7 @@ def _of(program: str) -> list[tuple[str, list[str], bool]]:
 
 
 def test_there_is_something_to_look_at():
-    assert len(_of("scalesearch")) > 40 and len(_of("python")) > 10 and len(_of("make")) == 4
+    assert len(_of("scalesearch")) > 40 and len(_of("python")) > 10 and len(_of("make")) > 3
 
 
 @pytest.mark.parametrize(("where", "words", "open_ended"), _of("scalesearch"), ids=lambda value: str(value)[:60])
@@ -93,7 +93,7 @@ def test_the_benchmarks_exist_and_know_their_options(where, words, open_ended):
 
 
 def test_make_and_pip_know_what_is_asked_of_them():
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert {words[1] for _, words, _ in _of("make")} <= set(targets)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     asked = re.findall(r"scalesearch\[([\w,-]+)\]", (ROOT / "README.md").read_text(encoding="utf-8"))

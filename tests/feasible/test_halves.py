@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from scalesearch.blocks.core import Block
 from scalesearch.cost import cost, find_protocol
-from scalesearch.feasible.halves import Half, without_ffn
+from scalesearch.feasible.halves import Piece
 from scalesearch.feasible.identity import signature
 from scalesearch.library import find_file
 from scalesearch.space import Unbuildable, read_space
@@ -29,17 +30,17 @@ def drawn(count: int) -> list:
     return found
 
 
-def bill(answers: dict, name: str) -> dict[str, int]:
-    priced = cost(section(answers, name), PROTOCOL)
+def bill(block: Block) -> dict[str, int]:
+    priced = cost(block, PROTOCOL)
     return {selector: priced[selector] for selector in NAMES}
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_halves_add_up_to_the_stack(stack: str) -> None:
     for answers in drawn(120):
-        attention, fed = (Half(stack, fed).alone(answers) for fed in (False, True))
-        parts = [bill(a, stack) for a in (attention, fed, without_ffn(stack, fed))]
-        whole = bill(answers, stack)
+        mixers, fed = (Piece(stack, half) for half in ("mixers", "ffn"))
+        parts = [bill(build(answers)) for build in (mixers.build, fed.build, fed.build_rest)]
+        whole = bill(section(answers, stack))
         assert whole == {name: parts[0][name] + parts[1][name] - parts[2][name] for name in NAMES}
 
 
@@ -57,7 +58,7 @@ def test_two_stacks_are_one_network_exactly_where_both_halves_are(stack: str) ->
             whole.append(identity(answers))
         except Unbuildable:
             continue
-        halves.append(tuple(identity(Half(stack, fed).alone(answers)) for fed in (False, True)))
+        halves.append(tuple(identity(Piece(stack, half).alone(answers)) for half in ("mixers", "ffn")))
     same = [(a == b, c == d) for a, c in zip(whole, halves) for b, d in zip(whole, halves)]
     assert all(one == other for one, other in same)
     assert len(set(whole)) > 25

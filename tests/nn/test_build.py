@@ -10,9 +10,11 @@ import torch
 from scalesearch.blocks.core import PAD
 from scalesearch.errors import UserError
 from scalesearch.nn import build
+from scalesearch.nn.build import module
 from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.init import SCHEMES, initialise
 from scalesearch.space.assembly.architecture import assemble
-from scalesearch.testing import random_architecture
+from scalesearch.testing import CATALOGUE, random_architecture
 from tests.architectures import answers
 
 V = 19
@@ -124,6 +126,17 @@ def test_seed_and_scheme_decide_the_weights() -> None:
         assert all(torch.isfinite(weight).all() for weight in weights)
     with pytest.raises(UserError, match="there are xavier"):
         build(block, vocab=V, init="xavir")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_draws_every_block(scheme: str) -> None:
+    for name, draw in CATALOGUE.items():
+        for seed in range(4):
+            made = module(draw(Random(seed)).block, vocab=V)
+            for weight in made.parameters():
+                weight.data.fill_(torch.nan)
+            initialise(made, scheme, 1)
+            assert all(torch.isfinite(weight).all() for weight in made.parameters()), (name, seed)
 
 
 def test_learned_positions_refuse_what_they_have_not_learned() -> None:

@@ -1,12 +1,12 @@
 """The bill against independent counters: equal to the unit, for every block and for whole models."""
 
-from collections.abc import Iterator
+from functools import cache
 from random import Random
 
 import pytest
 
 from scalesearch.blocks.core import Line
-from scalesearch.blocks.scores import RESIDUAL_SCORES
+from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.solvers import SOLVERS
 from scalesearch.cost import ledger
@@ -47,28 +47,29 @@ def test_block_costs_the_same_with_arrays_for_sizes(name: str) -> None:
         check_columns(CATALOGUE[name](Random(seed)).block)
 
 
-def chosen() -> Iterator[Architecture]:
+@cache
+def chosen() -> list[Architecture]:
     """Networks of all families, few and chosen so that most pairs of answers meet in one."""
-    yield from covering(Random(1), 34, model="encoder-decoder")
-    yield from covering(Random(1), 8, model="decoder-only")
+    return [*covering(Random(1), 34, model="encoder-decoder"), *covering(Random(1), 8, model="decoder-only")]
 
 
-def drawn(count: int) -> Iterator[Architecture]:
-    """Networks of all families, as they come."""
-    rng = Random(20260)
-    yield from (random_architecture(rng) for _ in range(count))
-
-
-@pytest.mark.parametrize("models", [chosen(), pytest.param(drawn(1000), marks=pytest.mark.slow)],
-                         ids=["chosen", "drawn"])
-def test_random_models_of_all_families(models: Iterator[Architecture]) -> None:
-    """Drawn from spaces/slim.yaml at small sizes, with any sharing and loans besides."""
-    seen: set[str] = set()
-    for seed, architecture in enumerate(models):
-        seen |= set(words(architecture.answers))
+@pytest.mark.parametrize("quarter", [0, 1, 2, 3], ids=["first", "second", "third", "fourth"])
+def test_chosen_networks_of_all_families(quarter: int) -> None:
+    for seed, architecture in list(enumerate(chosen()))[quarter::4]:
         check_model(architecture, seed)
-    for path, found in WORDS.items():
-        assert not [word for word in found if f"{path}={word}" not in seen], path
+
+
+def test_the_chosen_networks_have_every_word() -> None:
+    seen = {word for architecture in chosen() for word in words(architecture.answers)}
+    for path, expected in WORDS.items():
+        assert not [word for word in expected if f"{path}={word}" not in seen], path
+
+
+@pytest.mark.slow
+def test_random_networks_of_all_families() -> None:
+    rng = Random(20260)
+    for seed in range(1000):
+        check_model(random_architecture(rng), seed)
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.slow)])

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from scalesearch.blocks.core import Axes, Block, Size, Use, Work, block
+from scalesearch.blocks.caches import RowCache
+from scalesearch.blocks.core import Axes, Block, Size, Use, block
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.embed.tokens import sinusoid
 from scalesearch.blocks.leaves import Convolution, Linear, PositionTable
 
 KERNEL = 3
-
-
-@block
-class RowStore(Block):
-    """Rows of features that a convolution keeps while decoding."""
-
-    numbers: Size
-
-    def work(self) -> Sequence[Work]:
-        return [Work((self.numbers,), "cache")]
 
 
 @block
@@ -59,7 +50,7 @@ class SoftPOS(Block):
         for level in range(self.levels - 1):
             convolution = self._convolution(level)
             parts[f"next{level}"] = convolution
-            parts[f"store{level}"] = RowStore(convolution.past * convolution.d_in)
+            parts[f"store{level}"] = RowCache(convolution.past * convolution.d_in)
         return parts | ({"position": PositionTable(self.d, self.max_length)} if self.positions == "learned" else {})
 
     def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:

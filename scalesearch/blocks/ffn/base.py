@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
-from scalesearch.blocks.core import Block, Shape, Site, Size, block
+from scalesearch.blocks.core import Block, Shape, Site, Size, block, registered
 
 
 @block
@@ -32,13 +32,6 @@ def ffn(name: str) -> Callable[[Kind], Kind]:
     """Register a block class as the feed-forward kind ``name`` of the space language.
 
     Raises:
-        ValueError: there is one of that name.
+        ValueError: there is one of that name, or a class of its name.
     """
-
-    def register(kind: Kind) -> Kind:
-        if name in FFNS:
-            raise ValueError(f"ffn {name}: registered already, by {FFNS[name].__module__}")
-        FFNS[name] = kind
-        return kind
-
-    return register
+    return registered(FFNS, name)

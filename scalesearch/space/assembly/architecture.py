@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, Use, canonical
 from scalesearch.blocks.ffn.none import NoFFN
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
-from scalesearch.blocks.scores import GlobalScores
+from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
 from scalesearch.blocks.share import One
 from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
-from scalesearch.space.assembly.components import Answered, attention, embedding, ffn, off, output
+from scalesearch.space.assembly.components import Answered, attention, embedding, ffn, mixer, off, output
 from scalesearch.space.assembly.weight_sharing import adapted, ties
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
@@ -96,7 +97,7 @@ def _lender(a: Answered) -> Repeat | None:
     if "encoder.ffn" in loans:
         return _stack(a, "encoder", _encoder_layer(a, a["width"]), None).layers
     bare = NoFFN(a["width"], (SRC,), DENSE)
-    layer = EncoderLayer(attention(a, "encoder", (SRC, SRC, SRC), cached=False), bare, a["norm"])
+    layer = EncoderLayer(mixer(a, "encoder", (SRC, SRC, SRC)), bare, a["norm"])
     plain = Repeat(layer, a["encoder.depth"])
     return Repeat(layer, plain.depth, ties(a, "encoder", plain, None))
 
@@ -118,7 +119,7 @@ def _decoder_only(a: Answered) -> DecoderOnly:
 
 def _decoder(a: Answered, lender: Repeat | None) -> Stack:
     only, norm, interleaved = a["model"] == "decoder-only", a["norm"], bool(a["decoder.interleaved"])
-    own = attention(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
+    own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
     cross = None if only else attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True)
     layer = DecoderLayer(own, cross, ffn(a, "decoder", SEQ if only else TGT), norm, interleaved)
     return _stack(a, "decoder", layer, lender)
@@ -132,8 +133,8 @@ def _encoder(a: Answered) -> Stack | WaistedStack:
 
 
 def _encoder_layer(a: Answered, width: int) -> EncoderLayer:
-    mine = {**a, "width": width}
-    return EncoderLayer(attention(mine, "encoder", (SRC, SRC, SRC), cached=False), ffn(mine, "encoder", SRC), a["norm"])
+    mine = ChainMap({"width": width}, a)  # type: ignore[arg-type]  # which is only read
+    return EncoderLayer(mixer(mine, "encoder", (SRC, SRC, SRC)), ffn(mine, "encoder", SRC), a["norm"])
 
 
 def _stack(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer, lender: Repeat | None) -> Stack:
@@ -150,8 +151,10 @@ def _global_scores(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer) 
     kind, main = a.get(f"{stack}.residual_scores", "none"), layer.main
     if kind not in ("global", "relative"):
         return None
+    if (own := main.scores) is None:
+        raise Unbuildable(f"{stack}.residual_scores", f"{kind} scores need layers that have scores")
     clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
-    return GlobalScores(main.d, main.bias_heads, main.head_dim, main.queries, main.keys, clip, main.cached)
+    return GlobalScores(main.d, own.heads, own.head_dim, main.queries, own.keys, clip, main.decoder)
 
 
 def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
@@ -167,7 +170,7 @@ def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
         raise Unbuildable(where, reason)
     middle = _encoder_layer(a, a[where])
     inner = [name for name in middle.parts() if not name.endswith("_norm")]
-    said = dict(zip(("attention", "ffn"), slots))
+    said = dict(zip((middle.slots["attention"], "ffn"), slots))
     shared = tuple(Tie(part, One(), adapted(a)) for part in inner if said[part] == "sandwich")
     steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
     return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)

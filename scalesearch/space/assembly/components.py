@@ -1,13 +1,12 @@
-"""The parts of a network that answers describe: attention, feed-forward, embedding, output."""
+"""The parts of a network that answers describe: mixers, feed-forward networks, embedding, output."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from scalesearch.blocks.attention import Attention
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Size, Use, options
+from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Use, options
 from scalesearch.blocks.embed import (
     AdaptiveOutput,
     AdaptiveTable,
@@ -18,7 +17,9 @@ from scalesearch.blocks.embed import (
 )
 from scalesearch.blocks.ffn import FFN, FFNS
 from scalesearch.blocks.leaves import Embedding, Linear
-from scalesearch.blocks.partial import PartialFFN
+from scalesearch.blocks.mixers import MIXERS, Mixer
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.mixers.partial import PartialFFN
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.sizes import fixed, least, truth
 from scalesearch.space.syntax.diagnostics import Unbuildable
@@ -59,45 +60,48 @@ def site(a: Answered, where: str) -> Site:
     return DENSE if rank is None else LowRank(rank)
 
 
-# -- attention
+# -- mixers
 
 
-def attention(
-    a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: bool = False, cached: bool = True
-) -> Attention:
-    """Self- or cross-attention of a stack; ``axes`` are those of queries, of what is projected, and of keys."""
-    heads, score_heads, head_dim = (a[f"{stack}.{name}"] for name in ("heads", "score_heads", "head_dim"))
-    expand = a.get(f"{stack}.head_scaling", "none") == "mlp"
-    if not expand and truth(heads % score_heads != 0):
-        raise Unbuildable(f"{stack}.score_heads", f"{score_heads} score heads do not divide {heads} value heads; with "
-                          f"{stack}.head_scaling: mlp they need not")
+def mixer(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
+    """The mixer of a stack's layers; ``axes`` are those of queries, of what is projected, and of keys."""
+    where, decoder = f"{stack}.mixer", stack == "decoder"
+    name = a.get(where, "attention")
+    if name == "attention":  # whose keys are the stack's own
+        return attention(a, stack, axes)
+    kind = MIXERS[name]
+    if not decoder and not kind.adaptable and a.get("adapt", "nothing") in ("lora", "prompt"):
+        raise Unbuildable("adapt", f"{name} has no maps beside which {a['adapt']} could stand")
+    given = {option: a[f"{where}.{option}"] for option in options(kind)}
+    return fitted(kind(a["width"], axes[0], decoder, site(a, "attention"), **given), where)
+
+
+def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: bool = False) -> Attention:
+    """Self- or cross-attention of a stack; ``axes`` as :func:`mixer`'s."""
+    queries, projected, keys = axes
+    shared = off(a, f"{stack}.key_value_heads")
+    identity = a.get(f"{stack}.projections", "matrices") == "identity"
     relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
-    kind = a.get(f"{stack}.projections", "matrices")
-    found = Attention(
-        a["width"], heads, head_dim, score_heads, *axes, cached, cross, expand,
-        kv_heads=_kv_heads(a, stack, expand),
+    made = Attention(
+        a["width"],
+        queries,
+        stack == "decoder",
+        IDENTITY if identity else site(a, "attention"),
+        heads=a[f"{stack}.heads"],
+        head_dim=a[f"{stack}.head_dim"],
+        score_heads=a[f"{stack}.score_heads"],
+        projected=projected,
+        keys=keys,
+        cross=cross,
+        expand=a.get(f"{stack}.head_scaling", "none") == "mlp",
+        kv_heads=0 if shared is None else shared,
         clip=a[f"{stack}.relative_clip"] if relative else 0,
         residual=a.get(f"{stack}.residual_scores", "none") == "previous",
         gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
-        partial=_partial(a, stack, axes[0], cross),
-        site=IDENTITY if kind == "identity" else site(a, "attention"),
+        partial=_partial(a, stack, queries, cross),
         **(_adaptation(a) if stack == "encoder" else {}),
     )
-    _check_widths(found, stack, kind == "identity")
-    return found
-
-
-def _kv_heads(a: Answered, stack: str, expand: bool) -> Size:
-    where = f"{stack}.key_value_heads"
-    heads, score_heads = a[f"{stack}.heads"], a[f"{stack}.score_heads"]
-    shared: Size | None = off(a, where)
-    if shared is None:
-        return 0
-    if truth(heads % shared != 0) or truth(score_heads % shared != 0):
-        raise Unbuildable(where, f"{shared} do not divide {heads} heads and {score_heads} score heads")
-    if not expand and truth(heads != score_heads):
-        raise Unbuildable(where, f"goes with as many score_heads as heads, not with {score_heads} and {heads}")
-    return shared
+    return fitted(made, stack)
 
 
 def _adaptation(a: Answered) -> dict[str, Any]:
@@ -119,20 +123,6 @@ def _partial(a: Answered, stack: str, over: Axis, cross: bool) -> PartialFFN | N
     inner = made(head_dim, (over, heads), matrix, hidden=a[f"{stack}.pg.ratio"] * head_dim, **more)  # type: ignore[call-arg]
     fitted(inner, f"{stack}.pg")
     return PartialFFN(a["width"], heads, head_dim, over, inner, a[f"{stack}.pg.gate"], bool(a[f"{stack}.pg.residual"]))
-
-
-def _check_widths(block: Attention, stack: str, identity: bool) -> None:
-    """Where there is no matrix, features must be as many as the model's width."""
-    gating, width = block.gating, block.widths
-    raw = set("QKV") if identity else set() if gating.gate == "none" else {gating.gating}
-    wrong = [role for role in sorted(raw) if truth(width[role] != block.d)]
-    if wrong:
-        names = {"Q": "queries", "K": "keys", "V": "values"}
-        key = "projections" if identity else "cross_gate" if block.cross else "gate"
-        raise Unbuildable(
-            f"{stack}.{key}", f"{names[wrong[0]]} stay as they are, so heads x head_dim of them must be width "
-            f"{block.d}, not {width[wrong[0]]}"
-        )
 
 
 # -- feed-forward

@@ -12,25 +12,16 @@ from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.space.syntax.schedules import Call, Reference
 from scalesearch.space.syntax.value_parser import parse_schedule
 
-# Where the language's slots are: stack and part of a layer.
-SLOTS = {
-    "encoder.attention": ("encoder", "attention"),
-    "encoder.ffn": ("encoder", "ffn"),
-    "decoder.self": ("decoder", "self_attention"),
-    "decoder.cross": ("decoder", "cross_attention"),
-    "decoder.ffn": ("decoder", "ffn"),
-}
-
 
 def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
     """The sharing of one stack's parts; norms follow if they are to, biases and adapters stay own if they are to."""
     found: list[Tie] = []
     present = own.layer.parts()
-    for slot, (where, part) in SLOTS.items():
-        text = a.get(f"share.{slot}", "own")
-        if where != stack or part not in present:
+    for slot, part in own.layer.slots.items():  # type: ignore[attr-defined]
+        if part not in present:
             continue
-        plan = _plan(f"share.{slot}", text, own, part, encoder)
+        where = f"share.{stack}.{slot}"
+        plan = _plan(where, a.get(where, "own"), own, part, encoder)
         if isinstance(plan, Own):
             continue
         # What an encoder layer has of its own, a loan has too: there is no one bias left that it could borrow.
@@ -67,8 +58,9 @@ def _plan(path: str, text: Any, own: Repeat, part: str, encoder: Repeat | None) 
 
 def _borrow(path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat | None) -> Borrow:
     """``encoder.attention[2*i + 1]``: layer i here uses that layer's weights there."""
-    where, lender = SLOTS.get(loan.path, ("", ""))
-    if encoder is None or where != "encoder":
+    where, _, slot = loan.path.partition(".")
+    lender = encoder.layer.slots.get(slot) if encoder and where == "encoder" else None  # type: ignore[attr-defined]
+    if encoder is None or lender is None:
         raise Unbuildable(path, f"{loan}: only the decoder can borrow, and only encoder.attention or encoder.ffn")
     depth = fixed(encoder.depth)
     layers = [loan.at(i) for i in range(fixed(own.depth))]

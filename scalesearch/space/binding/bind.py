@@ -11,7 +11,7 @@ from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Branch, Leaf, index_of
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
 from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.choices import options, rewrite
+from scalesearch.space.syntax.choices import each_option, rewrite
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, closest, suggest
 from scalesearch.space.syntax.domains import Broken, Indexed, Literal, Spec
 from scalesearch.space.syntax.dotted_keys import duplicate, unfold
@@ -105,10 +105,14 @@ class _Binding:
         def change(expr: Expr, condition: bool) -> Expr:
             return resolver.truth(expr) if condition else resolver.value(expr, leaf.field)
 
-        for option in options(leaf.spec):
-            if isinstance(option, Indexed):
-                self.check_layer(leaf, option, resolver)
-        return replace(leaf, spec=rewrite(leaf.spec, change))
+        def first_spelling(option: Spec) -> Spec:
+            if not isinstance(option, Indexed):
+                return option
+            self.check_layer(leaf, option, resolver)
+            known, scope = self.index.find(option.path, resolver.scope), option.path.rpartition(".")[0]
+            return replace(option, path=f"{scope}.{known.key.rpartition('.')[2]}") if known and scope else option
+
+        return replace(leaf, spec=each_option(rewrite(leaf.spec, change), first_spelling))
 
     def check_layer(self, leaf: Leaf, option: Indexed, resolver: Resolver) -> None:
         """Complains where ``encoder.attention[i]`` points to something that is no other schedule."""

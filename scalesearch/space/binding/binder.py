@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, join
+from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, guards_of, join
 from scalesearch.space.schema.type_check import describe, fit
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
@@ -44,7 +44,11 @@ class Binder:
         entries = self.entries(group, node, path)
         chooser, inside = self.choice(group, entries, key, path, guards, origin)
         fields = self.fields(group, entries, key, path, guards, origin)
-        return Branch(key, path, chooser, fields, self.variants(group, inside, key, path, guards, origin))
+        variants = self.variants(group, inside, key, path, guards, origin)
+        if group.beside is None:
+            return Branch(key, path, chooser, fields, variants)
+        guard = (join(key, group.beside.group), group.beside.variant)
+        return Branch(key, path, chooser, fields, variants, guard, group.beside.alone)
 
     def shorthand(self, group: Group, node: Text, key: str, path: str, guards: Guards) -> Branch:
         """``ffn: relu | geglu``: one of these, each with its defaults."""
@@ -174,9 +178,10 @@ class Binder:
         for name, child in group.fields.items():
             place, node = (entries[name][0].place, entries[name][1]) if name in entries else (origin, None)
             inner_key, inner_path = join(key, name), join(path, name)
+            mine = (*guards, *guards_of(group, name, key))
             if isinstance(child, Field):
-                children.append((name, self.leaf(child, node, inner_key, inner_path, guards, place)))
-            elif (branch := self.group(child, node, inner_key, inner_path, guards, place)) is not None:
+                children.append((name, self.leaf(child, node, inner_key, inner_path, mine, place)))
+            elif (branch := self.group(child, node, inner_key, inner_path, mine, place)) is not None:
                 children.append((name, branch))
         return tuple(children)
 

@@ -20,6 +20,7 @@ def override(document: Table, schema: Group, overrides: Mapping[str, str], probl
     index = index_of(schema)
     for path, value in sorted(overrides.items(), key=lambda item: item[0].count(".")):  # a kind before its sizes
         node = _value(f"--set {path}=", value, problems)
+        path = index.spellings.get(path, path)
         if path in TOP:
             document = _put(document, path, node)
         elif not path or (path not in index.paths and path not in index.groups):

@@ -78,7 +78,8 @@ class Questionnaire:
             yield branch.chooser
         chosen = sheet.decide(branch.chooser) if branch.chooser else None
         inside = [variant for name, variant in branch.variants if name == chosen]
-        for child in (*(child for _, child in branch.fields), *inside):
+        absent = branch.alone if branch.alone and sheet.lookup(branch.guard[0]) != branch.guard[1] else ()
+        for child in (*(child for name, child in branch.fields if name not in absent), *inside):
             if isinstance(child, Leaf):
                 yield child
             else:

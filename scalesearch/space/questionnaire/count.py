@@ -10,7 +10,7 @@ from functools import partial
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
 from scalesearch.space.questionnaire.enumerate import AskFunction, explore
-from scalesearch.space.schema.bound_tree import Branch, Leaf
+from scalesearch.space.schema.bound_tree import Branch, Guards, Leaf
 from scalesearch.space.syntax.choices import Conditional, expressions
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.parameters import FloatRange
@@ -55,8 +55,15 @@ def _count_units(form: Questionnaire, units: list[Unit], drivers: list[str], ask
         sheet.lookup(key)
     product = 1
     for unit in units:
-        product *= _count(form, unit, sheet)
+        if all(sheet.lookup(key) == variant for key, variant in _guards(unit)):
+            product *= _count(form, unit, sheet)
     return product
+
+
+def _guards(unit: Unit) -> Guards:
+    """Under which variants elsewhere a unit exists."""
+    leaf = unit.chooser if isinstance(unit, Branch) else unit
+    return leaf.guards if leaf else ()
 
 
 def _count(form: Questionnaire, unit: Unit, sheet: Sheet) -> int:
@@ -113,7 +120,8 @@ def _leaves(unit: Unit) -> list[Leaf]:
 
 def _drivers(form: Questionnaire, unit: Unit) -> list[str]:
     """The keys whose values decide conditions inside ``unit``, and everything those need in turn."""
-    drivers: dict[str, None] = {}
+    elsewhere = [key for key, _ in _guards(unit) if len(form.by_key[key][0].spec.constants or (1, 2)) > 1]
+    drivers: dict[str, None] = dict.fromkeys(elsewhere)
     for leaf in _leaves(unit):
         if isinstance(leaf.spec, Conditional):
             for expr in expressions(leaf.spec):

@@ -43,13 +43,18 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """A group of keys; ``chooser`` answers which of ``variants`` is meant."""
+    """A group of keys; ``chooser`` answers which of ``variants`` is meant.
+
+    Of ``fields`` those named in ``alone`` exist only while ``guard`` (key, variant) holds.
+    """
 
     key: str
     path: str
     chooser: Leaf | None = None
     fields: tuple[tuple[str, Union["Branch", Leaf]], ...] = ()
     variants: tuple[tuple[str, "Branch"], ...] = ()
+    guard: tuple[str, str] = ("", "")
+    alone: frozenset[str] = frozenset()
 
     def leaves(self) -> Iterator[Leaf]:
         """Every leaf, in the order of the schema."""
@@ -73,15 +78,17 @@ class Known:
 
 @dataclass(frozen=True)
 class Index:
-    """Every path of a schema, with and without the names of variants."""
+    """Every path of a schema, with and without the names of variants; other ``spellings`` of them."""
 
     paths: dict[str, Known]
     groups: dict[str, Group]
+    spellings: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def find(self, name: str, scope: str) -> Known | None:
         """The key that ``name`` means inside the group ``scope``: the innermost one."""
         while True:
-            known = self.paths.get(f"{scope}.{name}" if scope else name)
+            path = f"{scope}.{name}" if scope else name
+            known = self.paths.get(self.spellings.get(path, path))
             if known or not scope:
                 return known
             scope = scope.rpartition(".")[0]
@@ -123,11 +130,22 @@ def _collect(group: Group, key: str, path: str, guards: Guards, index: Index) ->
 
 def _collect_fields(group: Group, key: str, path: str, guards: Guards, index: Index) -> None:
     for name, child in group.fields.items():
+        mine = (*guards, *guards_of(group, name, key))
         if isinstance(child, Group):
-            _collect(child, join(key, name), join(path, name), guards, index)
+            _collect(child, join(key, name), join(path, name), mine, index)
         else:
-            index.paths[join(path, name)] = Known(join(key, name), guards, child)
+            index.paths[join(path, name)] = Known(join(key, name), mine, child)
             index.paths.setdefault(join(key, name), Known(join(key, name), (), child))
+    index.spellings.update({join(path, other): join(path, name) for other, name in group.spellings.items()})
+    if group.beside:
+        inside = join(join(path, group.beside.group), group.beside.variant)
+        index.spellings.update({join(inside, name): join(path, name) for name in group.beside.names})
+
+
+def guards_of(group: Group, name: str, key: str) -> Guards:
+    """Under which variant beside it the field ``name`` of ``group`` exists; ``key`` is the group's."""
+    beside = group.beside
+    return ((join(key, beside.group), beside.variant),) if beside and name in beside.alone else ()
 
 
 def join(path: str, name: str) -> str:

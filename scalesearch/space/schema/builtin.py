@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
-from scalesearch.blocks.adapt import ADAPTED
 from scalesearch.blocks.chains import APPLY, BONDS
 from scalesearch.blocks.core import Block, Option, options
 from scalesearch.blocks.embed import POSITIONS
 from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.gates import GATES
 from scalesearch.blocks.layers import NORMS
-from scalesearch.blocks.partial import HEAD_GATES
-from scalesearch.blocks.scores import RESIDUAL_SCORES
+from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixers.adapt import ADAPTED
+from scalesearch.blocks.mixers.gates import GATES
+from scalesearch.blocks.mixers.partial import HEAD_GATES
+from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
 from scalesearch.blocks.solvers import SOLVERS
 from scalesearch.space.schema.synonyms import with_synonyms
-from scalesearch.space.schema.types import CallSpec, Field, Group
+from scalesearch.space.schema.types import Beside, CallSpec, Field, Group
 
 MODELS = ("encoder-decoder", "decoder-only")
 
@@ -97,11 +98,18 @@ def _first_line(block: type[Block]) -> str:
     return (block.__doc__ or "").split("\n")[0]
 
 
+# Keys of attention, written beside `mixer`; those of self-attention alone.
+OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "residual_scores", "gate"})
+OF_ATTENTION = OF_SELF_ATTENTION | {
+    "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "projections", "pg"}
+
+
 def _stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
     ffn = Group({}, {kind: _kind(block) for kind, block in FFNS.items()}, default_variant="relu",
                 doc="the feed-forward network of each layer")
     fields: dict[str, Field | Group] = {
         "depth": Field("size", default=depth, low=1, doc="layers"),
+        "mixer": _mixers(),
         "heads": Field("size", default="8", low=1, doc="value heads"),
         "head_dim": Field("size", default=f"= width // {name}.heads", low=1, doc="width of a head"),
         "score_heads": Field("size", default=f"= {name}.heads", low=1, doc="sets of attention scores"),
@@ -117,21 +125,27 @@ def _stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "pg": _partial(name == "decoder"),
         "ffn": ffn,
     }
-    return Group(fields, doc=f"the {name}'s layers")
+    alone = OF_SELF_ATTENTION if name == "decoder" else OF_ATTENTION  # cross-attention has the others as well
+    return Group(fields, beside=Beside("mixer", "attention", OF_ATTENTION, alone), doc=f"the {name}'s layers")
+
+
+def _mixers() -> Group:
+    kinds = {name: _kind(kind) for name, kind in MIXERS.items()}
+    return Group({}, kinds, default_variant="attention", doc="how positions of a sequence meet")
 
 
 def _share() -> Group:
     encoder = {
-        "attention": _shared("encoder.depth", "self-attention"),
+        "attention": _shared("encoder.depth", "mixer; also called `mixing`"),
         "ffn": _shared("encoder.depth", "feed-forward"),
     }
     decoder = {
-        "self": _shared("decoder.depth", "self-attention"),
+        "self": _shared("decoder.depth", "mixer"),
         "cross": _shared("decoder.depth", "cross-attention"),
         "ffn": _shared("decoder.depth", "feed-forward"),
     }
     fields: dict[str, Field | Group] = {
-        "encoder": Group(encoder, clears=True, doc="of the encoder's layers"),
+        "encoder": Group(encoder, clears=True, spellings={"mixing": "attention"}, doc="of the encoder's layers"),
         "decoder": Group(decoder, clears=True, doc="of the decoder's layers"),
         "norms": Field("word", ("own", "follow"), default="own", doc="norms of layers that share the rest"),
         "biases": Field("word", ("follow", "own"), default="follow", doc="biases of matrices that are shared"),
@@ -212,7 +226,7 @@ def _low_rank() -> Group:
 def architecture_schema() -> Group:
     """The keys of a space file, with those of every kind that is registered or that an installed package brings."""
     _load_installed()
-    return _schema(tuple(FFNS.items()))
+    return _schema(tuple(FFNS.items()), tuple(MIXERS.items()))
 
 
 @cache

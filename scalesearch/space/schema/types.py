@@ -72,6 +72,22 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Keys of a variant that are written beside its group: ``heads`` for ``mixer: { attention: { heads: … } }``.
+
+    Args:
+        group, variant: the group of variants beside the keys, and the variant whose keys they are.
+        names: the keys; inside the variant they mean the same.
+        alone: those of them that exist with that variant alone.
+    """
+
+    group: str
+    variant: str
+    names: frozenset[str]
+    alone: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Group:
     """A mapping of keys, of which some may come in variants.
 
@@ -82,6 +98,8 @@ class Group:
         optional: where the group is not given (or given as ``none``) it is absent, with all its keys;
             a group that is not optional takes its defaults then.
         clears: ``none`` in place of the mapping means all of its defaults.
+        beside: keys of one variant of a field that are written beside it, here.
+        spellings: other names of fields, which mean the same in a file.
         doc: one line for help texts.
         synonyms: what others call it.
         bare: the key that a text or a list in place of the mapping stands for.
@@ -97,6 +115,8 @@ class Group:
     default_variant: str | None = None
     optional: bool = False
     clears: bool = False
+    beside: Beside | None = None
+    spellings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     doc: str = ""
     synonyms: tuple[str, ...] = ()
     bare: str | None = None

@@ -161,6 +161,16 @@ def rewrite(spec: Spec, change: Callable[[Expr, bool], Expr]) -> Spec:
     return spec
 
 
+def each_option(spec: Spec, change: Callable[[Spec], Spec]) -> Spec:
+    """``spec`` with ``change`` done to its alternatives on every side of its conditions."""
+    match spec:
+        case Alternatives(inner):
+            return replace(spec, options=tuple(each_option(option, change) for option in inner))
+        case Conditional(then, _, other):
+            return replace(spec, then=each_option(then, change), other=each_option(other, change))
+    return change(spec)
+
+
 def options(spec: Spec) -> Iterator[Spec]:
     """The alternatives of ``spec`` on every side of its conditions."""
     match spec:

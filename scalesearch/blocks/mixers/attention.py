@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from scalesearch.blocks.adapt import Adapter, Prompt
-from scalesearch.blocks.core import Axis, Block, Site, Size, Use, block
-from scalesearch.blocks.gates import Gating
+from scalesearch.blocks.caches import KeyValueCache
+from scalesearch.blocks.core import Axis, Block, Size, Use, block
 from scalesearch.blocks.leaves import FusedAttention, Linear
-from scalesearch.blocks.partial import PartialFFN
-from scalesearch.blocks.scores import Scores
-from scalesearch.blocks.sites import DENSE
-from scalesearch.blocks.sizes import given
-from scalesearch.blocks.store import KeyValueStore
+from scalesearch.blocks.mixers.adapt import ADAPTED, Adapter, Prompt
+from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
+from scalesearch.blocks.mixers.gates import Gating
+from scalesearch.blocks.mixers.partial import PartialFFN
+from scalesearch.blocks.mixers.scores import Scores
+from scalesearch.blocks.sites import DENSE, IDENTITY
+from scalesearch.blocks.sizes import given, truth
 
-__all__ = ["Attention", "KeyValueStore"]
 
-
+@mixer("attention")
 @block
-class Attention(Block):
-    """Queries from ``x``, keys and values from ``y``: (batch, queries, d) and (batch, keys, d) to (batch, queries, d).
+class Attention(Mixer):
+    """Attention within a sequence, or across: keys and values from a ``memory`` (batch, keys, d).
 
     ``heads`` value heads of ``head_dim`` and ``score_heads`` sets of scores. Where these differ, a set of scores
     serves ``heads / score_heads`` consecutive value heads, or ``expand`` makes as many sets as there are value heads
@@ -35,14 +35,11 @@ class Attention(Block):
     is always a matrix.
     """
 
-    d: Size
     heads: Size
     head_dim: Size
     score_heads: Size
-    queries: Axis
     projected: Axis
     keys: Axis
-    cached: bool = True  # whether decoding keeps its keys and values (not in an encoder)
     cross: bool = False  # whether keys and values come from another sequence
     expand: bool = False
     kv_heads: Size = 0
@@ -53,7 +50,36 @@ class Attention(Block):
     adapters: tuple[str, ...] = ()
     rank: Size = 0
     prompt: Size = 0
-    site: Site = DENSE
+
+    slot: ClassVar[str] = "attention"
+    adaptable: ClassVar[tuple[str, ...]] = ADAPTED
+
+    @property
+    def scores(self) -> ScoreSets:
+        """Its sets of scores as they reach the softmax."""
+        return ScoreSets(self.bias_heads, self.head_dim, self.keys)
+
+    def misfit(self) -> tuple[str, str] | None:
+        heads, sets, shared = self.heads, self.score_heads, self.kv_heads
+        if not self.expand and truth(heads % sets != 0):
+            return "score_heads", f"{sets} score heads do not divide {heads} value heads; head_scaling: mlp allows it"
+        if given(shared) and (truth(heads % shared != 0) or truth(sets % shared != 0)):
+            return "key_value_heads", f"{shared} do not divide {heads} heads and {sets} score heads"
+        if given(shared) and not self.expand and truth(heads != sets):
+            return "key_value_heads", f"goes with as many score_heads as heads, not with {sets} and {heads}"
+        return self._raw_misfit()
+
+    def _raw_misfit(self) -> tuple[str, str] | None:
+        """Where there is no matrix, features must be as many as the model's width."""
+        identity = self.site == IDENTITY
+        raw = "QKV" if identity else "" if self.gate == "none" else self.gating.gating
+        key = "projections" if identity else "cross_gate" if self.cross else "gate"
+        for role in raw:
+            if truth(self.widths[role] != self.d):
+                name = {"Q": "queries", "K": "keys", "V": "values"}[role]
+                return key, (f"{name} stay as they are, so heads x head_dim of them must be width {self.d}, "
+                             f"not {self.widths[role]}")
+        return None
 
     @property
     def gating(self) -> Gating:
@@ -101,7 +127,7 @@ class Attention(Block):
             parts[f"{slot}_adapter"] = Adapter(width if slot == "out" else self.d, out, self.rank, (axis,))
         if given(self.prompt):
             parts["prompt"] = Prompt(self.prompt, self.d, tuple(maps[slot] for slot in self.gating.on_keys))
-        return parts | ({"store": KeyValueStore(kv, self.keys)} if self.cached else {})
+        return parts | ({"store": KeyValueCache(kv, self.keys)} if self.decoder else {})
 
     def _core(self) -> Block:
         values = self.heads * self.head_dim // self.bias_heads
@@ -113,9 +139,11 @@ class Attention(Block):
             )
         return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt)
 
-    def forward(self, m: Any, x: Any, y: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
-        """``bias`` is added to the scores: (batch or 1, 1 or heads, queries or 1, keys), or None."""
-        joined = self._joined(m, x) if x is y and m.folds is not None and cache is not None else None
+    def forward(
+        self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None, memory: Any = None
+    ) -> Any:
+        y = x if memory is None else memory
+        joined = self._joined(m, x) if memory is None and m.folds is not None and cache is not None else None
         query = self._split(self.gating.query(_Maps(m), x) if joined is None else joined[0], self.score_heads)
         key, value = self._keys_values(m, joined, y, cache)
         if self.prompt:
@@ -134,7 +162,7 @@ class Attention(Block):
 
         maps = [m.query, m.key, m.value]
         plain = self.gate == "none" and not self.adapters
-        if not plain or not all(isinstance(part.block, Linear) and part.block.bias for part in maps):
+        if not plain or not all(type(part.block) is Linear and part.block.bias for part in maps):
             return None
         weight = m.constant("joined weight", lambda: torch.cat([part.weight for part in maps]))
         bias = m.constant("joined bias", lambda: torch.cat([part.bias for part in maps]))

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scalesearch.blocks.caches import KeyValueCache
 from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
 from scalesearch.blocks.elementwise import dropout, plus
 from scalesearch.blocks.leaves import LayerNorm, Linear, MatMul
 from scalesearch.blocks.sizes import given
-from scalesearch.blocks.store import KeyValueStore
 
 RESIDUAL_SCORES = ("none", "global", "relative", "previous")
 
@@ -145,7 +145,7 @@ class GlobalScores(Block):
         }
         if given(self.clip):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)
-        return parts | ({"store": KeyValueStore(width, self.keys)} if self.cached else {})
+        return parts | ({"store": KeyValueCache(width, self.keys)} if self.cached else {})
 
     def forward(self, m: Any, x: Any, cache: Any = None) -> Any:
         """(batch, queries, d) to (batch, heads, queries, keys)."""

@@ -43,6 +43,9 @@ class Prompt(Block):
     def weights(self) -> Mapping[str, Shape]:
         return {"weight": (self.length, self.d)}
 
+    def start(self, name: str) -> str:
+        return "table"
+
     def work(self) -> Sequence[Work]:
         found = [work for part in self.maps for line in walk(part) for work in line.leaf.work()]
         nests = [[n for n in work.loops if not isinstance(n, str)] for work in found if work.kind == "mac"]

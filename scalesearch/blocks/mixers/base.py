@@ -1,0 +1,70 @@
+"""The base of mixers, ways for positions to meet, and their registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from scalesearch.blocks.core import Axis, Block, Site, Size, block, named, registered
+
+
+@dataclass(frozen=True)
+class ScoreSets:
+    """The attention scores of a mixer, to which a stack adds its own: (batch, ``heads``, queries, ``keys``)."""
+
+    heads: Size
+    head_dim: Size
+    keys: Axis
+
+
+@block
+class Mixer(Block):
+    """A way for positions to meet: (batch, queries, d) to the same.
+
+    ``decoder``: no position may see a later one, and decoding runs step by step; what it needs of earlier positions is
+    then on the bill (:mod:`scalesearch.blocks.caches`) and in the ``cache``. ``site(d_in, d_out, over)`` makes its
+    matrices. What else a subclass asks for are its :func:`~scalesearch.blocks.core.option` fields.
+    """
+
+    d: Size
+    queries: Axis
+    decoder: bool = named("cached")
+    site: Site
+
+    slot: ClassVar[str] = "mixing"  # what layers call the part
+    adaptable: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation may stand beside
+
+    @property
+    def over(self) -> tuple[Axis, ...]:
+        """The axes that it is applied over."""
+        return (self.queries,)
+
+    @property
+    def scores(self) -> ScoreSets | None:
+        """Its scores, if it has any."""
+        return None
+
+    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
+        """Mix the positions of ``x``.
+
+        Args:
+            present: (batch, positions of x) True where there is no padding, or None where no padding matters.
+            bias: added to scores, (batch or 1, 1 or heads, queries or 1, keys): hides padding and later positions.
+            cache: what earlier steps of decoding kept (:class:`scalesearch.nn.model.Cache`), or None.
+            carried: scores by name, from layer to layer.
+        """
+        raise NotImplementedError
+
+
+MIXERS: dict[str, type[Mixer]] = {}
+Kind = TypeVar("Kind", bound=type[Mixer])
+
+
+def mixer(name: str) -> Callable[[Kind], Kind]:
+    """Register a block class as the mixer ``name`` of the space language.
+
+    Raises:
+        ValueError: there is one of that name, or a class of its name.
+    """
+    return registered(MIXERS, name)

@@ -1,0 +1,81 @@
+"""A mixer of somebody else's, in one file: lightweight convolutions (Wu et al. 2019) put through every check."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import pad
+
+from scalesearch.blocks.caches import RowCache
+from scalesearch.blocks.core import Block, Shape, Size, Use, Work, block, option
+from scalesearch.blocks.mixers import MIXERS, Mixer, mixer
+from scalesearch.space import Space, Unbuildable
+from scalesearch.testing import check_mixer
+
+
+@block
+class Taps(Block):
+    """A depthwise convolution: ``groups`` sets of ``kernel`` softmax-normalised taps, each for d / groups features."""
+
+    d: Size
+    kernel: Size
+    groups: Size
+    over: Shape
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": (self.groups, self.kernel)}
+
+    def work(self) -> Sequence[Work]:
+        return [Work((*self.over, self.d, self.kernel)), Work((*self.over, self.d), "activation")]
+
+    def forward(self, m: Any, seen: Any) -> Any:
+        """(batch, positions + kernel - 1, d) to (batch, positions, d)."""
+        windows = seen.unfold(1, self.kernel, 1).unflatten(2, (self.groups, -1))
+        return (windows @ m.weight.softmax(1)[:, :, None]).flatten(2)
+
+
+@block
+class LightConv(Mixer):
+    """A gated linear unit, a lightweight convolution, a matrix (Wu et al. 2019, section 3)."""
+
+    kernel: Size = option("3", among=(1, 3, 5, 7), doc="positions that an output sees")
+    groups: Size = option("= width // 4", doc="sets of taps, each for some features")
+
+    def misfit(self) -> tuple[str, str] | None:
+        return ("groups", f"{self.groups} do not divide the width {self.d}") if self.d % self.groups else None
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        inward = self.site(self.d, 2 * self.d, self.over)
+        cache = {"cache": RowCache((self.kernel - 1) * self.d)} if self.decoder else {}
+        taps = Taps(self.d, self.kernel, self.groups, self.over)
+        return {"inward": inward, "taps": taps, "out": self.site(self.d, self.d, self.over), **cache}
+
+    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
+        y = torch.nn.functional.glu(m.inward(x))
+        y = y if present is None else y * present[..., None]
+        past = self.kernel - 1 if self.decoder else (self.kernel - 1) // 2
+        if cache is None:
+            seen = pad(y, (0, 0, past, self.kernel - 1 - past))
+        else:
+            seen = cache.follow(m, y, past)
+        return m.out(m.taps(seen))
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    mixer("lightconv")(LightConv)
+    yield
+    del MIXERS["lightconv"]
+
+
+def test_it_passes_every_check_of_ours() -> None:
+    check_mixer("lightconv")
+
+
+def test_sizes_that_misfit_and_adapters_that_have_no_place_cannot_be_built() -> None:
+    for more, adapt, path in (({"groups": 3}, "bias", "encoder.mixer.groups"), ({}, "lora", "adapt")):
+        space = Space.of({"width": 8, "encoder": {"mixer": {"lightconv": more}}, "adapt": adapt})
+        with pytest.raises(Unbuildable) as caught:
+            space.closed()
+        assert caught.value.path == path
