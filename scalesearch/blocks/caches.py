@@ -1,4 +1,4 @@
-"""What decoding keeps between steps, as lines on the bill."""
+"""Caches of stepwise decoding, as lines on the bill."""
 
 from __future__ import annotations
 

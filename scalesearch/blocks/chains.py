@@ -45,7 +45,7 @@ class ChainLinear(Block):
 
     @cached_property
     def by_cores(self) -> Any:
-        """Whether cores are applied one after the other (of a population: of each candidate)."""
+        """True where cores are applied one by one; an array for a population."""
         if self.apply != "auto":
             return self.apply == "cores"
         return self.cores.steps < self.d_in * self.d_out  # type: ignore[operator]
@@ -69,7 +69,7 @@ class ChainLinear(Block):
         return m.constant("matrix", lambda: self.cores.matrix(cores)[0, :, :, 0])
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
-        """As an output layer: see :meth:`Linear.terms`."""
+        """Softmax terms; see :meth:`Linear.terms`."""
         return [(hidden, self.matrix(m).t(), m.bias if self.bias else None, target)]
 
     def forward(self, m: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The bill of materials: what every block states about itself, and the walk that reads it.
+"""The bill of materials: blocks, their statements about themselves, and the walk over them.
 
 A *leaf* states its weight shapes, its loop nests and its operation. A *composite* states its parts and how they
 meet. Costs are folds over :func:`walk`; modules are built from the same statements by :mod:`scalesearch.nn`.
@@ -36,7 +36,7 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 @dataclass(frozen=True)
 class Work:
-    """A loop nest run once a call. ``kind`` says what one innermost step is.
+    """A loop nest run once a call; ``kind`` is its innermost step.
 
     ``mac``: a multiply-add of a matrix product. ``bias``: one bias addition. ``norm``: one element normalised.
     ``mix``: a multiply-add across heads, of attention scores (a convention may leave it out).
@@ -91,7 +91,10 @@ def option(
 
 
 def named(identity: str) -> Any:
-    """A block field that identities know by another name, so that a renamed field changes no ``Architecture.id``."""
+    """A block field with another name in identities.
+
+    A field renamed this way changes no ``Architecture.id``.
+    """
     return field(metadata={"identity": identity})
 
 
@@ -102,7 +105,7 @@ def options(kind: type[Block]) -> dict[str, Option]:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, named, option))
 def block(cls: type[Any]) -> type[Any]:
-    """Make a class a block: a frozen value, comparable and hashable."""
+    """Make a class a block: a frozen, comparable, hashable value."""
     return dataclass(frozen=True)(cls)
 
 
@@ -127,14 +130,14 @@ def registered(kinds: dict[str, Any], name: str) -> Callable[[Kind], Kind]:
 
 
 class Block:
-    """What a model is made of. Subclasses are frozen values; see the module's description."""
+    """Base class of all parts of a model; subclasses are frozen values."""
 
     def at(self, vocab: Size) -> Block:
-        """This block for a vocabulary of ``vocab`` tokens; another only where shapes follow from its size."""
+        """This block for a vocabulary of ``vocab`` tokens, where its shapes depend on that."""
         return self
 
     def misfit(self) -> tuple[str, str] | None:
-        """The option whose value does not go with the other sizes, and why; None where all do.
+        """An option whose value contradicts other sizes, and the reason; None if sizes agree.
 
         Sizes may be arrays here as everywhere; a condition on them reads as one on ints.
         """
@@ -145,7 +148,7 @@ class Block:
         return {}
 
     def start(self, name: str) -> str:
-        """How the weight ``name`` is drawn before training.
+        """The kind of initial value of the weight ``name``.
 
         ``scheme``: as the initialisation scheme draws matrices and biases. ``heads``: so for each of the first extent.
         ``table``: N(0, 1/d). ``tokens``: the same, with zeros for padding. ``cores``, ``table cores``: of a chain that
@@ -162,13 +165,16 @@ class Block:
         return {}
 
     def forward(self, m: Any, *args: Any) -> Any:
-        """Run on the module ``m`` that was built from this block, touching nothing but its parts and weights."""
+        """Run on ``m``, the module built from this block, using its parts and weights only."""
         raise TypeError(f"{type(self).__name__} is not called as a whole")
 
 
 @dataclass(frozen=True)
 class Site:
-    """What stands where a matrix would. A block says ``self.site(d_in, d_out, over)`` and never knows which."""
+    """A way to make a linear map: a matrix, a tensor chain, low rank.
+
+    A block calls ``self.site(d_in, d_out, over)`` and never knows which.
+    """
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         """A block from (…, d_in) to (…, d_out), applied at every position of ``over``."""
@@ -177,7 +183,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Use:
-    """A part that is called ``calls`` times a pass, or whose weights are those at ``tied``, a path from the root."""
+    """A part, its ``calls`` a pass, and ``tied``: the path of the part whose weights it uses."""
 
     block: Block
     calls: Size = 1
@@ -186,20 +192,20 @@ class Use:
 
 @dataclass(frozen=True)
 class Tie:
-    """Layers share a part: ``schedule`` says which; weights and parts named in ``own`` stay one a layer."""
+    """A part shared between layers by ``schedule``; names in ``own`` are not shared."""
 
     part: str
     schedule: Any  # blocks.share.Schedule or Borrow
     own: tuple[str, ...] = ()
 
     def spares(self, path: str, name: str) -> bool:
-        """Whether the weight ``name`` of the leaf at ``path`` stays one a layer."""
+        """True if the weight ``name`` of the leaf at ``path`` is not shared."""
         return not set(self.own).isdisjoint((*path.split("."), name))
 
 
 @block
 class Repeat(Block):
-    """``depth`` calls of one layer, with the weights that ``ties`` leave unique (rows of ``ties`` do not overlap)."""
+    """A stack of ``depth`` calls of one layer; ``ties`` share weights, and do not overlap."""
 
     layer: Block
     depth: Size
@@ -208,7 +214,7 @@ class Repeat(Block):
 
 @dataclass(frozen=True)
 class Line:
-    """One leaf on the bill: how often it is called, and how many copies of each weight exist."""
+    """A leaf on the bill: its calls a pass, and the copies of each of its weights."""
 
     path: str
     leaf: Block
@@ -217,14 +223,17 @@ class Line:
 
 
 def walk(root: Block, path: str = "", vocab: Size | None = None) -> Iterator[Line]:
-    """Every leaf beneath ``root`` once, repeated layers folded into counts; ``vocab``: tokens, where shapes need it."""
+    """Yield every leaf beneath ``root`` once, repeated layers as counts.
+
+    ``vocab``: tokens, where shapes need it.
+    """
     yield from _walk(root, path, 1, 1, (), vocab)
 
 
 def _walk(
     node: Block, path: str, calls: Size, copies: Size, ties: tuple[tuple[Size, Tie], ...], vocab: Size | None
 ) -> Iterator[Line]:
-    """``ties`` are those whose part ``node`` lies in, each with the number of groups it leaves."""
+    """Yield the leaves of one node; ``ties``: those of its part, each with its number of groups."""
     if isinstance(node, Repeat):
         yield from _walk_repeat(node, path, calls, copies, vocab)
         return
@@ -261,7 +270,7 @@ def join(path: str, name: str) -> str:
 
 
 def canonical(value: Any, depth: Size | None = None) -> Any:
-    """A JSON value that two descriptions of one network share: kinds and sizes, and ties as owner lists.
+    """A JSON value that is equal for equal networks: kinds, sizes, ties as owner lists.
 
     Schedules become the layers' groups, so ``cycle(4)`` over four layers is the same as sharing nothing.
     """

@@ -1,4 +1,4 @@
-"""Tensor chains as shapes: how a matrix's sizes split into cores, what they cost, and how they are contracted.
+"""Shapes, costs and contractions of tensor chains.
 
 W[(i₁ … iₙ), (o₁ … oₙ)], both indices row-major, is the product over i of core i, of shape (aᵢ, b, b, cᵢ) with the
 outer bonds missing at the two ends. aᵢ are factors of the input's size, cᵢ of the output's; b is the bond (Anthe,
@@ -14,12 +14,14 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from scalesearch.blocks.core import Block, Shape, Size, block
-from scalesearch.blocks.sizes import by_value, key_of, least, many, most, remembered, root
+from scalesearch.blocks.sizes import by_value, is_array, key_of, maximum, memoised, minimum, root
 
 
 @lru_cache(maxsize=4096)
 def split(n: int, length: int) -> tuple[int, ...]:
-    """``n`` as ``length`` factors, as Anthe's released code has them (which has no rule for primes: theirs are n, 1 …).
+    """Factors of ``n``, ``length`` of them, as in Anthe's released code.
+
+    That has no rule for primes: theirs are n, 1 …
 
     >>> split(512, 2), split(1365, 3), split(32000, 4)
     ((32, 16), (3, 35, 13), (20, 20, 20, 4))
@@ -38,13 +40,13 @@ def split(n: int, length: int) -> tuple[int, ...]:
 
 def factorise(n: int) -> list[int]:
     """The prime factors of ``n``, from the smallest, with multiplicity."""
-    found, p = [], 2
+    primes, p = [], 2
     while p * p <= n:
         while n % p == 0:
-            found.append(p)
+            primes.append(p)
             n //= p
         p += 1
-    return [*found, n] if n > 1 else found
+    return [*primes, n] if n > 1 else primes
 
 
 def _deal(primes: Sequence[int], slots: Sequence[int], length: int) -> tuple[int, ...]:
@@ -78,12 +80,12 @@ class Cores(Block):
 
     @staticmethod
     def of(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> Cores:
-        """The chain whose weights come nearest to ``ratio`` of the matrix's from below (at least a bond of 2)."""
-        if many(rows) or many(columns) or many(ratio):
+        """The largest chain of at most ``ratio`` of the matrix's weights, bond 2 or more."""
+        if is_array(rows) or is_array(columns) or is_array(ratio):
             # The three maps of an attention have one shape, and so have a gate and what it gates.
             what = ("cores", key_of(columns), id(ratio), length, bond)
-            found: Cores = remembered(rows, what, lambda: _cores(rows, columns, ratio, length, bond))
-            return found
+            chain: Cores = memoised(rows, what, lambda: _cores(rows, columns, ratio, length, bond))
+            return chain
         return _one(rows, columns, ratio, length, bond)
 
     @cached_property
@@ -98,14 +100,14 @@ class Cores(Block):
 
     @cached_property
     def backwards(self) -> bool:
-        """Whether applying the cores from the last is cheaper."""
+        """True if applying the cores from the last is cheaper."""
         return bool(self._applied(self.a[::-1], self.c[::-1]) < self._applied(self.a, self.c))
 
     @cached_property
     def steps(self) -> Size:
         """Multiply-adds of applying core after core to one vector, the cheaper way round."""
-        found: Size = least(self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1]))
-        return found
+        cheaper: Size = minimum(self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1]))
+        return cheaper
 
     def _applied(self, a: tuple[Size, ...], c: tuple[Size, ...]) -> Size:
         b = self.bonds
@@ -121,10 +123,10 @@ class Cores(Block):
         if end - start == 1:
             return 0
         ways = (self._meeting(start, k, end) for k in range(start + 1, end))
-        return functools.reduce(least, ways)
+        return functools.reduce(minimum, ways)
 
     def _meeting(self, start: int, k: int, end: int) -> Size:
-        """The same where the last two pieces meet at ``k``."""
+        """Multiply-adds of contracting ``start`` to ``end`` if the last two pieces meet at ``k``."""
         size = math.prod(self.a[start:end]) * math.prod(self.c[start:end]) * self.bonds[start] * self.bonds[end]
         return self._merged(start, k) + self._merged(k, end) + size * self.bonds[k]
 
@@ -175,11 +177,11 @@ class Cores(Block):
             digits.append(rest % a)
             rest = rest // a
         digits.reverse()
-        found = cores[0].index_select(1, digits[0]).movedim(1, 0).flatten(1, 2)  # (N, c, bond): b₀ is 1
+        product = cores[0].index_select(1, digits[0]).movedim(1, 0).flatten(1, 2)  # (N, c, bond): b₀ is 1
         for core, digit in zip(cores[1:], digits[1:]):
             chosen = core.index_select(1, digit).movedim(1, 0).flatten(2, 3)  # (N, bond, c · bond')
-            found = (found @ chosen).unflatten(2, (core.shape[2], core.shape[3])).flatten(1, 2)
-        return found.flatten(1, 2)
+            product = (product @ chosen).unflatten(2, (core.shape[2], core.shape[3])).flatten(1, 2)
+        return product.flatten(1, 2)
 
 
 def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> Cores:
@@ -191,15 +193,15 @@ def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> C
         # The paper's runs of length 4 had a bracket wrong in this formula, which made every bond 2.
         return Cores(a, c, 2)
     exact: Any = target / ends if length == 2 else (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
-    return Cores(a, c, most(2, exact.astype("int64") if many(exact) else int(exact)))
+    return Cores(a, c, maximum(2, exact.astype("int64") if is_array(exact) else int(exact)))
 
 
 def _factors(size: Size, length: int) -> tuple[Size, ...]:
-    """:func:`split` of one size or of a population's, which it remembers."""
-    if not many(size):
+    """:func:`split` of one size, or of a population's, memoised."""
+    if not is_array(size):
         return split(size, length)
-    found: tuple[Size, ...] = remembered(size, ("split", length), lambda: by_value(size, lambda n: split(n, length)))
-    return found
+    factors: tuple[Size, ...] = memoised(size, ("split", length), lambda: by_value(size, lambda n: split(n, length)))
+    return factors
 
 
 _one = lru_cache(maxsize=4096)(_cores)

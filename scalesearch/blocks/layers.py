@@ -48,7 +48,7 @@ class EncoderLayer(Block):
 
     @property
     def slots(self) -> Mapping[str, str]:
-        """What can be shared, to the name of its part."""
+        """Name in ``share:`` to part, of all parts that layers can share."""
         return {"attention": self.main.slot, "ffn": "ffn"}
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -75,7 +75,7 @@ class DecoderLayer(Block):
 
     @property
     def slots(self) -> Mapping[str, str]:
-        """What can be shared, to the name of its part."""
+        """Name in ``share:`` to part, of all parts that layers can share."""
         return {"self": f"self_{self.main.slot}", "cross": "cross_attention", "ffn": "ffn"}
 
     def parts(self) -> Mapping[str, Block | Use]:

@@ -33,13 +33,13 @@ class Linear(Block):
         return linear(x, m.ready("weight"), m.ready("bias") if self.bias else None)
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
-        """As an output layer: the softmaxes whose losses add up, as (states, matrix, bias, right answers)."""
+        """Softmax terms of an output layer, whose losses add up: (states, matrix, bias, targets)."""
         return [(hidden, m.weight, m.bias if self.bias else None, target)]
 
 
 @block
 class Transposed(Block):
-    """y = x W with a weight (d_in, d_out): a linear map by the matrix that another uses the other way round."""
+    """y = x W with a weight (d_in, d_out): a linear map by another's matrix, transposed."""
 
     d_in: Size
     d_out: Size
@@ -221,7 +221,7 @@ class Convolution(Block):
 
     @property
     def past(self) -> int:
-        """How many earlier positions it sees."""
+        """The number of earlier positions that it sees."""
         return (self.width - 1) * self.dilation
 
     def forward(self, m: Any, x: Any, cache: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Polynomials over columns: sizes of a whole population at once, added and multiplied as the int of one candidate is.
+"""Polynomials over columns: the sizes of a whole population in place of one int.
 
 A block's arithmetic on sizes is sums and products, so its cost comes out as a polynomial in the population's columns:
 a handful of monomials, whatever the number of layers, that NumPy evaluates chunk by chunk. What is not a polynomial
@@ -21,7 +21,7 @@ LARGEST = 2**63 - 1
 
 
 class Overflow(ArithmeticError):
-    """A cost that 64 bits may not hold."""
+    """A cost that may not fit 64 bits."""
 
 
 class Columns:
@@ -31,7 +31,7 @@ class Columns:
         self.rows = rows
         self.arrays: list[NDArray[np.int64]] = []
         self.names: list[str] = []
-        self.known: dict[Any, Any] = {}  # what sizes.remembered keeps
+        self.known: dict[Any, Any] = {}  # values of sizes.memoised
         self._index: dict[int, int] = {}
         self._largest: dict[int, int] = {}
 
@@ -44,20 +44,20 @@ class Columns:
         return Poly(self, {(self._index[id(array)],): 1})
 
     def evaluate(self, polys: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Every polynomial (or number, or array) as an array, exactly.
+        """Evaluate polynomials exactly, one array each; numbers and arrays stay.
 
         Raises:
             Overflow: a sum of absolute terms could exceed 64 bits.
         """
-        found = {name: np.empty(self.rows, np.int64) for name, p in polys.items() if isinstance(p, Poly)}
-        for name in found:
+        arrays = {name: np.empty(self.rows, np.int64) for name, p in polys.items() if isinstance(p, Poly)}
+        for name in arrays:
             self._check(name, polys[name])
         for start in range(0, self.rows, CHUNK):
             part = slice(start, start + CHUNK)
             products: dict[Key, NDArray[np.int64]] = {}
-            for name, array in found.items():
+            for name, array in arrays.items():
                 array[part] = self._sum(polys[name], part, products)
-        return {name: found[name] if name in found else np.broadcast_to(p, self.rows) for name, p in polys.items()}
+        return {name: arrays[name] if name in arrays else np.broadcast_to(p, self.rows) for name, p in polys.items()}
 
     def _sum(self, poly: Poly, part: slice, products: dict[Key, NDArray[np.int64]]) -> Any:
         total: Any = poly.terms.get((), 0)
@@ -73,7 +73,7 @@ class Columns:
         return products[key]
 
     def _check(self, name: str, poly: Poly) -> None:
-        """The largest that the sum of absolute terms could be, in whole numbers of any size."""
+        """Check that the sum of absolute terms fits 64 bits."""
         most = 0
         for key, factor in poly.terms.items():
             product = abs(factor)
@@ -92,7 +92,7 @@ class Columns:
 
 
 class Each(np.ndarray[Any, Any]):
-    """What holds of each candidate; as a condition it holds of all or none, or raises Split."""
+    """A condition for each candidate, true or false as a whole; else it raises Split."""
 
     def __bool__(self) -> bool:
         return bool(self.item()) if self.ndim == 0 else truth(self != 0)

@@ -44,7 +44,10 @@ class EncoderDecoder(Block):
         }
 
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
-        """Token ids (batch, S), padded at the end, to states (batch, S, d) and the bias that hides the padding."""
+        """Encode token ids (batch, S), padded at the end.
+
+        Returns states (batch, S, d) and the bias that hides padding.
+        """
         import torch
 
         states = m.embedding.source(source, torch.arange(source.shape[1], device=source.device)[None])
@@ -78,7 +81,7 @@ class DecoderOnly(Block):
         return {"embedding": self.embedding, "decoder": self.decoder, "output": self.output}
 
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
-        """The source waits for the stack to read it before the target, its padding in front of it.
+        """Move the source's padding to its front; the stack reads it before the target.
 
         So the target follows the source's last token, as convolutions and relative positions need it.
         """

@@ -1,4 +1,4 @@
-"""Schedules: which layers of a stack use the same weights. Layers and groups count from 0.
+"""Schedules of weight sharing within a stack; layers and groups count from 0.
 
 A schedule is a value. ``assign(depth)`` gives each layer its group; ``unique(depth)`` is the number of groups. The
 first layer of a group owns its weights.
@@ -13,7 +13,7 @@ from scalesearch.blocks.sizes import by_value
 
 
 class Schedule:
-    """Which layers share. A subclass says ``groups``; everything else follows from it."""
+    """An assignment of layers to groups that share weights; a subclass defines ``groups``."""
 
     arguments: tuple[int, int | None] = (0, 0)  # how many ints the language takes: at least, at most
 
@@ -22,12 +22,12 @@ class Schedule:
         raise NotImplementedError
 
     def unique(self, depth: Size) -> Size:
-        """How many groups ``depth`` layers use."""
-        found: Size = by_value(depth, lambda layers: len(set(self.groups(layers))))
-        return found
+        """The number of groups of ``depth`` layers."""
+        count: Size = by_value(depth, lambda layers: len(set(self.groups(layers))))
+        return count
 
     def misfit(self, depth: int) -> str | None:
-        """Why the schedule does not fit ``depth`` layers, or None if it does."""
+        """The reason why the schedule does not fit ``depth`` layers, or None."""
         return None
 
     def assign(self, depth: int) -> list[int]:
@@ -36,18 +36,18 @@ class Schedule:
         return [order.setdefault(group, len(order)) for group in self.groups(depth)]
 
     def owners(self, depth: int) -> list[int]:
-        """For each layer the first layer of its group."""
+        """The first layer of the group of each layer."""
         groups = self.groups(depth)
         return [groups.index(group) for group in groups]
 
     def canonical(self, depth: int) -> list[int]:
-        """What makes two schedules the same at this depth."""
+        """A value that is equal for schedules that share alike at this depth."""
         return self.owners(depth)
 
 
 @dataclass(frozen=True)
 class Own(Schedule):
-    """Every layer has its own weights."""
+    """No sharing: a group for each layer."""
 
     def groups(self, depth: int) -> list[int]:
         return list(range(depth))
@@ -58,7 +58,7 @@ class Own(Schedule):
 
 @dataclass(frozen=True)
 class One(Schedule):
-    """All layers use one set of weights (Universal Transformer, ALBERT)."""
+    """One set of weights for all layers (Universal Transformer, ALBERT)."""
 
     def groups(self, depth: int) -> list[int]:
         return [0] * depth
@@ -167,7 +167,7 @@ class Load(Counted):
 
 @dataclass(frozen=True)
 class Borrow:
-    """Layers use the part ``part`` of another stack's layers: layer i that of ``layers[i]``, an owner there."""
+    """Sharing with another stack: layer i uses the ``part`` of its layer ``layers[i]``, an owner."""
 
     path: str  # of the Repeat that owns the weights, e.g. "encoder.layers"
     part: str

@@ -1,4 +1,4 @@
-"""Sites: what stands where a weight matrix would. Each is a value that makes the block for given sizes."""
+"""Sites: linear maps to choose from, each a value that makes the block for given sizes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LowRank(Site):
 
 @dataclass(frozen=True)
 class Chain(Site):
-    """A tensor chain of ``length`` cores with about ``ratio`` of the matrix's weights (Anthe, section 3)."""
+    """A tensor chain of ``length`` cores with ``ratio`` of the matrix's weights (Anthe, section 3)."""
 
     ratio: float
     length: int = 2
@@ -100,7 +100,7 @@ class HeadLinear(Block):
 
     @property
     def heads(self) -> Extent:
-        """How many matrices there are."""
+        """The number of matrices."""
         return self.over[-1]
 
     def weights(self) -> Mapping[str, Shape]:

@@ -1,4 +1,4 @@
-"""Sizes that may be ints or int64 arrays: the few places where a block or a check has to look at one.
+"""Functions of sizes that may be ints or int64 arrays.
 
 A population of candidates is described by arrays in place of ints. Code that must decide something asks
 :func:`truth`; where the candidates disagree, :class:`Split` says which of them to treat apart.
@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-MOST_SPREAD = 1 << 20  # numbers that differ by less are looked up in a table, not sorted
+MAX_SPREAD = 1 << 20  # numbers that differ by less are looked up in a table, not sorted
 
 
 class Split(Exception):
-    """The candidates of a population differ in what a decision depends on.
+    """Raised where a decision differs between the candidates of a population.
 
     Attributes:
         labels: an int for each candidate; those with one label agree.
@@ -25,19 +25,19 @@ class Split(Exception):
         self.labels = labels
 
 
-def many(x: Any) -> bool:
-    """Whether ``x`` is an array, one number for each candidate."""
+def is_array(x: Any) -> bool:
+    """True if ``x`` is an array, one number for each candidate."""
     return hasattr(x, "dtype")
 
 
-def plain(x: Any) -> Any:
-    """A size as a number or an array: what a polynomial stands for."""
+def evaluated(x: Any) -> Any:
+    """A size as a number or an array: the values of a polynomial."""
     return x.values() if hasattr(x, "terms") else x
 
 
 def truth(condition: Any) -> bool:
     """``condition`` as a bool. Raises Split where it holds for some candidates only."""
-    if not many(condition):
+    if not is_array(condition):
         return bool(condition)
     import numpy as np
 
@@ -51,11 +51,11 @@ def truth(condition: Any) -> bool:
 
 def fixed(x: Any) -> Any:
     """``x`` as one number. Raises Split where candidates differ in it."""
-    if not many(x):
+    if not is_array(x):
         return x
     import numpy as np
 
-    x = plain(x)
+    x = evaluated(x)
     if (x == x[0]).all():
         return x[0].item()
 
@@ -63,68 +63,68 @@ def fixed(x: Any) -> Any:
 
 
 def given(x: Any) -> bool:
-    """Whether a size that may be missing is there: anything but the int 0."""
-    return many(x) or x != 0
+    """True if an optional size is there: anything but the int 0."""
+    return is_array(x) or x != 0
 
 
-def least(x: Any, y: Any) -> Any:
+def minimum(x: Any, y: Any) -> Any:
     """The smaller of two, candidate by candidate."""
-    if many(x) or many(y):
+    if is_array(x) or is_array(y):
         import numpy as np
 
-        return np.minimum(plain(x), plain(y))
+        return np.minimum(evaluated(x), evaluated(y))
     return min(x, y)
 
 
-def most(x: Any, y: Any) -> Any:
+def maximum(x: Any, y: Any) -> Any:
     """The larger of two, candidate by candidate."""
-    if many(x) or many(y):
+    if is_array(x) or is_array(y):
         import numpy as np
 
-        return np.maximum(plain(x), plain(y))
+        return np.maximum(evaluated(x), evaluated(y))
     return max(x, y)
 
 
 def either(condition: Any, then: Any, other: Any) -> Any:
     """``then`` where ``condition`` holds, ``other`` elsewhere."""
-    if many(condition):
+    if is_array(condition):
         import numpy as np
 
-        return np.where(condition, plain(then), plain(other))
+        return np.where(condition, evaluated(then), evaluated(other))
     return then if condition else other
 
 
 def by_value(x: Any, function: Callable[[int], Any]) -> Any:
-    """``function`` of each number in ``x``, computed once for each that occurs; numbers or tuples of numbers."""
-    if not many(x):
+    """``function`` of each number in ``x``, once for equal ones; of numbers or tuples."""
+    if not is_array(x):
         return function(x)
     import numpy as np
 
-    x = plain(x)
+    x = evaluated(x)
     low, high = int(x.min()), int(x.max())
-    if high - low > MOST_SPREAD:
+    if high - low > MAX_SPREAD:
         values, where = np.unique(x, return_inverse=True)
-        found = np.array([function(value.item()) for value in values])[where]
+        result = np.array([function(value.item()) for value in values])[where]
     else:
         there = np.flatnonzero(np.bincount(x - low)) + low
         first = np.array([function(value.item()) for value in there])
         table = np.empty((high - low + 1, *first.shape[1:]), first.dtype)
         table[there - low] = first
-        found = table[x - low]
-    return tuple(np.ascontiguousarray(column) for column in found.T) if found.ndim == 2 else found
+        result = table[x - low]
+    return tuple(np.ascontiguousarray(column) for column in result.T) if result.ndim == 2 else result
 
 
 def root(x: Any) -> Any:
     """The square root, correctly rounded for numbers and arrays alike."""
-    if many(x):
+    if is_array(x):
         import numpy as np
 
-        return np.sqrt(plain(x))
+        return np.sqrt(evaluated(x))
     return math.sqrt(x)
 
 
-def remembered(x: Any, what: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-    """``compute()``, kept with the population that ``x`` belongs to where it has one."""
+def memoised(x: Any, what: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+    """``compute()``, memoised with the population of ``x`` if it has one."""
     if not hasattr(x, "terms"):
         return compute()
     known, key = x.columns.known, (*what, key_of(x))
@@ -134,5 +134,5 @@ def remembered(x: Any, what: tuple[Any, ...], compute: Callable[[], Any]) -> Any
 
 
 def key_of(x: Any) -> Any:
-    """What identifies a size within its population."""
-    return frozenset(x.terms.items()) if hasattr(x, "terms") else id(x) if many(x) else x
+    """An identifier of a size within its population."""
+    return frozenset(x.terms.items()) if hasattr(x, "terms") else id(x) if is_array(x) else x

@@ -1,4 +1,4 @@
-"""How a layer's change F(x) = layer(x) - x is applied: Euler's step, or higher orders.
+"""Solvers that apply a layer's change F(x) = layer(x) - x: Euler's step, or higher orders.
 
 The higher orders are the ODE Transformer's (Li et al. 2022). Evaluations share the layer's weights: they cost
 multiply-adds and no parameters.

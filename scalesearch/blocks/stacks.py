@@ -1,4 +1,4 @@
-"""Stacks: layers in turn, and what a whole stack has of its own: A^G, step signals, solvers, a waist."""
+"""Stacks of layers, with A^G, step signals, solvers or a waist of their own."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Stack(Block):
 
     @property
     def layer(self) -> EncoderLayer | DecoderLayer:
-        """What is repeated."""
+        """The repeated layer."""
         assert isinstance(self.layers.layer, EncoderLayer | DecoderLayer)
         return self.layers.layer
 
     @property
     def normed(self) -> bool:
-        """Whether a norm comes last."""
+        """True if a norm comes last."""
         return self.layer.norm == "pre" and self.last_norm
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -76,7 +76,7 @@ def step_signal(index: int, x: Any) -> Any:
 
 @block
 class WaistedStack(Block):
-    """First and last layer at one width, those between at another and one set of weights (Subformer, Reid et al. 2021).
+    """A stack whose layers between first and last have another width (Subformer, Reid et al. 2021).
 
     Matrices lead into the middle and out of it. ``middle`` is a repeated layer of the middle's width.
     """
@@ -95,7 +95,7 @@ class WaistedStack(Block):
 
     @property
     def normed(self) -> bool:
-        """Whether a norm comes last."""
+        """True if a norm comes last."""
         return self.layer.norm == "pre" and self.last_norm
 
     def parts(self) -> Mapping[str, Block | Use]:

@@ -1,4 +1,4 @@
-"""What a model costs, exactly: ledger, protocols, budgets."""
+"""Exact costs of models: ledger, protocols, populations. May import space and blocks."""
 
 from scalesearch.cost.ledger import Cost, Entry, cost
 from scalesearch.cost.protocol import PROTOCOLS, Protocol, find_protocol, protocol_of

@@ -1,4 +1,4 @@
-"""The ledger: what every leaf of a model weighs and does, and the sums that people ask for.
+"""The ledger of a model's costs: weights and work of every leaf, and their sums.
 
 Exact integers throughout. A leaf's work is a sum of monomials in the protocol's axes, so the same ledger answers for
 any protocol.
@@ -36,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an architecture costs under a protocol; ``cost["params.total"]`` and the like are exact ints.
+    """Costs of an architecture under a protocol; ``cost["params.total"]`` is an exact int.
 
     ``cost["load.balance"]`` and its like say how evenly shared weights are used: see :mod:`scalesearch.cost.load`.
     """
@@ -48,7 +48,7 @@ class Cost:
 
     @cached_property
     def load(self) -> Mapping[str, float]:
-        """How often weights are used in one pass: ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
+        """Uses of weights in one pass: ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
         return load_of(self.block)
 
     def __getitem__(self, name: str) -> int | float:
@@ -87,7 +87,7 @@ def _entry(line: Line, protocol: Protocol) -> Entry:
 
 
 def weight_size(shape: Shape, words: Size) -> Size:
-    """How many numbers a weight of this shape has; the only axis that a weight may have is the vocabulary."""
+    """The number of entries of a weight; the only axis it may have is the vocabulary."""
     return math.prod(words if isinstance(extent, str) else extent for extent in shape)
 
 

@@ -1,4 +1,4 @@
-"""Load and balance of parameter groups (EdgeFormer, section 3.2): how often weights that layers share are used.
+"""Load and balance of parameter groups (EdgeFormer, section 3.2).
 
 A group is the matrices of one part (an attention, a feed-forward network) of the layers that share them; biases and
 norms are left out. Its load l is how many times a pass uses it, its size p how many weights it has. The mean is
@@ -29,9 +29,9 @@ class Group:
 
 
 def groups_of(root: Block) -> list[Group]:
-    """The parameter groups of one model's layers that have any weights, in the order of their first use."""
-    found = _grouped(root).items()
-    return [Group(_name(key), size, load) for key, (size, load) in found if given(size)]
+    """Parameter groups of a model's layers, without empty ones, in the order of first use."""
+    groups = _grouped(root).items()
+    return [Group(_name(key), size, load) for key, (size, load) in groups if given(size)]
 
 
 def load_of(root: Block) -> Mapping[str, float]:
@@ -88,7 +88,7 @@ def _layers(node: Repeat, path: str, calls: int) -> Iterator[tuple[Any, int, int
 
 
 def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
-    """What identifies the weights that each layer uses."""
+    """An identifier of the weights of each layer."""
     if tie is None:
         return [(path, layer, part) for layer in range(depth)]
     if isinstance(tie.schedule, Borrow):
@@ -97,7 +97,7 @@ def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
 
 
 def _sizes(part: Block, tie: Tie | None) -> tuple[int, int]:
-    """Weights in the matrices of a part: those that are shared, and those that stay each layer's own."""
+    """Weights in a part's matrices: (shared, each layer's own)."""
     sizes: list[Any] = [0, 0]
     for line in walk(part):
         if not any(work.kind == "norm" for work in line.leaf.work()):

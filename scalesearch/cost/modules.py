@@ -1,4 +1,4 @@
-"""A cost as rows of a table: modules with what is beneath them summed, repeated layers as one."""
+"""Costs by module, as rows of a table; repeated layers are one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Row:
 
 
 def rows(cost: Cost, levels: int = 2) -> list[Row]:
-    """Modules down to ``levels`` (leaves are level 3 or 4), in the order of the model."""
+    """Rows of modules down to ``levels`` (leaves are 3 or 4), in the model's order."""
     return list(_rows(cost, (), levels))
 
 
@@ -33,9 +33,9 @@ def _rows(cost: Cost, prefix: tuple[str, ...], levels: int) -> Iterator[Row]:
         if path[: len(prefix)] == prefix and len(path) > len(prefix):
             leaf = len(path) == len(prefix) + 1
             children.setdefault(path[len(prefix)], []).append((entry.params, entry.macs, entry.calls, leaf))
-    for name, found in children.items():
-        params, macs, calls, leaves = (sum(column) for column in zip(*found))
+    for name, entries in children.items():
+        params, macs, calls, leaves = (sum(column) for column in zip(*entries))
         path = (*prefix, name)
-        yield Row(len(prefix), ".".join(path), params, macs, calls if leaves == len(found) == 1 else None)
+        yield Row(len(prefix), ".".join(path), params, macs, calls if leaves == len(entries) == 1 else None)
         if len(path) < levels:
             yield from _rows(cost, path, levels)

@@ -1,4 +1,4 @@
-"""What whole populations cost: the ledger of one candidate, run once for all that have one structure.
+"""Costs of populations: the ledger, run once for all candidates of one structure.
 
 Candidates are answers of which some are arrays, one number for each candidate (ints as int64, ratios as float64); the
 other answers they share. Their sizes go through the very blocks and the very ledger that cost one candidate, as
@@ -26,7 +26,7 @@ from scalesearch.space.syntax.diagnostics import Unbuildable
 
 USUAL = ("params.total", "params.non_embedding", "macs.total")
 ROWS = 1 << 18  # candidates in memory at once, beyond their answers and costs
-NEVER = -1  # stands where a candidate cannot be built
+UNBUILDABLE = -1  # stands where a candidate cannot be built
 
 Values = dict[str, NDArray[Any]]
 Build = Callable[[Mapping[str, Any]], Block]
@@ -41,7 +41,7 @@ def price(
     build: Build = lambda answers: network(answers)[1],
     look: Look | None = None,
 ) -> tuple[Values, NDArray[np.bool_]]:
-    """Costs of ``rows`` candidates, and which of them can be built; costs of the others are ``NEVER``.
+    """Costs of ``rows`` candidates, and which of them can be built; costs of the others are ``UNBUILDABLE``.
 
     Args:
         answers: of every key: one value for all, or an array of ``rows`` numbers.
@@ -53,33 +53,33 @@ def price(
         Overflow: a cost may not fit 64 bits.
     """
     wanted = tuple(names)
-    found = {name: np.full(rows, NEVER, float if name.startswith("load.") else np.int64) for name in wanted}
+    costs = {name: np.full(rows, UNBUILDABLE, float if name.startswith("load.") else np.int64) for name in wanted}
     built = np.zeros(rows, bool)
-    job = _Job(protocol, wanted, found, built, build, look)
+    job = _Job(protocol, wanted, costs, built, build, look)
     parts = [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
     if len(parts) == 1:
         job.run(dict(_taken(answers, parts[0])), np.arange(rows))
-        return found, built
+        return costs, built
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter in long operations
         runs = [pool.submit(job.run, dict(_taken(answers, part)), np.arange(part.start, part.stop)) for part in parts]
         for run in runs:
             run.result()
-    return found, built
+    return costs, built
 
 
 @dataclass(frozen=True)
 class _Job:
-    """Where prices go."""
+    """State of one :func:`price`: inputs, and arrays that results are written to."""
 
     protocol: Protocol
     names: tuple[str, ...]
-    found: Values
+    costs: Values
     built: NDArray[np.bool_]
     build: Build
     look: Look | None
 
     def run(self, answers: Mapping[str, Any], index: NDArray[np.int64]) -> None:
-        """Cost the candidates ``answers``, which are those at ``index``, in parts where they differ in structure."""
+        """Cost the candidates at ``index``, split where they differ in structure."""
         columns = Columns(len(index))
         try:
             block = self.build({key: _size(value, key, columns) for key, value in answers.items()})
@@ -95,12 +95,12 @@ class _Job:
                 self.run(dict(_taken(answers, chosen)), index[chosen])
             return
         for name in self.names:
-            self.found[name][index] = values[name]
+            self.costs[name][index] = values[name]
         self.built[index] = True
 
 
 def _taken(answers: Mapping[str, Any], part: Any) -> Iterator[tuple[str, Any]]:
-    """Some candidates' answers. An array that answers two keys still does: it is one column to the ledger."""
+    """Yield some candidates' answers; an array of two keys stays one array, one column."""
     taken: dict[int, Any] = {}
     for key, value in answers.items():
         if isinstance(value, np.ndarray) and id(value) not in taken:
@@ -109,7 +109,7 @@ def _taken(answers: Mapping[str, Any], part: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _size(value: Any, key: str, columns: Columns) -> Any:
-    """An answer as blocks take it: a column of ints as a polynomial, one number where all are the same."""
+    """An answer as a size: a polynomial, or one number where all are the same."""
     if not isinstance(value, np.ndarray) or not len(value):
         return value
     if (value == value[0]).all():

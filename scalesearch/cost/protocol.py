@@ -1,4 +1,4 @@
-"""Protocols: at which lengths, in how many passes, and counting what, a cost is stated.
+"""Protocols: the lengths, passes and kinds of work for which a cost is stated.
 
 A protocol is a list of passes, each binding the blocks' axes, and a weight for each kind of work. All a ledger needs
 of it is the sum over passes of a product of axes, so a protocol is a function from monomials to ints.
@@ -138,7 +138,7 @@ PROTOCOLS: dict[str, _Convention] = {
 def find_protocol(
     name: str = "forward", source: int | None = None, target: int | None = None, vocab: int | None = None
 ) -> Protocol:
-    """The protocol ``name`` at the given lengths (tokens a sentence) and vocabulary, or at its own.
+    """The protocol ``name`` at given lengths (tokens) and vocabulary, or at its own.
 
     Raises:
         UserError: no such protocol, or a length below 1.

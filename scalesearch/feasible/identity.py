@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block, Repeat, Site, Tie, Use
-from scalesearch.blocks.sizes import by_value, many, plain, truth
+from scalesearch.blocks.sizes import by_value, evaluated, is_array, truth
 
 _OWNERS: dict[tuple[Any, ...], int] = {}  # owners of layers, numbered as they are met
 
@@ -27,8 +27,8 @@ def signature(block: Block | Use) -> tuple[str, list[Any]]:
 
 def _whole(x: Any) -> Any:
     """A number as an int64 or an array of them: floats by their bits."""
-    x = plain(x)
-    if many(x):
+    x = evaluated(x)
+    if is_array(x):
         return np.ascontiguousarray(x).view(np.int64) if x.dtype == np.float64 else x
     return np.float64(x).view(np.int64).item() if isinstance(x, float) else x
 
@@ -64,7 +64,7 @@ def _padded(numbers: list[Any], at: NDArray[np.int64]) -> list[tuple[Any, int]]:
 def _column(pieces: tuple[tuple[Any, int], ...]) -> NDArray[np.int64] | None:
     """One number of all networks of a kind; None where it is the same for all."""
     first = pieces[0][0]
-    if not any(many(x) for x, _ in pieces) and all(x == first for x, _ in pieces):
+    if not any(is_array(x) for x, _ in pieces) and all(x == first for x, _ in pieces):
         return None
     return np.concatenate([np.broadcast_to(x, n) for x, n in pieces]).astype(np.int64)
 
@@ -107,7 +107,7 @@ def _walk(value: Any, depth: Any, words: list[str]) -> Iterator[Any]:
         words.append(f"[{len(value)}")
         for item in value:
             yield from _walk(item, None, words)
-    elif many(value) or (isinstance(value, int) and not isinstance(value, bool)):
+    elif is_array(value) or (isinstance(value, int) and not isinstance(value, bool)):
         words.append("#")
         yield value
     else:

@@ -1,4 +1,4 @@
-"""From a block to a module: the same walk that costs it, with tensors in place of counts."""
+"""Modules from blocks: the walk that costs them, with tensors in place of counts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dt
 
 
 def _fill(node: Module, vocab: int, rates: Dropout) -> None:
-    """Give ``node`` its weights (on the meta device, for now) and its parts. Raises ValueError at sizes that misfit."""
+    """Add weights (on the meta device) and parts to ``node``. Raises ValueError at sizes that misfit."""
     if (wrong := node.block.misfit()) is not None:
         raise ValueError(f"{type(node.block).__name__}.{wrong[0]}: {wrong[1]}")
     for name, shape in node.block.weights().items():
@@ -82,7 +82,7 @@ def _tie(node: Module, root: Module) -> None:
 
 
 def _tie_layers(layers: nn.Module, depth: int, tie: Tie, root: Module) -> None:
-    """Tie one part of the layers to the layers that own it, here or in another stack."""
+    """Tie one part of the layers to its owners, here or in another stack."""
     borrowed = isinstance(tie.schedule, Borrow)
     source = root.get_submodule(tie.schedule.path) if borrowed else layers
     owners = tie.schedule.layers if borrowed else tie.schedule.owners(depth)
@@ -93,7 +93,7 @@ def _tie_layers(layers: nn.Module, depth: int, tie: Tie, root: Module) -> None:
 
 
 def _tie_module(child: Module, owner: Module, own: tuple[str, ...] = ()) -> None:
-    """Tie every weight beneath ``child`` to its counterpart beneath ``owner``, but for those named in ``own``."""
+    """Tie the weights beneath ``child`` to those beneath ``owner``, except names in ``own``."""
     for path, leaf in child.named_modules():
         if set(own).isdisjoint(path.split(".")):
             for name in list(leaf._parameters):

@@ -1,4 +1,4 @@
-"""Does a model see what it must not? One cheap check before it trains.
+"""A check that a model's outputs depend on nothing they must not depend on.
 
 A gate or an embedding that leaks the future makes perplexity look wonderful, and the model worthless.
 """
@@ -26,7 +26,7 @@ TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4}
 
 
 class CausalityError(UserError):
-    """The model sees a later target token, another sentence or padding.
+    """Raised where an output depends on a later target token, another sentence or padding.
 
     Attributes:
         sees: ``a later target token``, ``another sentence`` or ``padding``.
@@ -40,7 +40,7 @@ class CausalityError(UserError):
 
 @torch.no_grad()
 def causality(model: Any, vocab: int, seed: int = 0) -> None:
-    """Check that no output at position t depends on a target token after t, on another sentence, or on padding.
+    """Check that no output depends on later target tokens, other sentences or padding.
 
     Runs a copy with noise on every weight, since a weight that starts at zero hides what flows through it.
 
@@ -59,7 +59,7 @@ def causality(model: Any, vocab: int, seed: int = 0) -> None:
 
 
 def _noisy(model: Any, generator: torch.Generator) -> Any:
-    """A copy on the CPU, in eval mode, in fp64 if it is not too large, no weight of which is exactly zero."""
+    """A copy on the CPU, in fp64 if small enough, with noise on every weight."""
     subject = copy.deepcopy(model).cpu().eval()
     parameters = list(subject.parameters())
     if sum(weight.numel() for weight in parameters) <= DOUBLE_UP_TO:
@@ -71,23 +71,23 @@ def _noisy(model: Any, generator: torch.Generator) -> Any:
 
 
 class Case:
-    """One batch of unpadded sentences and what the model says of it."""
+    """A batch of unpadded sentences and the model's logits."""
 
     def __init__(self, model: Any, source: Tensor, target: Tensor, vocab: int, generator: torch.Generator) -> None:
         self.model, self.source, self.target = model, source, target
         self.vocab, self.generator = vocab, generator
-        self.said = model(source, target)
-        self.limit = TOLERANCE[self.said.dtype] * float(self.said.abs().max().clamp(min=1.0))
+        self.logits = model(source, target)
+        self.limit = TOLERANCE[self.logits.dtype] * float(self.logits.abs().max().clamp(min=1.0))
 
     def check(self) -> None:
-        """All three, the future first."""
+        """Check all three, the future first."""
         for sees, attempts in (("a later target token", self._later()), ("another sentence", self._others()),
                                ("padding", self._padded())):
             for what, source, target, rows, length in attempts:
                 self._compare(sees, what, self.model(source, target)[:rows, :length], rows, length)
 
     def _later(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Other tokens after t, and none at all."""
+        """Batches with other tokens after t, and with none."""
         for t in range(1, self.target.shape[1]):
             changed = self.target.clone()
             changed[:, t:] = self._other_than(changed[:, t:])
@@ -95,7 +95,7 @@ class Case:
             yield f"target cut after position {t - 1}", self.source, self.target[:, :t], ROWS, t
 
     def _others(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Other companions for the first sentence, and none."""
+        """Batches with other companions for the first sentence, and with none."""
         source, target = self.source.clone(), self.target.clone()
         source[1:], target[1:, 1:] = self._other_than(source[1:]), self._other_than(target[1:, 1:])
         length = target.shape[1]
@@ -103,7 +103,7 @@ class Case:
         yield "the sentence alone in its batch", self.source[:1], self.target[:1], 1, length
 
     def _padded(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """More columns of padding on either side, and on both."""
+        """Batches with more columns of padding on either side, and on both."""
         length = self.target.shape[1]
         wide_source, wide_target = _wider(self.source), _wider(self.target)
         yield "three columns of padding added to the source", wide_source, self.target, ROWS, length
@@ -116,8 +116,8 @@ class Case:
         shift = torch.randint(1, max(2, span), ids.shape, generator=self.generator)
         return FIRST + (ids - FIRST + shift) % span
 
-    def _compare(self, sees: str, what: str, found: Tensor, rows: int, length: int) -> None:
-        difference = (found - self.said[:rows, :length]).abs().amax(-1)
+    def _compare(self, sees: str, what: str, logits: Tensor, rows: int, length: int) -> None:
+        difference = (logits - self.logits[:rows, :length]).abs().amax(-1)
         if bool(torch.isfinite(difference).all()) and float(difference.max()) <= self.limit:
             return
         row, position = divmod(int(difference.nan_to_num(torch.inf).argmax()), length)

@@ -21,7 +21,7 @@ from scalesearch.blocks.core import PAD
 from scalesearch.nn.model import Groups
 
 BOS, EOS = 2, 3
-NEVER = -torch.inf
+NEG_INF = -torch.inf
 LOG2_E = math.log2(math.e)
 BLOCK = 64  # entries of the vocabulary searched together
 P, T = ParamSpec("P"), TypeVar("T")
@@ -48,12 +48,12 @@ class Hypotheses:
 
 
 def longest(source: Tensor) -> Tensor:
-    """(B,) how many tokens each translation may have: 1.5 for each source token, and 10."""
+    """The most tokens of each translation (B,): 1.5 for each source token, and 10."""
     return (source != PAD).sum(1) * 3 // 2 + 10
 
 
 def folding(search: Callable[P, T]) -> Callable[P, T]:
-    """Let a search compute once what depends on weights alone."""
+    """Fold what depends on weights alone for the time of a search."""
 
     @functools.wraps(search)
     def folded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -70,27 +70,27 @@ def greedy(model: Any, source: Tensor, max_length: int | None = None, bos: int =
     Args:
         model: in eval mode, on the device of ``source``.
         source: (B, S) ids, PAD = 0 at the end.
-        max_length: tokens of a translation at most (:func:`longest` unless said); EOS then follows.
+        max_length: tokens of a translation at most (:func:`longest` by default); EOS then follows.
     """
     limit = _limit(model, source, max_length)
     rows = torch.arange(len(source), device=source.device)
     memory, cache = model.encode(source), model.new_cache()
     token = source.new_full((len(source),), bos)
-    said = source.new_zeros((len(source), int(limit.max()) + 1))
+    tokens = source.new_zeros((len(source), int(limit.max()) + 1))
     total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
-    for step in range(said.shape[1]):
+    for step in range(tokens.shape[1]):
         logits, norm = _next_logits(model, token, memory, cache, bos)
         token = torch.where(step == limit[rows], eos, _best(logits, 1)[1][:, 0])
         total[rows] += (logits.gather(1, token[:, None]) - norm)[:, 0]
-        said[rows, step] = token
+        tokens[rows, step] = token
         keep = (token != eos).nonzero()[:, 0]
         if not len(keep):
             break
         if len(keep) < len(rows):
             rows, token, memory = rows[keep], token[keep], memory.select(keep)
             cache.select(keep)
-    lengths = (said != PAD).sum(1)
-    return Hypotheses(said.masked_fill(said == eos, PAD)[:, None], lengths[:, None], (total / lengths)[:, None])
+    lengths = (tokens != PAD).sum(1)
+    return Hypotheses(tokens.masked_fill(tokens == eos, PAD)[:, None], lengths[:, None], (total / lengths)[:, None])
 
 
 @folding
@@ -104,7 +104,7 @@ def beam_search(
     bos: int = BOS,
     eos: int = EOS,
 ) -> Hypotheses:
-    """Beam search in which a hypothesis that ends keeps its place, so that ``beam`` = 1 is greedy search.
+    """Beam search in which a finished hypothesis keeps its place: ``beam`` = 1 is greedy.
 
     Score: log P(y | x) / \\|y\\|^α, with EOS counted in \\|y\\| and α = ``length_penalty`` ≥ 0 (fairseq's ``lenpen``;
     not GNMT's ((5 + \\|y\\|) / 6)^α). A sentence is done when all its places have ended, or as soon as no unfinished
@@ -114,7 +114,7 @@ def beam_search(
     Args:
         model: in eval mode, on the device of ``source``.
         source: (B, S) ids, PAD = 0 at the end.
-        max_length: tokens of a translation at most (:func:`longest` unless said); EOS then follows.
+        max_length: tokens of a translation at most (:func:`longest` by default); EOS then follows.
         nbest: how many to return, at most ``beam``.
     """
     if not (beam >= nbest >= 1 and length_penalty >= 0):
@@ -133,7 +133,7 @@ def beam_search(
 
 
 class _Sources:
-    """What a beam search keeps of the sentences: memory and cache, by sentence where the model can."""
+    """Memory and cache of a beam search, by sentence where the model can."""
 
     def __init__(self, model: Any, source: Tensor) -> None:
         self.memory, self.cache = model.encode(source), model.new_cache()
@@ -156,7 +156,7 @@ class _Sources:
 
 
 class _Beams:
-    """The bookkeeping of all sentences: B · K places, of which ``rows`` are alive, and what has ended.
+    """The state of a beam search: B · K places, of which ``rows`` are alive, and ended hypotheses.
 
     A step keeps, for each place, the place it came from and its token; translations are read backwards at the end.
     """
@@ -164,9 +164,9 @@ class _Beams:
     def __init__(self, source: Tensor, beam: int, penalty: float, limit: Tensor, nbest: int, eos: int) -> None:
         self.size, self.penalty, self.limit, self.nbest, self.eos = beam, penalty, limit, nbest, eos
         shape = (len(source), beam)
-        self.alive = torch.full(shape, NEVER, dtype=torch.float64, device=source.device)
+        self.alive = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
         self.alive[:, 0] = 0.0
-        self.scores = torch.full(shape, NEVER, dtype=torch.float64, device=source.device)
+        self.scores = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
         self.ends = source.new_zeros(shape)  # the step at which each ended
         self.tails = source.new_zeros(shape)  # the place that it had come to before
         self.ended = source.new_zeros(len(source))
@@ -178,16 +178,16 @@ class _Beams:
         return self.rows
 
     def advance(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """From the logits (R, V) of the alive rows to the next ones: rows to go on from, sentences, tokens."""
+        """Advance by one step from logits (R, V): rows to continue, their sentences, their tokens."""
         scores, tokens = self._candidates(step, logits, norm, rows)  # (B, K · k) each
         best, place = scores.topk(self.size, 1)
         parent, token = place // (scores.shape[1] // self.size), tokens.gather(1, place)
         room = torch.arange(self.size, device=rows.device) < (self.size - self.ended)[:, None]
-        valid = room & (best > NEVER)
+        valid = room & (best > NEG_INF)
         ending = valid & (token == self.eos)
         self._end(step, ending, best, parent)
-        self.alive = best.masked_fill(~valid | ending, NEVER)
-        self.alive.masked_fill_(self._beyond_reach()[:, None], NEVER)
+        self.alive = best.masked_fill(~valid | ending, NEG_INF)
+        self.alive.masked_fill_(self._beyond_reach()[:, None], NEG_INF)
         self.history.append((parent, token))
         return self._survivors(rows, parent, token)
 
@@ -195,13 +195,13 @@ class _Beams:
         """The best continuations of every place: those of a sentence are among the best of each of its places."""
         last = step == self.limit[rows // self.size]
         if bool(last.any()):
-            only_eos = torch.full_like(logits, NEVER)
+            only_eos = torch.full_like(logits, NEG_INF)
             only_eos[:, self.eos] = logits[:, self.eos]
             logits = torch.where(last[:, None], only_eos, logits)
         best, token = _best(logits, self.size)
         shape = (self.alive.numel(), best.shape[1])
         total = self.alive.view(-1)[rows][:, None] + (best - norm)
-        scores = total.new_full(shape, NEVER).index_copy(0, rows, total)
+        scores = total.new_full(shape, NEG_INF).index_copy(0, rows, total)
         tokens = token.new_zeros(shape).index_copy(0, rows, token)
         return scores.view(len(self.alive), -1), tokens.view(len(self.alive), -1)
 
@@ -215,12 +215,12 @@ class _Beams:
         self.ended += ending.sum(1)
 
     def _beyond_reach(self) -> Tensor:
-        """(B,) where no unfinished hypothesis can still be among the ``nbest`` best."""
+        """A mask (B,) of sentences of which no open hypothesis can reach the ``nbest`` best."""
         bound = self.alive.amax(1) / (self.limit + 1.0) ** self.penalty
         return self.scores.topk(self.nbest, 1).values[:, -1] >= bound
 
     def _survivors(self, rows: Tensor, parent: Tensor, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        place = (self.alive.view(-1) > NEVER).nonzero()[:, 0]
+        place = (self.alive.view(-1) > NEG_INF).nonzero()[:, 0]
         sentence = place // self.size
         row_of = torch.empty(self.alive.numel(), dtype=torch.long, device=rows.device)
         row_of[rows] = torch.arange(len(rows), device=rows.device)
@@ -229,21 +229,21 @@ class _Beams:
         return came_from, sentence, token.view(-1)[place]
 
     def result(self) -> Hypotheses:
-        """What has ended, the best first, read backwards from each end."""
+        """The finished hypotheses, the best first, read backwards from each end."""
         scores, order = self.scores.topk(self.nbest, 1)
-        there = scores > NEVER
+        there = scores > NEG_INF
         ends, place = self.ends.gather(1, order), self.tails.gather(1, order)
-        said = ends.new_zeros((*ends.shape, len(self.history)))
+        tokens = ends.new_zeros((*ends.shape, len(self.history)))
         for step in range(len(self.history) - 1, -1, -1):
             parent, token = self.history[step]
             inside = there & (step < ends)
-            said[..., step] = torch.where(inside, token.gather(1, place), PAD)
+            tokens[..., step] = torch.where(inside, token.gather(1, place), PAD)
             place = torch.where(inside, parent.gather(1, place), place)
-        return Hypotheses(said, torch.where(there, ends + 1, 0), scores)
+        return Hypotheses(tokens, torch.where(there, ends + 1, 0), scores)
 
 
 def _limit(model: Any, source: Tensor, max_length: int | None) -> Tensor:
-    """(B,) the tokens that each translation may have, within the positions that the model knows (BOS takes one)."""
+    """The most tokens of each translation (B,), within the model's positions (BOS takes one)."""
     limit = longest(source) if max_length is None else source.new_full((len(source),), max_length)
     room = model.target_room(source.shape[1]) if hasattr(model, "target_room") else None
     return limit if room is None else limit.clamp(max=max(room - 1, 1))
@@ -257,7 +257,7 @@ def _next_logits(model: Any, token: Tensor, memory: Any, cache: Any, bos: int) -
     logits = model.logits(model.decode(token[:, None], memory, cache))[:, -1]
     logits = logits if logits.dtype == torch.float64 else logits.float()
     norm = _log_partition(logits)
-    logits[:, PAD] = logits[:, bos] = NEVER
+    logits[:, PAD] = logits[:, bos] = NEG_INF
     return logits, norm
 
 
@@ -268,7 +268,7 @@ def _log_partition(logits: Tensor) -> Tensor:
 
 
 def _best(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` greatest of each row of (R, V) and their places, or all V if there are no more.
+    """The ``count`` greatest entries of each row of (R, V), and their places.
 
     They lie in the ``count`` blocks whose greatest are greatest: a maximum of each block is much faster than a search
     of all entries.

@@ -41,7 +41,7 @@ def _draw(
     matrix: Callable[..., None],
     generator: torch.Generator,
 ) -> None:
-    """Draw one weight as its block says (:meth:`Block.start`), by the scheme's ``matrix`` where it leaves that open."""
+    """Draw one weight as :meth:`Block.start` says, or by the scheme's ``matrix``."""
     start = node.block.start(name)
     if start in ("table", "tokens"):
         weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
@@ -57,7 +57,7 @@ def _draw(
 
 
 def _core_std(cores: Cores, start: str, path: str) -> float:
-    """Standard deviation of a chain's cores that gives its matrix the variance of a single one."""
+    """Standard deviation of cores that gives their matrix the variance of a single one."""
     rows, columns = math.prod(cores.a), math.prod(cores.c)
     variance = 1 / columns if start == "table cores" else 1 / rows if path == "output" else 2 / (rows + columns)
     n = len(cores.a)
@@ -65,7 +65,7 @@ def _core_std(cores: Cores, start: str, path: str) -> float:
 
 
 def xavier(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
-    """Xavier-uniform matrices, with gain 1/√2 for queries, keys and values (as if the three were one); zero biases.
+    """Xavier-uniform matrices, zero biases; gain 1/√2 for queries, keys and values, as if one matrix.
 
     The second matrix of an adapter starts at zero, so that a layer starts as the shared one (Hu et al. 2022).
     """
@@ -81,7 +81,7 @@ def xavier(node: Module, path: str, name: str, weight: Tensor, generator: torch.
 
 
 def released(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
-    """As in the code released with EdgeFormer and PartialFormer (both on one toolkit).
+    """The scheme of the code released with EdgeFormer and PartialFormer (one toolkit).
 
     Queries, keys, values and head gates Xavier with gain 1/√2; attention output Xavier with zero bias; FFNs, head
     scaling and adapters by torch's default.
@@ -98,7 +98,7 @@ def released(node: Module, path: str, name: str, weight: Tensor, generator: torc
 
 
 def anthe(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
-    """As in Anthe's code: Glorot-uniform matrices, zero biases, orthogonal role matrices (its cores are rescaled)."""
+    """Anthe's scheme: Glorot-uniform matrices, zero biases, orthogonal role matrices (its cores are rescaled)."""
     if name == "bias":
         weight.zero_()
     elif "role" in path.rsplit(".", 1)[-1]:
@@ -114,7 +114,7 @@ def torch_default(node: Module, path: str, name: str, weight: Tensor, generator:
 
 
 def _fan_in(block: Block) -> int:
-    """How many numbers each output of a linear map is a sum of."""
+    """The number of inputs of each output of a linear map."""
     shape = block.weights().get("weight")
     if shape is None:  # the bias of a chain
         return block.d_in  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a user of a model sees: encode, decode with or without a cache, logits."""
+"""Models: encode, decode with or without a cache, logits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scalesearch.nn.module import Module
 
 @dataclass(frozen=True)
 class Memory:
-    """What decoding reads of the source: (batch, S, d) states and the bias that hides their padding."""
+    """Encoder states (batch, S, d) and the bias that hides their padding."""
 
     states: Tensor
     bias: Tensor
@@ -29,7 +29,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows of a batch that go on with one source each, so that what is made of a source is kept once.
+    """Rows of a batch by source; a source's keys and values are kept once.
 
     Attributes:
         sources: (G,) the sources that have rows, in order.
@@ -66,8 +66,7 @@ class Cache:
     """Keys and values of the positions decoded so far, by attention module.
 
     Attributes:
-        groups: which rows share a source, once :meth:`group` has said so; what is made of sources is then kept by
-            source, not by row.
+        groups: rows by source, after :meth:`group`; what is made of sources is then kept by source, not by row.
     """
 
     def __init__(self) -> None:
@@ -110,7 +109,7 @@ class Cache:
                 self.entries[module] = tuple(tensor.index_select(0, rows) for tensor in kept)
 
     def group(self, groups: Groups, kept: Tensor) -> None:
-        """From now on rows are as ``groups`` says; of the sources so far those at ``kept`` remain."""
+        """Group rows by source as ``groups`` says; of the sources so far keep those at ``kept``."""
         self.groups = groups
         for module in self.of_source:
             self.entries[module] = tuple(tensor.index_select(0, kept) for tensor in self.entries[module])
@@ -142,17 +141,17 @@ class Model(Module):
         return self.logits(self.decode(target, self.encode(source)))
 
     def terms(self, states: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None, Tensor]]:
-        """The softmaxes whose losses add up to that of ``target`` (N,) after ``states`` (N, d).
+        """Softmax terms whose losses add up to that of ``target`` (N,) after ``states`` (N, d).
 
-        Each is (states, matrix, bias or None, right answers): for losses that never hold all logits. There is one
+        Each is (states, matrix, bias or None, targets): for losses that never hold all logits. There is one
         but for adaptive softmax.
         """
-        found: list[tuple[Tensor, Tensor, Tensor | None, Tensor]] = self.output.block.terms(self.output, states, target)
-        return found
+        terms: list[tuple[Tensor, Tensor, Tensor | None, Tensor]] = self.output.block.terms(self.output, states, target)
+        return terms
 
     @contextmanager
     def folded(self) -> Iterator[None]:
-        """Inside, what depends on weights alone is computed once; weights must not change."""
+        """Context in which results of weights alone are computed once; weights must not change."""
         nodes = [node for node in self.modules() if isinstance(node, Module)]
         for node in nodes:
             node.folds = {}
@@ -176,18 +175,18 @@ class Model(Module):
 
     @property
     def shares_sources(self) -> bool:
-        """Whether decoding steps can have one memory for several rows, which :meth:`Cache.group` tells them of."""
+        """True if rows of one source can share its memory in decoding (:meth:`Cache.group`)."""
         return not isinstance(self.block, DecoderOnly)
 
     @property
     def max_length(self) -> int | None:
-        """How many positions a sentence may have (source and target together if decoder-only); None if any number."""
+        """The most positions of a sentence (source and target if decoder-only); None if unlimited."""
         blocks: list[Any] = [getattr(node, "block", None) for node in self.embedding.modules()]
         limits = [block.max_length for block in blocks if getattr(block, "positions", None) == "learned"]
         return min(limits, default=None)
 
     def target_room(self, source_length: int) -> int | None:
-        """How many target positions are left after a source of ``source_length`` tokens; None if any number."""
+        """The most target positions after ``source_length`` source tokens; None if unlimited."""
         before = source_length if isinstance(self.block, DecoderOnly) else 0
         return None if self.max_length is None else self.max_length - before
 

@@ -1,4 +1,4 @@
-"""An ordinary ``nn.Module`` whose forward is its block's, and whose weights may be another module's."""
+"""``nn.Module`` of a block, whose weights may be another module's."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ class Module(nn.Module):
         return super().__getattr__(name)
 
     def tie(self, name: str, owner: Module) -> None:
-        """Make this module's weight ``name`` the one of ``owner`` (followed to where it is really kept)."""
+        """Make this module's weight ``name`` that of ``owner``, or of the owner's owner."""
         while name in owner.tied:
             owner = owner.tied[name]
         del self._parameters[name]
         self.tied[name] = owner
 
     def constant(self, name: str, compute: Callable[[], Any]) -> Any:
-        """What ``compute`` makes of weights alone: anew each time, or once while the model is folded.
+        """``compute()`` of weights alone: each time, or once while the model is folded.
 
         A folded matrix is in the type that products run in.
         """
         if self.folds is None:
             return compute()
         if name not in self.folds:
-            found = compute()
-            self.folds[name] = lowered(found) if isinstance(found, Tensor) else found
+            made = compute()
+            self.folds[name] = lowered(made) if isinstance(made, Tensor) else made
         return self.folds[name]
 
     def ready(self, name: str) -> Tensor:
@@ -67,7 +67,7 @@ class Module(nn.Module):
         return weight if self.folds is None else self.constant(name, lambda: weight)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight that the block names, its own and the tied."""
+        """Yield every weight that the block names, its own and the tied."""
         for name in self.block.weights():
             yield name, getattr(self, name)
 

@@ -1,4 +1,4 @@
-"""The same numbers from independent counters: parameters as PyTorch holds them, products as two tracers see them.
+"""Costs from independent counters: PyTorch's parameters, and products as two tracers see them.
 
 The counters check the ledger; they never feed it. Both run on the meta device, so the model is never allocated.
 """
@@ -34,7 +34,7 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two are equal to the unit, once what the counter adds is taken off."""
+        """True if the two are equal to the unit, less what the counter adds."""
         return self.ours == self.theirs - self.explained
 
 
@@ -65,7 +65,7 @@ def flop_counter_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
 
 
 def fvcore_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
-    """What fvcore calls flops: one for each multiply-add, and a few for each element of a norm.
+    """fvcore's flops: one for each multiply-add, and a few for each element of a norm.
 
     Attention runs as products for this count, since fvcore passes over fused attention.
 

@@ -50,19 +50,19 @@ def check_bill(specimen: Specimen, kernel: str = "products") -> None:
 
 
 def check_columns(block: Block) -> None:
-    """Check that the block costs with arrays for sizes, as ``feasible`` counts, what it costs with ints.
+    """Check that a block's cost is the same with arrays for sizes, as ``feasible`` counts.
 
     Raises:
         AssertionError: it does not.
     """
     protocol, columns = find_protocol("forward", S, T, V), Columns(2)
     bill, many = cost(block, protocol), cost(as_columns(block, columns), protocol)
-    found = columns.evaluate({name: many[name] for name in bill.values})
-    assert {name: list(pair) for name, pair in found.items()} == {n: [value] * 2 for n, value in bill.values.items()}
+    costs = columns.evaluate({name: many[name] for name in bill.values})
+    assert {name: list(pair) for name, pair in costs.items()} == {n: [value] * 2 for n, value in bill.values.items()}
 
 
 def check_model(architecture: Architecture, seed: int) -> None:
-    """Check a network's bill under every protocol, and that it computes one function, which is causal.
+    """Check a network's bill under several protocols, and that it is one causal function.
 
     Runs one pass, decoding step by step with a cache, and decoding with every prefix run again, all counted; step by
     step and by either attention kernel the logits must be those of the one pass.
@@ -72,9 +72,9 @@ def check_model(architecture: Architecture, seed: int) -> None:
     """
     rng = Random(seed)
     s, t, vocab = rng.randint(1, 6), rng.randint(2, 6), rng.randint(8, 20)
-    ours, said = cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.answers
+    ours, answers = cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.answers
     model = build(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval().requires_grad_(False)
-    assert sum(weight.numel() for weight in model.parameters()) == ours["params.total"], said
+    assert sum(weight.numel() for weight in model.parameters()) == ours["params.total"], answers
     causality(model, vocab)
     generator = torch.Generator().manual_seed(seed)
     source, target = (torch.randint(4, vocab, (2, n), generator=generator) for n in (s, t))
@@ -83,16 +83,16 @@ def check_model(architecture: Architecture, seed: int) -> None:
         weight += 0.05 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
     whole, flops = counted(lambda: model(source, target))
     # Work on weights alone is done once, whatever the batch.
-    assert flops == 2 * (2 * ours["macs.total"] + ours["macs.once"]), said
+    assert flops == 2 * (2 * ours["macs.total"] + ours["macs.once"]), answers
     with model.folded():
-        assert _close(model(source, target), whole), said
+        assert _close(model(source, target), whole), answers
         for name, decode in (("decode", stepwise), ("delight", rerun)):
             steps, flops = counted(lambda decode=decode: decode(model, source, target))
             protocol = replace(find_protocol(name, s, t, vocab), counts=PRODUCTS)
-            assert flops == 4 * cost(architecture.block, protocol)["macs.total"], (name, said)
-            assert _close(steps, whole), (name, said)
+            assert flops == 4 * cost(architecture.block, protocol)["macs.total"], (name, answers)
+            assert _close(steps, whole), (name, answers)
         model.set_attention("fused")
-        assert _close(model(source, target), whole), said
+        assert _close(model(source, target), whole), answers
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
@@ -100,7 +100,7 @@ def _close(one: Tensor, other: Tensor) -> bool:
 
 
 def counted(run: Callable[[], Any]) -> tuple[Any, int]:
-    """What ``run`` returns, and the FLOPs of the products that it ran."""
+    """The result of ``run``, and the FLOPs of its products."""
     with FlopCounterMode(display=False) as counter:
         result = run()
     return result, counter.get_total_flops()
@@ -130,14 +130,14 @@ def inputs_of(specimen: Specimen, device: str) -> list[Tensor | int | None]:
 
 
 def as_columns(value: Any, columns: Columns) -> Any:
-    """``value`` with every size that may vary within a structure as a column of that size, twice."""
+    """A block with each of its sizes as a column that holds it twice."""
     if isinstance(value, tuple):
         return tuple(as_columns(item, columns) for item in value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
     changed = {}
     for field in fields(value):
-        found = getattr(value, field.name)
-        varies = field.type in ("Size", "Size | None") and isinstance(found, int) and found != 0
-        changed[field.name] = columns.symbol(np.array([found, found])) if varies else as_columns(found, columns)
+        size = getattr(value, field.name)
+        varies = field.type in ("Size", "Size | None") and isinstance(size, int) and size != 0
+        changed[field.name] = columns.symbol(np.array([size, size])) if varies else as_columns(size, columns)
     return replace(value, **changed)

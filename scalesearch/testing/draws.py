@@ -1,4 +1,4 @@
-"""Random networks of every family, small, and choices among them that cover all pairs of answers."""
+"""Small random networks of every family, and choices among them that cover pairs of answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SMALL = {
 
 
 def small_space(**changes: str) -> Space:
-    """The library's widest space at sizes at which a thousand models can be run, with even odds of tied tables.
+    """The library's widest space at small sizes, with even odds of tied tables.
 
     ``changes`` are written ``encoder__ffn="geglu"`` for ``encoder.ffn``.
     """
@@ -106,9 +106,9 @@ def random_schedule(rng: Random, depth: int) -> Any:
 
 
 def covering(rng: Random, count: int, **fixed: Any) -> list[Architecture]:
-    """Choose ``count`` of many more :func:`random_architecture` so that many pairs of answers meet in one of them.
+    """Choose ``count`` random networks in which most pairs of answers occur.
 
-    Faults that need two answers to show are found by few networks then (Kuhn et al. 2004, combinatorial testing). A
+    Few networks then show faults that need two answers (Kuhn et al. 2004, combinatorial testing). A
     network is worth the new pairs that it brings, over the leaves that it calls.
     """
     pool = [random_architecture(rng, **fixed) for _ in range(POOL * count)]
@@ -124,10 +124,10 @@ def covering(rng: Random, count: int, **fixed: Any) -> list[Architecture]:
 
 
 def pairs(answers: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Pairs of answers that decide a structure, but for those of an encoder's key and a decoder's."""
-    found = list(words(answers))
+    """Pairs of answers that decide a structure, except encoder with decoder."""
+    texts = list(words(answers))
     apart = {("encoder", "decoder"), ("decoder", "encoder")}
-    return {(one, other) for one, other in combinations(found, 2) if (_stack(one), _stack(other)) not in apart}
+    return {(one, other) for one, other in combinations(texts, 2) if (_stack(one), _stack(other)) not in apart}
 
 
 def _stack(word: str) -> str:

@@ -79,13 +79,13 @@ def _check_models(changes: Mapping[str, Any]) -> None:
 
 
 def tiny(encoder: Mapping[str, Any], decoder: Mapping[str, Any] | None = None, **more: Any) -> Space:
-    """A space of small networks of few sizes, with keys of the stacks and of the top given anew."""
+    """A small space with given keys of the stacks and of the top."""
     own = {"depth": 1, "ffn": {"relu": {"hidden": 16}}}
     return Space.of({"width": "8 | 12", "encoder": own | dict(encoder), "decoder": own | dict(decoder or {})} | more)
 
 
 def check_count(space: Space) -> None:
-    """Check that ``feasible`` counts of a small space what listing every candidate finds, and all that it costs.
+    """Check ``feasible``'s counts of a small space against listing every candidate.
 
     Raises:
         AssertionError: it does not.
@@ -106,7 +106,7 @@ def check_count(space: Space) -> None:
 
 
 def spelled(kind: type[Block], few: int = MANY) -> dict[str, str]:
-    """The options of a block class as keys of a space with everything legal open, but of sizes ``few``."""
+    """The options of a block class as keys, all legal values open, but ``few`` sizes."""
     return {name: _spelled(option, few) for name, option in options(kind).items()}
 
 

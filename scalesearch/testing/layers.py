@@ -33,7 +33,7 @@ def token_embedding(rng: Random) -> Specimen:
 
 
 def bands(rng: Random, d: int) -> AdaptiveTable:
-    """Draw a table of up to three bands, some of which may lie beyond the vocabulary."""
+    """Draw a table of up to three bands, some perhaps beyond the vocabulary."""
     cutoffs = tuple(sorted(rng.sample(range(1, 15), 2)))
     return AdaptiveTable(d, cutoffs, rng.randint(2, 4), over=(SRC,))
 
@@ -87,7 +87,7 @@ def decoder_layer(rng: Random) -> Specimen:
 
 @specimen("stack")
 def stack(rng: Random) -> Specimen:
-    """Draw a stack of up to three layers with any solver, with its input and a bias for its scores."""
+    """Draw a stack of up to three layers, its input and a scores bias."""
     layer = encoder_layer_block(rng)
     d, own = layer.main.d, layer.main.scores
     scores = GlobalScores(d, own.heads, size(rng), SRC, SRC, 0, False) if own and rng.random() < 0.5 else None

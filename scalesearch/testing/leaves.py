@@ -83,7 +83,7 @@ def fused_attention(rng: Random) -> Specimen:
 
 @specimen("convolution")
 def convolution(rng: Random) -> Specimen:
-    """Draw a causal convolution of up to 4 taps and a dilation of up to 3."""
+    """Draw a causal convolution of up to 4 taps, dilated by up to 3."""
     d, width, dilation = size(rng), rng.randint(1, 4), rng.randint(1, 3)
     return Specimen(Convolution(d, size(rng), width, (SRC,), dilation, rng.random() < 0.5), sources(d))
 

@@ -61,7 +61,7 @@ def drawn(rng: Random, option: Option) -> Any:
 
 
 def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
-    """A block of a class with its options drawn, again and again until its sizes go together.
+    """A block of a class with drawn options whose sizes agree.
 
     Args:
         given: the fields that are no options, in order.

@@ -19,7 +19,7 @@ from numpy.polynomial.polynomial import polymul
 
 from scalesearch.blocks.core import VOCAB, Axis, Block, walk
 from scalesearch.blocks.poly import Columns, Poly
-from scalesearch.blocks.sizes import plain
+from scalesearch.blocks.sizes import evaluated
 from scalesearch.cost import find_protocol
 from scalesearch.cost.protocol import Protocol
 
@@ -153,7 +153,7 @@ class Symbols:
         if isinstance(size, np.ndarray):
             size = self.columns.symbol(size)
         if not isinstance(size, Poly):
-            return Formula.of([((), int(plain(size)))])
+            return Formula.of([((), int(evaluated(size)))])
         return Formula.of(self._monomial(key, factor) for key, factor in size.terms.items())
 
     def _monomial(self, key: tuple[int, ...], factor: int) -> tuple[list[str], int]:

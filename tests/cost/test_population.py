@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scalesearch.blocks.poly import Columns, Overflow
 from scalesearch.cost import PROTOCOLS, cost, find_protocol
-from scalesearch.cost.population import NEVER, price
+from scalesearch.cost.population import UNBUILDABLE, price
 from scalesearch.space.assembly.architecture import Unbuildable, assemble
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
@@ -48,7 +48,7 @@ def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str) -
             try:
                 block = assemble(member(drawn, i)).block
             except Unbuildable:
-                assert not built[i] and all(found[selector][i] == NEVER for selector in COST_NAMES)
+                assert not built[i] and all(found[selector][i] == UNBUILDABLE for selector in COST_NAMES)
                 continue
             bill = cost(block, protocol)
             assert built[i], member(drawn, i)

@@ -1,4 +1,4 @@
-"""From tokens to vectors: embedding tables and positions."""
+"""Embeddings: tables of tokens, and positions. May import the blocks beside this folder."""
 
 from scalesearch.blocks.embed.adaptive import AdaptiveOutput, AdaptiveTable
 from scalesearch.blocks.embed.factorised import FactorisedOutput, FactorisedTable

@@ -13,12 +13,12 @@ from typing import Any
 
 from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, Size, Use, block
 from scalesearch.blocks.leaves import Embedding, Linear, Transposed
-from scalesearch.blocks.sizes import most
+from scalesearch.blocks.sizes import maximum
 
 
 @block
 class Bands(Block):
-    """Where bands begin and end, and how wide their rows are: ``d``, ``d`` / ``factor``, ``d`` / ``factor``² …"""
+    """Bounds and widths of bands of tokens: ``d``, ``d`` / ``factor``, ``d`` / ``factor``² …"""
 
     d: Size
     cutoffs: tuple[int, ...]
@@ -32,7 +32,7 @@ class Bands(Block):
         """(first token, one past the last, width) of every band that the vocabulary reaches."""
         assert isinstance(self.vocab, int), "bind the vocabulary first"
         edges = [0, *(cut for cut in self.cutoffs if cut < self.vocab), self.vocab]
-        return [(a, b, most(1, self.d // self.factor**i)) for i, (a, b) in enumerate(pairwise(edges))]
+        return [(a, b, maximum(1, self.d // self.factor**i)) for i, (a, b) in enumerate(pairwise(edges))]
 
 
 @block
@@ -51,11 +51,12 @@ class AdaptiveTable(Bands):
     def forward(self, m: Any, tokens: Any) -> Any:
         import torch
 
-        found: Any = None
+        looked_up: Any = None
         for i, (first, end, _) in enumerate(self.bands()):
             rows = getattr(m, f"up{i}")(getattr(m, f"table{i}")((tokens - first).clamp(0, end - first - 1)))
-            found = rows if found is None else torch.where((tokens >= first)[..., None], rows, found)
-        return found
+            inside = (tokens >= first)[..., None]
+            looked_up = rows if looked_up is None else torch.where(inside, rows, looked_up)
+        return looked_up
 
 
 @block
@@ -96,11 +97,11 @@ class AdaptiveOutput(Bands):
         size = bands[0][1]
         # The first band's two factors as one matrix, beside the bands' own vectors: one softmax over both.
         weight, head = m.table0.weight @ m.down0.weight.t(), target
-        found = []
+        tails = []
         for i, (first, end, _) in enumerate(bands[1:]):
             inside = (target >= first) & (target < end)
             head = torch.where(inside, size + i, head)
             states = getattr(m, f"down{i + 1}")(hidden[inside])
-            found.append((states, getattr(m, f"table{i + 1}").weight, None, target[inside] - first))
+            tails.append((states, getattr(m, f"table{i + 1}").weight, None, target[inside] - first))
         weight = torch.cat([weight, m.clusters.weight]) if len(bands) > 1 else weight
-        return [(hidden, weight, None, head), *(term for term in found if len(term[3]))]
+        return [(hidden, weight, None, head), *(term for term in tails if len(term[3]))]

@@ -39,7 +39,7 @@ class SoftPOS(Block):
         return d - (2 * levels - 1) * width
 
     def _convolution(self, level: int) -> Convolution:
-        """From level ``level`` (from 0) to the next."""
+        """The convolution from level ``level`` (from 0) to the next."""
         d_in = self.table_width(self.d, self.levels, self.width) if level == 0 else self.width
         return Convolution(d_in, self.width, KERNEL, self.over, 2**level)
 
@@ -60,13 +60,13 @@ class SoftPOS(Block):
         x = table * table.shape[-1] ** 0.5
         if self.positions == "sinusoidal":
             x = x + sinusoid(positions, x.shape[-1], x.dtype)
-        found = []
+        features = []
         for level in range(self.levels):
-            found += [x, getattr(m, f"role{level}")(x[..., : self.roles].softmax(-1))]
+            features += [x, getattr(m, f"role{level}")(x[..., : self.roles].softmax(-1))]
             if level < self.levels - 1:
                 seen = x if present is None else x * present[..., None]
                 x = getattr(m, f"next{level}")(seen, cache)
-        whole = torch.cat(found, -1)
+        whole = torch.cat(features, -1)
         if self.positions == "learned":
             whole = whole + m.position(positions)
         return dropout(whole, m.rates.residual, m.training)

@@ -39,7 +39,7 @@ class TokenEmbedding(Block):
 
 
 def sinusoid(positions: Any, d: int, dtype: Any) -> Any:
-    """Sines in the first half of the features, cosines in the second, wavelengths 2π to 10000 · 2π; (…, d)."""
+    """Sinusoidal positions (…, d): sines, then cosines, of wavelengths 2π to 10000 · 2π."""
     import torch
 
     half = (d + 1) // 2

@@ -22,7 +22,7 @@ class TwoLayer(FFN):
         return {"up": self.site(self.d, self.hidden, self.over), "down": self.site(self.hidden, self.d, self.over)}
 
     def activation(self, x: Any) -> Any:
-        """What stands between the two matrices."""
+        """The activation function between the two matrices."""
         raise NotImplementedError
 
     def forward(self, m: Any, x: Any) -> Any:

@@ -23,7 +23,7 @@ class Gated(FFN):
         return {"gate": up, "up": up, "down": self.site(self.hidden, self.d, self.over)}
 
     def activation(self, x: Any) -> Any:
-        """What the gate's pre-activation goes through."""
+        """The activation function of the gate."""
         raise NotImplementedError
 
     def forward(self, m: Any, x: Any) -> Any:

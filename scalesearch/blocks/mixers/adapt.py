@@ -1,4 +1,4 @@
-"""Layer adaptation: what a use of shared weights has of its own (EdgeFormer, section 3.3)."""
+"""Layer adaptation: unshared parameters beside shared weights (EdgeFormer, section 3.3)."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Prompt(Block):
         return "table"
 
     def work(self) -> Sequence[Work]:
-        found = [work for part in self.maps for line in walk(part) for work in line.leaf.work()]
-        nests = [[n for n in work.loops if not isinstance(n, str)] for work in found if work.kind == "mac"]
-        applied = [(self.length, *sizes) for sizes in nests]
-        built = [work.loops for work in found if work.kind == "once"]
+        nests = [work for part in self.maps for line in walk(part) for work in line.leaf.work()]
+        sizes = [[n for n in work.loops if not isinstance(n, str)] for work in nests if work.kind == "mac"]
+        applied = [(self.length, *loops) for loops in sizes]
+        built = [work.loops for work in nests if work.kind == "once"]
         return [Work(loops, "once") for loops in (*applied, *built)]
 
     def forward(self, m: Any) -> Any:

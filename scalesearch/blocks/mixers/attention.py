@@ -70,7 +70,7 @@ class Attention(Mixer):
         return self._raw_misfit()
 
     def _raw_misfit(self) -> tuple[str, str] | None:
-        """Where there is no matrix, features must be as many as the model's width."""
+        """The key at fault where features without a matrix differ from the width."""
         identity = self.site == IDENTITY
         raw = "QKV" if identity else "" if self.gate == "none" else self.gating.gating
         key = "projections" if identity else "cross_gate" if self.cross else "gate"
@@ -83,7 +83,7 @@ class Attention(Mixer):
 
     @property
     def gating(self) -> Gating:
-        """How queries, keys and values come about."""
+        """The gate between queries, keys and values."""
         return Gating(self.gate, self.cross)
 
     @property
@@ -96,7 +96,7 @@ class Attention(Mixer):
 
     @property
     def bias_heads(self) -> Size:
-        """How many sets of scores reach the softmax."""
+        """The number of score sets at the softmax."""
         return self.heads if self.expand else self.score_heads
 
     def _maps(self) -> dict[str, Block]:
@@ -109,7 +109,7 @@ class Attention(Mixer):
         }
 
     def _gate_width(self) -> Size:
-        """Of a gate before a projection the input's; of one across sequences that of the factor it stands at."""
+        """The width of a gate: the input's, or across sequences that of the factor it multiplies."""
         if not self.gating.across:
             return self.d
         return {"QgV": self.heads * self.head_dim, "QgK": self.widths["Q"]}.get(self.gate, self.widths["K"])
@@ -170,7 +170,7 @@ class Attention(Mixer):
         return joined.split([part.block.d_out for part in maps], -1)
 
     def _keys_values(self, m: Any, joined: Any, y: Any, cache: Any) -> tuple[Any, Any]:
-        """From ``y``, and in decoding from the cache: self-attention appends to it, cross-attention fills it once."""
+        """Keys and values of ``y`` and of the cache, which cross-attention fills once."""
         if cache is not None and self.cross and m in cache:
             key, value = cache[m]
             return key, value

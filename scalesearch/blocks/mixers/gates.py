@@ -24,7 +24,7 @@ SLOT = {"Q": "query", "K": "key", "V": "value"}
 
 @dataclass(frozen=True)
 class Gating:
-    """How query, key and value come from the queries' and the keys' stream: ``gate`` is one of ``GATES``."""
+    """The computation of query, key and value under one of ``GATES``."""
 
     gate: str
     cross: bool
@@ -46,11 +46,11 @@ class Gating:
 
     @property
     def across(self) -> bool:
-        """Whether gate and gated come from different sequences."""
+        """True if gate and gated come from different sequences."""
         return self.cross and "Q" in (self.gating, self.gated)
 
     def slots(self) -> dict[str, tuple[str, str]]:
-        """Slot to the role that it reads and the role that it makes (``gate``: a gate as wide as its target)."""
+        """Slot to (role it reads, role it makes); ``gate``: as wide as its target."""
         if self.gate == "none":
             return {"query": ("Q", "Q"), "key": ("K", "K"), "value": ("V", "V")}
         return {"query": (self.gating, "gate"), "key": (self.other, self.other), "value": (self.gated, self.gated)}
@@ -94,11 +94,11 @@ class Gating:
         return y
 
     def key_gate(self, m: Any, key: Any, y: Any) -> Any:
-        """The key's features with the gate of VgQ across two sequences, whose gate is not the key's own."""
+        """The key's features, gated where VgQ spans two sequences."""
         needed = self.gate == "VgQ" and self.across
         return times(key, m.project("query", y).sigmoid()) if needed else key
 
     def mixed(self, m: Any, mixed: Any, x: Any) -> Any:
-        """The mixed values (batch, queries, width) with QgV's gate of the query's own position."""
+        """The mixed values (batch, queries, width), gated where QgV spans two sequences."""
         needed = self.gate == "QgV" and self.across
         return times(mixed, m.project("query", x).sigmoid()) if needed else mixed

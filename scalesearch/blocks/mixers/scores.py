@@ -1,4 +1,4 @@
-"""Attention scores that are more than one product: expanded over heads, relative, residual.
+"""Attention scores beyond one product: expanded over heads, relative, residual.
 
 Scores are (batch, heads, queries, keys), scaled by 1/√head_dim and not yet masked.
 """
@@ -121,7 +121,7 @@ def _behind(scores: Any, extra: int) -> Any:
 
 @block
 class GlobalScores(Block):
-    """A^G: scores made once from a stack's input and added in all its layers (PartialFormer, section 3.4, eq. 6).
+    """A^G: scores of a stack's input, added in all its layers (PartialFormer, 3.4, eq. 6).
 
     With a norm and full-width queries and keys of its own; ``clip`` > 0 adds relative keys (Table 17). Decoding keeps
     its keys.

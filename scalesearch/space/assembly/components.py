@@ -21,7 +21,7 @@ from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.partial import PartialFFN
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
-from scalesearch.blocks.sizes import fixed, least, truth
+from scalesearch.blocks.sizes import fixed, minimum, truth
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 Answered = Mapping[str, Any]
@@ -160,8 +160,8 @@ def _soft_positions(a: Answered, axis: Axis, positions: tuple[str, int]) -> Soft
     if truth(left < 1):
         raise Unbuildable("embedding.level_width", f"{2 * levels - 1} x {level_width} features leave none of "
                           f"{a['width']} for the table")
-    if truth(roles > least(left, level_width if levels > 1 else left)):
-        raise Unbuildable("embedding.roles", f"{roles} roles are read from {least(left, level_width)} features")
+    if truth(roles > minimum(left, level_width if levels > 1 else left)):
+        raise Unbuildable("embedding.roles", f"{roles} roles are read from {minimum(left, level_width)} features")
     return SoftPOS(a["width"], (axis,), _table(a, left, (axis,)), levels, level_width, roles, *positions)
 
 

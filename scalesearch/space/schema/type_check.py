@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from scalesearch.blocks.sizes import many, truth
+from scalesearch.blocks.sizes import is_array, truth
 from scalesearch.space.schema.types import Field
 from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
 from scalesearch.space.syntax.diagnostics import either, suggest
@@ -228,7 +228,7 @@ def _settled_number(field: Field, value: Any, source: Computed) -> Any:
     whole = field.kind == "size"
     if isinstance(value, str | bool):
         raise Fault(f"{source} is {say(value)}; expected {describe(field)}")
-    if many(value):
+    if is_array(value):
         return _settled_numbers(field, value, source)
     if whole and value != int(value):
         raise Fault(f"{source} is {say(value)}, which is not a whole number")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from scalesearch.blocks.sizes import many
+from scalesearch.blocks.sizes import is_array
 from scalesearch.space.syntax.domains import Asker, CallOf, Fault, Spec, merged
 from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
 from scalesearch.space.syntax.expressions import Expr, write
@@ -57,7 +57,7 @@ class Alternatives(Spec):
 
     def decide(self, sheet: Asker) -> Any:
         given = sheet.ask(self.key, self.choice)
-        if many(given):
+        if is_array(given):
             return given
         at = self.choice.options.index(given)
         return self.options[at].decide(sheet) if self.constants is None else self.constants[at]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from scalesearch.blocks.sizes import many, truth
+from scalesearch.blocks.sizes import is_array, truth
 from scalesearch.space.syntax.expressions import Binary, Compare, Expr, Function, IfElse, Logic, Minus, Not, Ref, Value
 
 
@@ -88,7 +88,7 @@ def opposite(truth: Any) -> Any:
 
 
 def _number(value: Any) -> bool:
-    return many(value) or (isinstance(value, int | float) and not isinstance(value, bool))
+    return is_array(value) or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -108,7 +108,7 @@ def compare(op: str, left: Any, right: Any) -> Any:
 
 def _comparable(left: Any, right: Any) -> bool:
     """True if ``==`` compares number with number, or no arrays."""
-    return not (many(left) or many(right)) or (_number(left) and _number(right))
+    return not (is_array(left) or is_array(right)) or (_number(left) and _number(right))
 
 
 ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -121,7 +121,7 @@ def arithmetic(op: str, left: Any, right: Any) -> Any:
     """``left op right``, or ABSENT; a whole quotient is an int (``width / 4``)."""
     if not (_number(left) and _number(right)):
         return ABSENT
-    if many(left) or many(right):
+    if is_array(left) or is_array(right):
         return _arithmetic_of_many(op, left, right)
     if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > LARGEST:
         raise EvaluationError(f"{left} ** {right} is too large")
@@ -167,7 +167,7 @@ def call(name: str, arguments: list[Any]) -> Any:
     """The function ``name`` of its arguments, or ABSENT."""
     if not all(map(_number, arguments)):
         return ABSENT
-    if any(map(many, arguments)):
+    if any(map(is_array, arguments)):
         return _call_of_many(name, arguments)
     text = f"{name}({', '.join(map(str, arguments))})"
     try:
