@@ -1,4 +1,4 @@
-"""Costing one candidate: our ledger beside PyTorch's FlopCounterMode and fvcore, same candidates, same run.
+"""Costing one candidate: our trials beside PyTorch's FlopCounterMode and fvcore, same candidates, same run.
 
     python benchmarks/cost_one.py [--candidates 5]
 

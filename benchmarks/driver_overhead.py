@@ -28,9 +28,9 @@ from scalesearch.study.config.reader import read_study
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.engine.setup import make_bill, make_mirror, searcher
 from scalesearch.study.executors.base import Done, Event, Job, Runner
-from scalesearch.study.monitor.console import View
+from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.plan import Plan
-from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.study_dir import StudyDir
 
 STUDY = """
 study: overhead
@@ -147,10 +147,10 @@ def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace, cl
                    rungs=rungs, out=folder / "study")
     bill = make_bill(spec, None)
     plan = Plan(bill, spec.objectives, spec.trials, {"recipe": {}, "threads": 1}, {"study": spec.name}, rungs=rungs)
-    store = Store(spec.out)
+    store = StudyDir(spec.out)
     store.create({"id": "overhead", "name": spec.name}, spec.text, spec.space.to_yaml())
     runner = Simulated(given.workers, given.seconds, rungs, clock)
-    Driver(plan, store.load(), searcher(spec, bill), make_mirror(spec, plan, store), runner, View()).run()
+    Driver(plan, store.load(), searcher(spec, bill), make_mirror(spec, plan, store), runner, Callback()).run()
     return runner
 
 

@@ -28,8 +28,8 @@ def main() -> None:
         said = killed.run()
     finally:
         print(summary(killed.kills))
-    ledger = check(killed)
-    print(f"In the end: {said}; {len(ledger.trials)} proposals, every result recorded once")
+    trials = check(killed)
+    print(f"In the end: {said}; {len(trials.trials)} proposals, every result recorded once")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/matmul_peak.py [--data FILE] [--width 512 --depth 6 --heads 8 --hidden 2048] [--max-tokens 4096]
 
-One thread. The peak is that of 2048 x 2048 x 2048, measured between the steps. A step's multiply-adds are the ledger's
+One thread. The peak is that of 2048 x 2048 x 2048, measured between the steps. A step's multiply-adds are the trials's
 (``scalesearch.cost``) at each batch's padded lengths, times three: backward takes two products for each forward one.
 The output matrix is counted for real target tokens, since it is run on no others.
 """

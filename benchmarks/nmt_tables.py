@@ -14,7 +14,7 @@ import numpy as np
 from tabular import Row, Table
 
 from scalesearch.errors import UserError
-from scalesearch.samplers.history import Goal
+from scalesearch.pareto.objective import Objective
 
 QUESTIONS = ("bpe", "layers", "width", "ffn", "heads", "learning_rate")
 COSTS = {"params": "params", "seconds": "dev_gpu_seconds"}
@@ -24,7 +24,7 @@ FAR = 0.1  # the log of two perplexities' ratio from which they cannot be of one
 FAILED = 1.0  # a BLEU below which a training came to nothing
 
 
-def read(file: Path, goals: tuple[Goal, ...], curves: bool = True) -> tuple[Table, int]:
+def read(file: Path, objectives: tuple[Objective, ...], curves: bool = True) -> tuple[Table, int]:
     """The table in ``file``, and how many rows are left out: without a curve, or answering as an earlier row does.
 
     Without ``curves`` each row has its final perplexity alone, which serves searches without rungs.
@@ -36,10 +36,10 @@ def read(file: Path, goals: tuple[Goal, ...], curves: bool = True) -> tuple[Tabl
     traced = _curves(file.with_suffix(".curves.jsonl")) if curves else None
     usual = float(np.median([row["updates"] for row in rows]))
     found = [_row(row, traced, usual) for row in rows]
-    kept = {tuple(row.params.values()): row for row in reversed(found) if row is not None}
+    kept = {tuple(row.answers.values()): row for row in reversed(found) if row is not None}
     if not kept:
         raise UserError(f"{file}: not one row has a curve in {file.with_suffix('.curves.jsonl').name}")
-    return Table(list(kept.values())[::-1], goals), len(rows) - len(kept)
+    return Table(list(kept.values())[::-1], objectives), len(rows) - len(kept)
 
 
 def _rows(file: Path) -> list[dict[str, float]]:

@@ -20,10 +20,10 @@ from tabular import Row, Table
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.library import find_file
-from scalesearch.samplers.history import Goal
+from scalesearch.pareto.objective import Objective
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.results.results import Results, load
-from scalesearch.study.trials.trials import COMPLETE, FAILED
+from scalesearch.study.trials.trial import State
 
 FOLDER = Path(__file__).parent / "tables"
 MARK = "# scalesearch table"
@@ -44,42 +44,43 @@ def export(folder: Path, to: Path) -> Path:
         UserError: there is no study, or it left some of its space untrained.
     """
     results = load(folder)
-    trials = results.store.ledger.having(COMPLETE, FAILED)
-    if len(trials) < results.store.meta["trials"]:
-        raise UserError(f"{folder}: {len(trials)} of {results.store.meta['trials']} candidates are trained; a table "
+    trials = results.study.trials.having(State.COMPLETE, State.FAILED)
+    if len(trials) < results.study.meta.trials:
+        raise UserError(f"{folder}: {len(trials)} of {results.study.meta.trials} candidates are trained; a table "
                         "needs all of them: go on with `scalesearch study run … --resume`")
-    records = [record for trial in trials if (record := results.store.record(trial))]
+    records = [record for trial in trials if (record := results.study.record(trial))]
     table = pd.DataFrame([_line(record) for record in records])
     text = _head(results, records[0]) + table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-    file = to / f"{results.store.meta['name']}.csv"
+    file = to / f"{results.study.meta.name}.csv"
     write_text(file, text)
     return file
 
 
 def _head(results: Results, first: dict[str, Any]) -> str:
     """What must be known to read the numbers."""
-    meta, said = results.store.meta, first.get("metrics") or {}
-    recipe = {name: value for name, value in meta["recipe"].items() if value is not None}
-    facts = {"study": meta["name"], "space": meta["space"], "data": f"{meta['data']['name']} {meta['data']['hash']}",
-             "seed": meta["seed"], "bleu": f"{said.get('bleu_signature')}, {said.get('decode')}, {said.get('split')}",
-             "device": f"{first.get('device')}, {first.get('dtype')}", "protocol": json.dumps(meta["protocol"]),
+    meta, said = results.study.meta, first.get("metrics") or {}
+    recipe = {name: value for name, value in meta.recipe.items() if value is not None}
+    facts = {"study": meta.name, "space": meta.space, "data": f"{meta.data['name']} {meta.data['hash']}",
+             "seed": meta.seed, "bleu": f"{said.get('bleu_signature')}, {said.get('decode')}, {said.get('split')}",
+             "device": f"{first.get('device')}, {first.get('dtype')}", "protocol": json.dumps(meta.protocol),
              "recipe": json.dumps(recipe), "versions": json.dumps(first["versions"])}
     return "".join([MARK + "\n", *(f"# {name}: {value}\n" for name, value in facts.items())])
 
 
 def _line(record: dict[str, Any]) -> dict[str, Any]:
-    cost, metrics = record["cost"], record.get("metrics") or {}
+    cost, metrics = record["costs"], record.get("metrics") or {}
     return {
-        **{ASKED + name: value for name, value in record["asked"].items()},
-        **{f"{group}.{part}": cost[group][part] for group in ("params", "macs") for part in ("total", "non_embedding")},
+        **{ASKED + name: value for name, value in record["params"].items()},
+        **{f"{group}.{part}": cost[f"{group}.{part}"] for group in ("params", "macs")
+           for part in ("total", "non_embedding")},
         **{name: metrics.get(name) for name in ("bleu", "chrf", "valid_loss")},
         "steps": record["steps"], "tokens": record["tokens"], "cpu_seconds": record["cpu_seconds"],
-        "failed": record["state"] == FAILED,
+        "failed": record["state"] == State.FAILED,
         "curve": " ".join(f"{moment['valid_loss']:.6g}" for moment in record["curve"] or ()),
     }
 
 
-def read(file: Path, goals: tuple[Goal, ...], compute: str = "cpu") -> Table:
+def read(file: Path, objectives: tuple[Objective, ...], compute: str = "cpu") -> Table:
     """The table in ``file``, with ``compute`` as one of :data:`COMPUTE`.
 
     Raises:
@@ -92,18 +93,19 @@ def read(file: Path, goals: tuple[Goal, ...], compute: str = "cpu") -> Table:
         raise UserError(f"{file}: made of space {facts['space']}, and {facts['study']}.yaml now holds {space.hash}; "
                         "train that again, or take back the change")
     lines = pd.read_csv(io.StringIO(text), comment="#", keep_default_na=False).to_dict("records")
-    missing = [goal.name for goal in goals if goal.name not in lines[0]]
+    missing = [objective.name for objective in objectives if objective.name not in lines[0]]
     if missing:
         raise UserError(f"{file}: there is no column {', '.join(missing)}")
-    return Table([_row(line, goals, compute, space) for line in lines], goals, space)
+    return Table([_row(line, objectives, compute, space) for line in lines], objectives, space)
 
 
-def _row(line: dict[str, Any], goals: tuple[Goal, ...], compute: str, space: Any) -> Row:
+def _row(line: dict[str, Any], objectives: tuple[Objective, ...], compute: str, space: Any) -> Row:
     given = {name.removeprefix(ASKED): str(value) for name, value in line.items() if name.startswith(ASKED)}
     failed = str(line["failed"]) == "True"
     spent = line["cpu_seconds"] if compute == "cpu" else line["steps"] * line["macs.total"]
-    return Row(_answers(given, space), {goal.name: 0.0 if failed else float(line[goal.name]) for goal in goals},
-               tuple(map(float, str(line["curve"]).split())), float(spent), failed=failed)
+    values = {objective.name: 0.0 if failed else float(line[objective.name]) for objective in objectives}
+    curve = tuple(map(float, str(line["curve"]).split()))
+    return Row(_answers(given, space), values, curve, float(spent), failed=failed)
 
 
 def _answers(given: dict[str, str], space: Any) -> dict[str, Any]:

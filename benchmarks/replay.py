@@ -28,9 +28,8 @@ from tabular import Replay, Table, Trace
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
-from scalesearch.samplers import PROPOSERS
-from scalesearch.samplers.base import Settings
-from scalesearch.samplers.history import Goal
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers import NAMES, SamplerSpec
 from scalesearch.schedule.rungs import Rungs
 
 FULL = Rungs()
@@ -39,7 +38,7 @@ SEARCHES = {
     "plain random": ("random", FULL), "plain tpe": ("tpe", FULL), "plain nsga2": ("nsga2", FULL),
     "plain gp": ("gp", FULL),
     **{name: (name, FULL) for name in ("grid", "local", "bayes")},
-    **{f"{name} + rungs": (name, LADDER) for name in PROPOSERS},
+    **{f"{name} + rungs": (name, LADDER) for name in NAMES},
 }
 USUAL = ("plain random", "plain tpe", "plain nsga2", "local", "bayes", "tpe + rungs", "local + rungs",
          "bayes + rungs")
@@ -73,7 +72,7 @@ def searches(table: Table, names: list[str], seeds: int, workers: int, compute: 
         kind, rungs = SEARCHES[name]
         traces = []
         for seed in range(1, seeds + 1):
-            found = Replay(table, Settings(kind, seed), rungs, workers).run(compute=compute * mean)
+            found = Replay(table, SamplerSpec(kind, {}, seed), rungs, workers).run(compute=compute * mean)
             traces.append(Trace(found.compute / mean, found.volume, found.ended, found.begun))
         yield Search(name, traces)
 
@@ -131,8 +130,9 @@ def show_ratios(found: list[Search], marks: list[int]) -> None:
 def replay(file: Path, given: argparse.Namespace) -> list[Search]:
     """Runs and prints every search on the table in ``file``."""
     table, said = _table(file, given)
-    print(f"\n{file.stem}: {len(table.rows)} models{said}, goals {', '.join(goal.name for goal in table.goals)}, "
-          f"{given.seeds} seeds, {given.workers} workers", flush=True)
+    names = ", ".join(objective.name for objective in table.objectives)
+    print(f"\n{file.stem}: {len(table.rows)} models{said}, objectives {names}, {given.seeds} seeds, "
+          f"{given.workers} workers", flush=True)
     found = list(searches(table, given.searches, given.seeds, given.workers, given.compute))
     marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
     print("  regret in % after compute of so many full trainings")
@@ -147,11 +147,12 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
 
 def _table(file: Path, given: argparse.Namespace) -> tuple[Table, str]:
     """The table in ``file``, and what is to be said of it."""
+    bleu = Objective("bleu", "max", True)
     if own_tables.is_own(file):
-        costs = [Goal(f"{cost}.total", "min", False) for cost in given.costs]
-        return own_tables.read(file, (Goal("bleu", "max", True), *costs), given.compute_in), f" ({given.compute_in})"
+        costs = [Objective(f"{cost}.total", "min", False) for cost in given.costs]
+        return own_tables.read(file, (bleu, *costs), given.compute_in), f" ({given.compute_in})"
     rungs = any(SEARCHES[name][1].pauses for name in given.searches)
-    table, without = read(file, (Goal("bleu", "max", True), *(Goal(cost, "min", False) for cost in given.costs)), rungs)
+    table, without = read(file, (bleu, *(Objective(cost, "min", False) for cost in given.costs)), rungs)
     return table, f" ({without} left out: repeated, or without a curve)" if without else ""
 
 

@@ -9,26 +9,34 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
+import optuna
 from numpy.typing import NDArray
+from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
-from scalesearch.samplers import make_proposer
-from scalesearch.samplers.base import Askable, Settings
-from scalesearch.samplers.grid import key_of
-from scalesearch.samplers.history import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Goal, Seen
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers import SamplerSpec, make_sampler
+from scalesearch.samplers.base import Exhausted
+from scalesearch.samplers.encoding import decode, suggest
+from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS, rungs_of
+from scalesearch.samplers.known import Knowledge, Known
+from scalesearch.samplers.sheet import key_of
 from scalesearch.schedule.rungs import Rungs
-from scalesearch.schedule.scheduler import Start, Strategy, TrainOn
+from scalesearch.schedule.scheduler import NEW, Scheduler
 from scalesearch.space.syntax.parameters import Choice, Question
 
 LISTED = "is in the table"
 NEVER_ENDS = 100_000
+DIRECTIONS = {"min": "minimize", "max": "maximize"}
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 @dataclass(frozen=True)
@@ -36,15 +44,15 @@ class Row:
     """One trained candidate.
 
     Attributes:
-        asked: question to answer.
-        values: goal to value.
+        answers: question to answer.
+        values: objective to value.
         curve: loss at equal distances of training, the last at its end.
         compute: of the whole training, in any unit.
         share: of what rungs count in; a training may end of itself before that, or after.
         failed: it came to nothing; its values do not count.
     """
 
-    asked: Mapping[str, Any]
+    answers: Mapping[str, Any]
     values: Mapping[str, float]
     curve: tuple[float, ...]
     compute: float
@@ -69,7 +77,7 @@ class Row:
 class Answered:
     """A sheet of a table's questions."""
 
-    asked: dict[str, Any]
+    params: dict[str, Any]
 
 
 class Listed:
@@ -77,7 +85,7 @@ class Listed:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._questions: list[tuple[str, Question]] = [
-            (name, Choice(tuple(sorted({row.params[name] for row in rows}, key=_order)))) for name in rows[0].params]
+            (name, Choice(tuple(sorted({row.answers[name] for row in rows}, key=_order)))) for name in rows[0].answers]
 
     def dimensions(self) -> list[tuple[str, Question]]:
         """The questions: one for each column."""
@@ -98,39 +106,47 @@ class Table:
     """Trained candidates.
 
     Args:
-        goals: of the search.
+        objectives: of the search.
         space: asks what the rows answer; without one, the space of all combinations of what occurs.
 
     Raises:
         UserError: not one training succeeded, or two rows answer alike.
     """
 
-    def __init__(self, rows: Sequence[Row], goals: Sequence[Goal], space: Askable | None = None) -> None:
+    def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective], space: Any = None) -> None:
         if all(row.failed for row in rows):
             raise UserError("a table to replay needs at least one training that succeeded")
-        self.rows, self.goals = list(rows), tuple(goals)
-        self._at = {key_of(row.params): number for number, row in enumerate(self.rows)}
+        self.rows, self.objectives = list(rows), tuple(objectives)
+        self._at = {key_of(row.answers): number for number, row in enumerate(self.rows)}
         if len(self._at) < len(self.rows):
             raise UserError("a table to replay has one row for each combination of answers, and some of these repeat")
         self.space = space or Listed(self.rows)
         values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
         span = np.ptp(values, axis=0)
-        worst = np.where([g.direction == "min" for g in goals], values.max(0), values.min(0))
-        self.corner = worst + np.array([g.sign for g in goals]) * 0.01 * np.where(span > 0, span, 1)
+        worst = np.where([g.direction == "min" for g in objectives], values.max(0), values.min(0))
+        self.corner = worst + np.array([g.sign for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
         self.best = self.volume(values)
 
-    def find(self, asked: Mapping[str, Any]) -> int | None:
+    def find(self, answers: Mapping[str, Any]) -> int | None:
         """The row with these answers."""
-        return self._at.get(key_of(asked))
+        return self._at.get(key_of(answers))
+
+    def known(self, params: Mapping[str, Any]) -> Known:
+        """What is known of a proposal: whether the table has it, which row it is, and what that costs."""
+        row = self.find(decode(self.space, params).params)
+        if row is None:
+            return Known([None] * len(self.objectives), {LISTED: 1.0})
+        values = self.rows[row].values
+        return Known([None if one.measured else values[one.name] for one in self.objectives], {LISTED: 0.0}, str(row))
 
     def values(self, rows: Any) -> NDArray[np.float64]:
-        """(rows, goals)."""
-        found = [[self.rows[row].values[goal.name] for goal in self.goals] for row in rows]
-        return np.array(found, float).reshape(-1, len(self.goals))
+        """(rows, objectives)."""
+        found = [[self.rows[row].values[one.name] for one in self.objectives] for row in rows]
+        return np.array(found, float).reshape(-1, len(self.objectives))
 
     def volume(self, values: NDArray[np.float64]) -> float:
         """Hypervolume up to the table's worst values and 1 % of their range beyond."""
-        ways = [goal.direction for goal in self.goals]
+        ways = [one.direction for one in self.objectives]
         return hypervolume(values[pareto_front(values, ways)], list(self.corner), ways) if len(values) else 0.0
 
 
@@ -155,19 +171,29 @@ class Replay:
     """One search on a table.
 
     Args:
-        settings: of the proposer.
+        spec: of the sampler.
         rungs: where training pauses.
         workers: candidates in training at once.
+        asks: proposals in a row that bring nothing new, after which there is nothing more.
     """
 
-    def __init__(self, table: Table, settings: Settings, rungs: Rungs, workers: int = 1) -> None:
-        self.table, self.workers, self.rungs = table, workers, rungs
-        proposer = make_proposer(table.space, (LISTED,), table.goals, settings)
-        self.strategy = Strategy(proposer, self._judge, rungs, table.goals)
-        self.history: list[Seen] = []
+    def __init__(self, table: Table, spec: SamplerSpec, rungs: Rungs, workers: int = 1, asks: int = 1000) -> None:
+        self.table, self.workers, self.rungs, self.asks = table, workers, rungs, asks
+        self.define, self.known = partial(suggest, table.space), Knowledge(table.known)
+        self.scheduler = Scheduler(rungs, table.objectives)
+        self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in table.objectives],
+                                         sampler=make_sampler(spec, self.define, self.known, None, table.objectives))
         self.spent = 0.0
+        self.rows: dict[int, int] = {}  # of the trials that were begun
+        self._open: dict[int, optuna.Trial] = {}
+        self._exhausted = False
         self._steps: list[tuple[float, float, int, int]] = []
         self._ended: list[int] = []
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        """Of the study so far."""
+        return self.study.get_trials(deepcopy=False)
 
     def run(self, evaluations: int | None = None, compute: float = math.inf) -> Trace:
         """Search until so many candidates were begun, so much compute was spent, or the table is exhausted."""
@@ -175,11 +201,10 @@ class Replay:
         clock = 0.0
         while True:
             while len(busy) < self.workers and not self._over(evaluations, compute):
-                chosen = self.strategy.next(self.history, NEVER_ENDS)
-                if chosen is None or chosen.seen is None:
+                number = self._next()
+                if number is None:
                     break
-                number, cost = self._begin(chosen)
-                heapq.heappush(busy, (clock + cost, number))
+                heapq.heappush(busy, (clock + self._begin(number), number))
             if not busy:
                 break
             clock, number = heapq.heappop(busy)
@@ -188,45 +213,65 @@ class Replay:
         return Trace(steps[:, 0], steps[:, 1], steps[:, 2].astype(int), steps[:, 3].astype(int))
 
     def _over(self, evaluations: int | None, compute: float) -> bool:
-        begun = sum(seen.state != INFEASIBLE for seen in {s.identity: s for s in self.history}.values())
-        return self.spent >= compute or (evaluations is not None and begun >= evaluations)
+        return self.spent >= compute or (evaluations is not None and len(self.rows) >= evaluations)
 
-    def _judge(self, number: int, asked: Mapping[str, Any]) -> Seen:
-        row = self.table.find(asked)
-        if row is None:
-            return Seen(number, INFEASIBLE, asked, f"none {number}", {LISTED: 1.0})
-        values = self.table.rows[row].values
-        costs = {goal.name: values[goal.name] for goal in self.table.goals if not goal.measured}
-        return Seen(number, PENDING, asked, str(row), {LISTED: 0.0}, costs)
+    def _next(self) -> int | None:
+        """The trial to be trained now; None where there is none."""
+        chosen = self.scheduler.next(self.trials, NEVER_ENDS, self._exhausted)
+        if chosen is not NEW:
+            return None if chosen is None else chosen.number
+        trial = self._new()
+        if trial is not None:
+            return trial.number
+        self._exhausted = True
+        return self._next()
 
-    def _begin(self, chosen: TrainOn | Start) -> tuple[int, float]:
-        """Puts a candidate in training; its number and what that costs."""
-        if isinstance(chosen, Start):
-            self.history += [*chosen.rejected, chosen.seen]
-        seen = chosen.seen
-        self.history[seen.number] = replace(seen, state=PENDING)
-        row, rung = self.table.rows[int(seen.identity)], len(seen.rungs)
+    def _new(self) -> optuna.Trial | None:
+        """A new trial of a row that was not begun yet; None where there is none."""
+        for _ in range(self.asks):
+            trial = self.study.ask()
+            try:
+                self.define(trial)
+            except Exhausted:
+                self.study.tell(trial, state=TrialState.FAIL)
+                return None
+            known = self.known(trial.params)
+            trial.set_constraint(LISTED, known.constraints[LISTED])
+            if known.feasible and int(known.identity) not in self.rows.values():
+                self.rows[trial.number], self._open[trial.number] = int(known.identity), trial
+                trial.set_user_attr(ARCHITECTURE, known.identity)
+                trial.set_user_attr(COSTS, {one.name: value for one, value in zip(self.table.objectives, known.values)
+                                            if value is not None})
+                return trial
+            self.study.tell(trial, state=TrialState.FAIL if known.feasible else TrialState.PRUNED)
+        return None
+
+    def _begin(self, number: int) -> float:
+        """Puts a candidate in training; what that costs."""
+        row, rung = self.table.rows[self.rows[number]], len(rungs_of(self.trials[number]))
+        self._open[number].set_user_attr(PAUSED, False)
         cost = row.spent(self._share(rung)) - (row.spent(self._share(rung - 1)) if rung else 0.0)
         self.spent += cost
-        return seen.number, cost
+        return cost
 
     def _share(self, rung: int) -> float:
         """Where ``rung`` is; the last one is the end of training, whenever that comes."""
         return self.rungs.shares[rung] if rung < self.rungs.pauses else math.inf
 
     def _end(self, number: int) -> None:
-        seen = self.history[number]
-        row = self.table.rows[int(seen.identity)]
-        share = self._share(len(seen.rungs))
-        rungs = (*seen.rungs, row.loss(share))
+        row, trial = self.table.rows[self.rows[number]], self._open[number]
+        losses = list(rungs_of(self.trials[number]))
+        share = self._share(len(losses))
+        losses.append(row.loss(share))
         if row.ended(share):
             # Past rungs that it never came to, its loss stays what it was: it counts as having passed them.
-            rungs = (*rungs, *[row.loss(math.inf)] * (len(self.rungs.shares) - len(rungs)))
-            state, values = (FAILED, None) if row.failed else (COMPLETE, row.values)
-            self.history[number] = replace(seen, state=state, rungs=rungs, values=values)
-            self._ended.append(int(seen.identity))
+            losses += [row.loss(math.inf)] * (len(self.rungs.shares) - len(losses))
+        trial.set_user_attr(RUNGS, losses)
+        if not row.ended(share):
+            trial.set_user_attr(PAUSED, True)
         else:
-            self.history[number] = replace(seen, state=PAUSED, rungs=rungs)
+            values = None if row.failed else [row.values[one.name] for one in self.table.objectives]
+            self.study.tell(trial, values, state=TrialState.FAIL if row.failed else None)
+            self._ended.append(self.rows[number])
         volume = self.table.volume(self.table.values(n for n in self._ended if not self.table.rows[n].failed))
-        begun = len({one.identity for one in self.history if one.state != INFEASIBLE})
-        self._steps.append((self.spent, volume / self.table.best, len(self._ended), begun))
+        self._steps.append((self.spent, volume / self.table.best, len(self._ended), len(self.rows)))

@@ -1,4 +1,4 @@
-"""``scalesearch reference``: what three papers print, what our ledger gives, and all of them on one ruler."""
+"""``scalesearch reference``: what three papers print, what our trials gives, and all of them on one ruler."""
 
 from __future__ import annotations
 

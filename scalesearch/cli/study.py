@@ -37,28 +37,24 @@ command.add_command(study_watch.watch)
 @reading
 @json_option
 def status(study: str, out: Path | None, as_json: bool) -> None:
-    """How far a study is: done, running, failed, refused; the best so far."""
-    from scalesearch.study.monitor.heartbeat import owner_of
-    from scalesearch.study.monitor.running import in_training, teacher_at_work
-
-    results = load_study(study, out)
-    owner, teacher = owner_of(results.store.folder), teacher_at_work(results.store)
-    if as_json:
-        print_json({**as_json_of(results), "owner": owner.to_json(), "teacher_at_work": teacher and teacher.to_json(),
-                    "training": [one.to_json() for one in in_training(results.store)]})
-        return
+    """How far a study is: done, running, failed; the best so far."""
     from rich.console import Console
 
-    from scalesearch.study.engine.run import screen_of
-    from scalesearch.study.monitor.render import describe_owner, describe_teacher
+    from scalesearch.study.monitor.render import draw
+    from scalesearch.study.monitor.snapshot import Watch
+    from scalesearch.study.trials.trial import State
 
+    results = load_study(study, out)
+    shown = Watch(results.study.folder).look()
+    if as_json:
+        found = shown.to_json()
+        print_json({**found, **as_json_of(results), "teacher_at_work": found["teacher"]})
+        return
     console = Console()
-    for line in (describe_owner(owner), *([describe_teacher(teacher)] if teacher else [])):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print(screen_of(results.store, console).render())
+    console.print(draw(shown, console.width))
     show_proxies(results, console)
-    for trial in results.store.ledger.having("failed"):
-        console.print(f"trial {trial.number} failed: {trial.reason}", highlight=False)
+    for trial in results.study.trials.having(State.FAILED):
+        console.print(f"trial {trial.number} failed: {trial.reason}", highlight=False, markup=False)
 
 
 @command.command()
@@ -91,9 +87,9 @@ def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     from scalesearch.study.results.results import plots
 
     results = load_study(study, out)
-    files = plots(results, to or results.store.folder)
+    files = plots(results, to or results.study.folder)
     if not files:
-        raise UserError(f"{results.store.folder}: no candidate is finished yet, so there is nothing to plot")
+        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to plot")
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return
@@ -113,7 +109,7 @@ def report(study: str, out: Path | None, to: Path | None, alone: bool, as_json: 
     from scalesearch.study.results.html_report import write_page
 
     results = load_study(study, out)
-    file = write_page(results, to or results.store.folder / "report.html", alone)
+    file = write_page(results, to or results.study.folder / "report.html", alone)
     print_json({"files": [str(file)]}) if as_json else click.echo(file)
 
 
@@ -134,7 +130,7 @@ def export(study: str, out: Path | None, best: str | None, trial: int | None, to
     target = to or Path(f"export-{number}")
     if target.exists():
         raise UserError(f"{target} is there already; choose another folder with --to")
-    source = results.store.trial_folder(results.store.ledger.trials[number])
+    source = results.study.trial_folder(results.study.trials[number])
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "progress.*"))
     if as_json:
         files = sorted(str(file) for file in target.rglob("*") if file.is_file())

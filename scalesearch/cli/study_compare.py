@@ -48,10 +48,10 @@ def compare(first: str, second: str, to: Path | None, draws: int, confidence: fl
 
 def names_of(first: Results, second: Results) -> tuple[str, str]:
     """What to call two studies: by their names, or where these are the same by their folders."""
-    one, other = str(first.store.meta["name"]), str(second.store.meta["name"])
+    one, other = str(first.study.meta.name), str(second.study.meta.name)
     if one != other:
         return one, other
-    one, other = str(first.store.folder), str(second.store.folder)
+    one, other = str(first.study.folder), str(second.study.folder)
     return (one, other) if one != other else (f"{one} (A)", f"{other} (B)")
 
 
@@ -59,9 +59,9 @@ def _side(results: Results, name: str) -> Side:
     from scalesearch.report.compare import Side
     from scalesearch.study.config.teacher import describe_taught
 
-    meta = results.store.meta
-    return Side(name, results.table, results.objectives, meta["protocol"], str(meta["data"]["hash"]), results.signature,
-                meta.get("recipe") or {}, describe_taught(results.teacher) if results.teacher else "")
+    meta = results.study.meta
+    return Side(name, results.table, results.objectives, meta.protocol, str(meta.data["hash"]), results.signature,
+                meta.recipe, describe_taught(results.teacher) if results.teacher else "")
 
 
 def _figures(results: Results, sides: tuple[Side, Side], found: Comparison, to: Path) -> list[Path]:

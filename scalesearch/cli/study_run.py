@@ -59,9 +59,9 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         need(package)
     try:
         if dry_run:
-            from scalesearch.study.engine.dry_run import preview
+            from scalesearch.study.engine.dry_run import dry_run as look
 
-            found = preview(spec)
+            found = look(spec)
             print_json(found.to_json()) if as_json else found.show(console)
             _show_fork(spec, fork, console)
             return
@@ -78,9 +78,9 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
 
 def _show_fork(spec: StudySpec, fork: Path | None, console: Console) -> None:
     """What a fork would take over, for a dry run."""
-    from scalesearch.study.transfer.fork import look
+    from scalesearch.study.engine.dry_run import describe_fork
 
-    for line in look(spec, fork) if fork else ():
+    for line in describe_fork(spec, fork) if fork else ():
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -134,7 +134,7 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
 
     results = load(folder)
     files, found = publish(results), as_json_of(results)
-    if results.store.meta.get("kind"):
+    if results.study.meta.rows is not None:
         more, own = _report_rows(results, None if as_json else console)
         files, found = more + files, found | own
     elif not as_json:
@@ -150,17 +150,17 @@ def _report_rows(results: Results, console: Console | None) -> tuple[list[Path],
     """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
     from scalesearch.study.results.results import main_metric
 
-    if results.store.meta["kind"] == "scaling":
+    if results.study.meta.kind == "scaling":
         from scalesearch.report.scaling.tables import to_json
         from scalesearch.study.results.scaling import scaling_of, write_scaling
 
         study = scaling_of(results)
         if console is not None:
             study_scaling.show_scaling(study, console)
-        return write_scaling(study, results.store.folder), {"scaling": to_json(study)}
+        return write_scaling(study, results.study.folder), {"scaling": to_json(study)}
     from scalesearch.study.results.tables import table_of, write_table
 
     table = table_of(results, main_metric(results))
     if console is not None:
         study_table.show_table(results, table, console)
-    return write_table(table, results.store.folder), {"table": table.to_json()}
+    return write_table(table, results.study.folder), {"table": table.to_json()}

@@ -39,7 +39,7 @@ def scaling(study: str, metric: str | None, places: tuple[str, ...], confidence:
     at = [size_at(place) for place in places]
     results = load_study(study, None)
     found = scaling_of(results, metric, at, confidence)
-    files = [str(file) for file in write_scaling(found, to or results.store.folder)]
+    files = [str(file) for file in write_scaling(found, to or results.study.folder)]
     if as_json:
         print_json({**to_json(found), "files": files})
         return

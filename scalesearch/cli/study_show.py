@@ -19,7 +19,7 @@ def show_front(results: Results, console: Console) -> None:
     from scalesearch.report.table import to_rich
 
     finished = int((results.table["state"] == "complete").sum())
-    title = f"Front of {results.store.meta['name']}: {len(results.front)} of {finished} trained candidates"
+    title = f"Front of {results.study.meta.name}: {len(results.front)} of {finished} trained candidates"
     console.print(to_rich(results.front, results.objectives, title, results.params, console.width))
     for line in [*results.notes(), *results.verdict.sentences()]:
         console.print(line, highlight=False, soft_wrap=True)
@@ -39,14 +39,14 @@ def as_json_of(results: Results) -> dict[str, Any]:
 
     found = results.hypervolume()
     return {
-        "study": results.store.meta["name"],
-        "folder": str(results.store.folder),
+        "study": results.study.meta.name,
+        "folder": str(results.study.folder),
         "objectives": results.objectives,
-        "protocol": results.store.meta["protocol"],
-        "data": results.store.meta["data"],
-        "synthetic": results.store.meta["synthetic"],
+        "protocol": results.study.meta.protocol,
+        "data": results.study.meta.data,
+        "synthetic": results.study.meta.synthetic,
         "bleu_signature": results.signature,
-        "seed": results.store.meta["seed"],
+        "seed": results.study.meta.seed,
         "seeds": results.verdict.to_json(),
         "teacher": results.teacher,
         "counts": results.table["state"].value_counts().to_dict(),

@@ -36,7 +36,7 @@ def table(study: str, base: str | None, metric: str | None, confidence: float, t
 
     results = load_study(study, None)
     found = table_of(results, metric or main_metric(results), base, confidence)
-    files = [str(file) for file in write_table(found, to or results.store.folder)]
+    files = [str(file) for file in write_table(found, to or results.study.folder)]
     if as_json:
         print_json({**found.to_json(), "files": files})
         return
@@ -46,8 +46,8 @@ def table(study: str, base: str | None, metric: str | None, confidence: float, t
 
 def show_table(results: Results, found: Ablation, console: Console) -> None:
     """Prints it, with what its numbers mean."""
-    rows, texts = "Rows" if results.store.meta.get("kind") else "References", found.texts()
+    rows, texts = "References" if results.study.meta.rows is None else "Rows", found.texts()
     cells = texts.itertuples(index=False)
-    say(make_table(texts.columns, cells, title=f"{rows} of {results.store.meta['name']}"), console)
+    say(make_table(texts.columns, cells, title=f"{rows} of {results.study.meta.name}"), console)
     for line in found.notes():
         say(line, console)

@@ -79,7 +79,7 @@ def _print_changes(watched: Watch, every: float) -> None:
     plain = Plain()
     while True:
         shown = watched.look()
-        for line in plain.lines(shown, tuple(watched.tail.told)):
+        for line in plain.lines(shown, tuple(watched.follower.events)):
             click.echo(line)
         if shown.owner.over:
             break

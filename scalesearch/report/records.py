@@ -1,6 +1,7 @@
 """Reads a study's records: the one place of ``report`` that knows their keys.
 
-A record is a trial's JSON. Replicates (``origin`` is ``seed``) and duplicates say under ``of`` which trial they repeat.
+A record is a trial's JSON. Replicates (``origin`` is ``replicate``) and duplicates say under ``of`` which trial they
+repeat.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ TEST = "test."  # before the name of a metric: its score on the test split
 
 def is_replicate(record: Record) -> bool:
     """Whether it is of another training of a trial, with a further seed."""
-    return record.get("origin") == "seed"
+    return record.get("origin") == "replicate"
 
 
 def named(records: Iterable[Record]) -> dict[str, Record]:
@@ -32,8 +33,7 @@ def replicates_of(trial: int, records: Iterable[Record]) -> list[Record]:
 
 def cost_of(record: Record, name: str) -> Any:
     """A cost such as ``params.total``; None if the record has none of that name."""
-    group, _, section = name.partition(".")
-    return ((record.get("cost") or {}).get(group) or {}).get(section)
+    return (record.get("costs") or {}).get(name)
 
 
 def score_of(record: Record, metric: str) -> Any:
@@ -68,8 +68,8 @@ def proxies_of(record: Record) -> dict[str, float | None]:
 
 def _first_loss(record: Record) -> float | None:
     """The loss at the first rung; in a study without rungs, at the first validation before the end."""
-    if "rungs" in record:
-        return float(record["rungs"][0]) if record["rungs"] else None  # a reference passes none
+    if record.get("rungs") is not None:
+        return float(record["rungs"][0]["loss"]) if record["rungs"] else None  # a reference passes none
     curve = record.get("curve") or []
     first = curve[0] if len(curve) > 1 else None
     return first.get("valid_loss") if isinstance(first, Mapping) else None

@@ -133,13 +133,12 @@ def summary(row: Any, columns: Mapping[str, str]) -> str:
 
 
 def _row(record: Record, objectives: Mapping[str, str]) -> dict[str, Any]:
-    architecture = record.get("architecture") or {}
-    found = {key: record.get(key) for key in ("trial", "state", "label")} | {"id": architecture.get("id")}
+    found = {key: record.get(key) for key in ("trial", "state", "label")} | {"id": record.get("architecture")}
     found |= {key: record.get(key) for key in ("feasible", "in_space")}
     found |= {name: score_of(record, name) if name in METRICS or name in REPORTED else cost_of(record, name)
               for name in _names(objectives)}
     found |= {column: record.get(key) for column, key in FACTS.items()} | proxies_of(record)
-    return found | {PARAM + path: _text(value) for path, value in (architecture.get("answers") or {}).items()}
+    return found | {PARAM + path: _text(value) for path, value in (record.get("answers") or {}).items()}
 
 
 def _names(objectives: Mapping[str, str]) -> list[str]:

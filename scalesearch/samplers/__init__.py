@@ -1,30 +1,175 @@
-"""Who proposes, by name. A new proposer is a file and a line here; the contract tests then hold for it, too."""
+"""Samplers that work in any Optuna study, by name. Imports pareto, feasible and, in two files, space; never study.
+
+A new sampler is a file and a line here; the contract tests then hold for it, too. Optuna is imported when one is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.samplers.base import Askable, Feasible, Proposer, Settings
-from scalesearch.samplers.history import Goal
+from scalesearch.pareto.objective import Objective
 
-PROPOSERS = {
-    "tpe": ("optuna_samplers", "TPE"), "nsga2": ("optuna_samplers", "NSGA2"), "gp": ("optuna_samplers", "GP"),
-    "random": ("random", "RandomDraws"), "grid": ("grid", "Grid"), "local": ("front_neighbours", "Local"),
-    "bayes": ("hypervolume_gp", "Bayes"),
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+    from scalesearch.samplers.base import SheetSampler
+    from scalesearch.samplers.feasible_region import FeasibleRegion
+    from scalesearch.samplers.known import Knows
+    from scalesearch.samplers.sheet import Define
+
+ENTRY_POINTS = "scalesearch.samplers"
+OURS = {
+    "bayes": ("hypervolume_gp", "HypervolumeGP"), "local": ("front_neighbours", "FrontNeighbours"),
+    "random": ("random", "RandomDraws"), "grid": ("grid", "Grid"),
+}
+SHORT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "tpe": ("TPESampler", {"n_startup_trials": 10, "constant_liar": True}),
+    "nsga2": ("NSGAIISampler", {"population_size": 20}),
+    "gp": ("GPSampler", {"n_startup_trials": 10}),
+}
+NAMES = (*OURS, *SHORT)
+LEARN_FROM_INFEASIBLE = ("TPESampler",)  # others of Optuna's rank what is infeasible last, or leave it out
+REFUSED = {
+    "CmaEsSampler": "it keeps its state in the study, which a study that is resumed does not have",
+    "QMCSampler": "it keeps its place in the study, which a study that is resumed does not have",
+    "GridSampler": "take `grid`, which knows the space",
+    "PartialFixedSampler": "fix parameters in the space",
 }
 
 
-def make_proposer(space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings,
-                  region: Feasible | None = None) -> Proposer:
-    """The proposer ``settings.kind``.
+@dataclass(frozen=True)
+class SamplerSpec:
+    """Who proposes: a name, and what its constructor is given."""
+
+    name: str = "bayes"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 1
+
+
+def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler], define: Define | None,
+                 known: Knows | None = None, region: FeasibleRegion | None = None,
+                 objectives: Sequence[Objective] | None = None) -> SheetSampler:
+    """The sampler of a spec, or one of Optuna's or a user's (or what makes one from a seed) over ``define``.
+
+    Args:
+        define, known, region, objectives: see :class:`scalesearch.samplers.base.SheetSampler`.
 
     Raises:
-        UserError: there is none of that name, or it lacks a library.
+        UserError: there is none of that name, it lacks a library, or an argument is unknown or wrong.
     """
-    if settings.kind not in PROPOSERS:
-        raise UserError(f"there is no proposer `{settings.kind}`; there are {', '.join(PROPOSERS)}")
-    module, name = PROPOSERS[settings.kind]
-    kind: type[Proposer] = getattr(import_module(f"{__name__}.{module}"), name)
-    return kind(space, limits, goals, settings, region)
+    from optuna.samplers import BaseSampler
+
+    from scalesearch.samplers.base import SheetSampler
+
+    context = {"define": define, "known": known, "region": region, "objectives": objectives}
+    if isinstance(spec, SheetSampler):
+        return spec
+    if not isinstance(spec, SamplerSpec):
+        make = (lambda seed: spec) if isinstance(spec, BaseSampler) else spec
+        return _wrapped(make, type(spec).__name__, {}, context, 1)
+    if spec.name in OURS:
+        module, name = OURS[spec.name]
+        ours = getattr(import_module(f"{__name__}.{module}"), name)
+        return _ours(ours, spec.name, spec.arguments, {**context, "seed": spec.seed})
+    found, given = _find(spec.name), dict(spec.arguments)
+    if spec.name in SHORT:
+        given = {**SHORT[spec.name][1], **given}
+    if isinstance(found, type) and issubclass(found, SheetSampler):
+        return _ours(found, spec.name, given, {**context, "seed": spec.seed})
+    check_arguments(spec.name, found, given, ("seed",))
+    return _wrapped(partial(_inner, found, given), found.__name__, given, context, spec.seed)
+
+
+def _ours(kind: type[SheetSampler], name: str, given: Mapping[str, Any], context: Mapping[str, Any]) -> SheetSampler:
+    check_arguments(name, kind, given, tuple(context))
+    return kind(**context, **given)
+
+
+def _inner(kind: Callable[..., BaseSampler], given: Mapping[str, Any], seed: int) -> BaseSampler:
+    """A sampler of Optuna's or a user's, with ``seed`` where it takes one."""
+    own = {"seed": seed, "warn_independent_sampling": False}  # what is conditional is sampled so on purpose
+    takes = inspect.signature(kind).parameters
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is experimental in Optuna is the business of whoever chose it
+        return kind(**{**{name: value for name, value in own.items() if name in takes}, **given})
+
+
+def _wrapped(make: Callable[[int], BaseSampler], name: str, given: Mapping[str, Any], context: Mapping[str, Any],
+             seed: int) -> SheetSampler:
+    from scalesearch.samplers.wrapped import Wrapped
+
+    try:
+        return Wrapped(make, learns_from_infeasible=name in LEARN_FROM_INFEASIBLE, seed=seed,
+                       n_startup_trials=given.get("n_startup_trials"), **context)
+    except (TypeError, ValueError, ImportError) as error:
+        raise UserError(f"sampler {name}: {error}") from None
+
+
+def _find(name: str) -> Any:
+    """The class or factory of that name: Optuna's, or what an installed package registers."""
+    from optuna import samplers
+
+    name = SHORT[name][0] if name in SHORT else name
+    if name in REFUSED:
+        raise UserError(f"sampler {name}: {REFUSED[name]}")
+    theirs = [one for one in samplers.__all__ if one.endswith("Sampler") and not one.startswith("Base")]
+    if name in theirs:
+        return getattr(samplers, name)
+    registered = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if name in registered:
+        return registered[name].load()
+    there = (*NAMES, *(one for one in theirs if one not in REFUSED), *registered)
+    raise UserError(f"there is no sampler `{name}`; {_those(name, there)}")
+
+
+def check_arguments(name: str, kind: Callable[..., Any], given: Mapping[str, Any], ours: Iterable[str]) -> None:
+    """Raises UserError where ``kind`` does not take ``given``; ``ours`` are not for a study file to give."""
+    takes = {key: parameter for key, parameter in _parameters(kind).items() if key not in ours}
+    for key, value in given.items():
+        if key not in takes:
+            raise UserError(f"sampler {name}: there is no argument `{key}`; {_those(key, takes)}")
+        wanted = str(takes[key].annotation)
+        if not _is_a(value, wanted):
+            raise UserError(f"sampler {name}: {key} is {wanted}, not {value!r}")
+    missing = [key for key, one in takes.items() if one.default is one.empty and key not in given]
+    if missing:
+        raise UserError(f"sampler {name}: it needs {', '.join(missing)}")
+
+
+def _parameters(kind: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The named parameters of a constructor, those that it passes on to its base included."""
+    found: dict[str, inspect.Parameter] = {}
+    for one in kind.__mro__ if isinstance(kind, type) else (kind,):
+        signature = inspect.signature(one)
+        found |= {key: parameter for key, parameter in signature.parameters.items()
+                  if key not in found and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)}
+        if not any(parameter.kind == parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+            break
+    return found
+
+
+_PLAIN: Mapping[str, Any] = {"bool": bool, "int": int, "float": (int, float), "str": str, "None": type(None)}
+
+
+def _is_a(value: Any, annotation: str) -> bool:
+    """Whether a value that a file can hold is what an annotation says; of an object nothing is said."""
+    if "_empty" in annotation or not isinstance(value, bool | int | float | str | None):
+        return True
+    words = [word.strip() for word in annotation.split("|")]
+    fits = any(isinstance(value, _PLAIN[word]) for word in words if word in _PLAIN)
+    return fits and (not isinstance(value, bool) or "bool" in words)
+
+
+def _those(name: str, there: Iterable[str]) -> str:
+    names = list(there)
+    close = [f"did you mean `{one}`? " for one in difflib.get_close_matches(name, names, 1)]
+    return f"{''.join(close)}There are {', '.join(names) or 'none'}"

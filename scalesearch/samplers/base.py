@@ -1,4 +1,4 @@
-"""What a proposer is: a function of what was seen, of its seed and of the number of the proposal, and of nothing else.
+"""The base of our samplers: whole sheets of parameters, proposed as a function of history, number and seed alone.
 
 So a study that was interrupted proposes what it would have proposed, whichever process asks.
 """
@@ -6,101 +6,165 @@ So a study that was interrupted proposes what it would have proposed, whichever 
 from __future__ import annotations
 
 import hashlib
+import math
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from scalesearch.samplers.history import Goal, History, Seen
-from scalesearch.space.syntax.parameters import Question
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.search_space import intersection_search_space
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
-Judge = Callable[[int, Mapping[str, Any]], Seen]
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.ask import Ask, Summaries
+from scalesearch.samplers.known import Knowledge, Knows
+from scalesearch.samplers.sheet import Define, Sheet, draw, flat, sample
 
+if TYPE_CHECKING:
+    from scalesearch.samplers.feasible_region import FeasibleRegion
 
-class Askable(Protocol):
-    """What a space is to a proposer."""
-
-    def dimensions(self) -> list[tuple[str, Question]]: ...
-
-    def answer(self, ask: Any) -> Any: ...
-
-    def enumerate(self) -> Any: ...
-
-
-class Feasible(Protocol):
-    """What is known of the feasible part of a space; see :class:`scalesearch.samplers.feasible_region.Region`."""
-
-    def drawn(self, rng: random.Random) -> dict[str, Any] | None: ...
-
-    def mended(self, params: Mapping[str, Any], rng: random.Random, known: Collection[str] = ...
-               ) -> dict[str, Any] | None: ...
-
-    def fits(self, params: Mapping[str, Any]) -> bool: ...
+PATIENCE = 5  # proposals in a row that were seen before, after which they are random
+STRATA_DRAWS = 20  # random sheets of which one of the first is chosen, by what it costs
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Who proposes.
-
-    Attributes:
-        startup: random proposals before a model or a front is trusted; None: as many as suit the proposer.
-        population: NSGA's.
-    """
-
-    kind: str = "bayes"
-    seed: int = 1
-    startup: int | None = None
-    population: int = 20
+class Exhausted(Exception):
+    """Everything there is was proposed. Raised by ``infer_relative_search_space``, and so where a trial first asks."""
 
 
-class Proposer:
-    """Answers a space's questions.
+class SheetSampler(BaseSampler):
+    """Proposes a whole conditional sheet at once; works in any Optuna study.
 
     Args:
-        space: asks the questions.
-        limits: names of all limits, in the order in which every candidate has them.
-        goals: of the study.
-        region: the feasible part of the space; without it, draws are of the whole of it.
+        define: suggests everything that a trial needs from the trial it is given, such as
+            ``partial(suggest, space)``. None: the parameters that all past trials share; others are drawn at random.
+        known: what is exact of a sheet before its trial runs; the same in every call.
+        region: draws and repairs feasible sheets of ``define``; without it, draws are of everything.
+        objectives: in the study's order. None: read from the study, those that ``known`` tells being exact.
+        seed: of all proposals; None: another one for each sampler.
+        n_startup_trials: trials with values before a model or a front is trusted. None: the sampler's own number.
     """
 
-    name: ClassVar[str]
-    startup: ClassVar[int] = 10  # Optuna's number
-    opens: ClassVar[bool] = False  # whether its first candidates are to be spread over the costs
-    lists: ClassVar[bool] = False  # whether it goes through a list, and so comes to an end of itself
-    heeds: ClassVar[bool] = False  # whether it learns from what misses a limit
+    n_startup: ClassVar[int] = 10  # Optuna's number
+    stratified_startup: ClassVar[bool] = False  # whether its first trials are spread over the known costs
+    exhaustive: ClassVar[bool] = False  # whether it goes through a list, and so comes to an end of itself
+    learns_from_infeasible: bool = False  # whether it must be shown what misses a constraint
 
-    def __init__(self, space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings,
-                 region: Feasible | None = None) -> None:
-        self.space, self.limits, self.goals, self.settings = space, tuple(limits), tuple(goals), settings
-        self.region = region
-        self.first = type(self).startup if settings.startup is None else settings.startup
-        self.judge: Judge | None = None  # number and answers to a candidate with its costs; the strategy's
+    def __init__(self, *, define: Define | None = None, known: Knows | None = None,
+                 region: FeasibleRegion | None = None, objectives: Sequence[Objective] | None = None,
+                 seed: int | None = None, n_startup_trials: int | None = None) -> None:
+        self.define, self.region = define, region
+        self.known = Knowledge.of(known if known is not None or region is None else region.known)
+        self.objectives = None if objectives is None else tuple(objectives)
+        self.seed = secrets.randbits(32) if seed is None else seed
+        self.n_startup_trials = type(self).n_startup if n_startup_trials is None else n_startup_trials
+        self._summaries = Summaries(self.known)
+        self._proposed: dict[int, Sheet] = {}  # of trials that have not asked for their parameters yet
 
-    def ask(self, number: int, history: History) -> Mapping[str, Any] | None:
-        """Proposal ``number``: question to answer; None where it has nothing to propose.
-
-        The same number and history give the same proposal.
-        """
+    def propose(self, ask: Ask) -> Sheet | None:
+        """A sheet for ``ask``; None where nothing is found that is worth a trial."""
         raise NotImplementedError
 
-    def seed(self, number: int) -> int:
-        """A seed of 32 bits for proposal ``number``."""
-        digest = hashlib.sha256(f"{self.settings.seed}:{number}".encode()).digest()
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        define = self.define
+        if define is None:
+            shared = self.learned(study, trial)
+            if not shared:
+                return {}
+            define = flat(shared)
+        sheet = self._proposed[trial.number] = self.next_sheet(self.ask(study, trial, define))
+        return dict(sheet.distributions)
+
+    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+                        ) -> dict[str, Any]:
+        sheet = self._proposed.pop(trial.number, None)
+        if not search_space:
+            return {}
+        if sheet is None or not set(search_space) <= set(sheet.params):
+            sheet = self.next_sheet(self.ask(study, trial, flat(search_space)))
+        return {name: sheet.params[name] for name in search_space}
+
+    def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
+                           param_distribution: BaseDistribution) -> Any:
+        return draw(param_distribution, random.Random(self.seed_of(trial, param_name)))
+
+    def learned(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """What all past trials were asked for, with the same distributions; nothing during startup."""
+        trials = study.get_trials(deepcopy=False)
+        past = [one for one in trials if one.number != trial.number and one.distributions]
+        enough = len(past) >= self.n_startup_trials
+        return dict(intersection_search_space(past, include_pruned=True)) if enough else {}
+
+    def ask(self, study: Study, trial: FrozenTrial, define: Define) -> Ask:
+        """What is known when ``trial`` asks."""
+        past = [one for one in study.get_trials(deepcopy=False) if one.number != trial.number]
+        rng = random.Random(self.seed_of(trial))
+        if self.define is None or define is self.define:
+            return Ask(trial.number, past, define, self._summaries, self.objectives, study, rng)
+        # Something else is asked for than what the sampler was made for: nothing is known of that.
+        return Ask(trial.number, past, define, Summaries(Knowledge(None)), None, study, rng)
+
+    def seed_of(self, trial: FrozenTrial, name: str = "") -> int:
+        """A seed of 32 bits for what ``trial`` is proposed, or for one of its parameters."""
+        digest = hashlib.sha256(f"{self.seed}:{trial.number}:{name}".encode()).digest()
         return int.from_bytes(digest[:4], "big")
 
-    def drawn(self, rng: random.Random) -> dict[str, Any]:
-        """A random sheet: each question uniform, log-uniform for log ranges; a feasible one, where the region is known.
+    def next_sheet(self, ask: Ask) -> Sheet:
+        """What ``ask`` is answered: a way back into the region, one of the first, the sampler's own, or a random one.
+
+        Raises:
+            Exhausted: the sampler goes through a list, and it is at its end.
         """
-        found = self.region.drawn(rng) if self.region else None
-        return self.filled(lambda name, question: question.draw(rng)) if found is None else found
+        if self.exhaustive:
+            sheet = self.propose(ask)
+            if sheet is None:
+                raise Exhausted("everything that the space holds and its limits allow was proposed")
+            return sheet
+        if self.learns_from_infeasible and ask.last_is_rejected:
+            repaired = self.repaired(ask, ask.trials[-1].params)
+            if repaired is not None:
+                return repaired
+        stuck = ask.repeats >= PATIENCE
+        sheet = None if stuck or not self.stratified_startup else self._stratum(ask)
+        sheet = sheet or (None if stuck else self.propose(ask)) or self.sample(ask)
+        if self.learns_from_infeasible or ask.known(sheet.params).feasible:
+            return sheet
+        return self.repaired(ask, sheet.params) or sheet
 
-    def filled(self, ask: Any) -> dict[str, Any]:
-        """The answers that ``ask(name, question)`` gives to what the space asks."""
-        params: dict[str, Any] = {}
+    def sample(self, ask: Ask, rng: random.Random | None = None) -> Sheet:
+        """A random sheet; a feasible one, where the region is known."""
+        rng = rng or ask.rng
+        region = self._region(ask)
+        found = region.sample_feasible(rng) if region else None
+        return sample(ask.define, rng) if found is None else found
 
-        def answer(name: str, question: Question) -> Any:
-            params[name] = ask(name, question)
-            return params[name]
+    def repaired(self, ask: Ask, params: Mapping[str, Any]) -> Sheet | None:
+        """A feasible sheet near ``params`` that is new, if there is a way; else any feasible one."""
+        region = self._region(ask)
+        if region is None or not params:
+            return None
+        return region.repair(params, ask.rng, ask.identities) or region.sample_feasible(ask.rng)
 
-        self.space.answer(answer)
-        return params
+    def _region(self, ask: Ask) -> FeasibleRegion | None:
+        """The region, unless something else than its parameters is asked for."""
+        return self.region if ask.known is self.known else None
+
+    def _stratum(self, ask: Ask) -> Sheet | None:
+        """One of the first sheets: of many random ones that may be run, from the cheapest to the dearest.
+
+        Each beginning then has the whole range of costs in it, and the first results cost least.
+        """
+        begun = len(ask.identities)
+        if begun >= self.n_startup_trials:
+            return None
+        drawn = [self.sample(ask) for _ in range(STRATA_DRAWS)]
+        able = sorted((sheet for sheet in drawn if ask.known(sheet.params).feasible), key=partial(_expense, ask))
+        return able[int(len(able) * (begun + 0.5) / self.n_startup_trials)] if able else None
+
+
+def _expense(ask: Ask, sheet: Sheet) -> float:
+    """The logarithm of all that is known of what a sheet costs."""
+    return sum(math.log(max(value, 1e-12)) for value in ask.known(sheet.params).values if value is not None)

@@ -1,90 +1,92 @@
-"""A space's questions as Optuna's parameters, and back.
+"""The bridge between spaces and Optuna: a space's questions as Optuna's parameters, and back.
 
-Numbers that are listed one by one become ordinals: the position in the sorted list. Optuna's samplers then know
-that 8 lies between 4 and 16, and a list that grows at its end does not make old trials unreadable, as it would
-with categoricals.
+Numbers that are listed one by one become ordinals: the position in the sorted list. Samplers then know that 8 lies
+between 4 and 16, and a list that grows at its end does not make old trials unreadable, as it would with categoricals.
+A question's parameter is named by its path. Where one path holds several questions, depending on a condition, the later
+ones are ``path#2`` and so on, since a parameter of Optuna's has one meaning.
 """
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.trial import BaseTrial
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from scalesearch.samplers import sheet
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Question
 
+Parameter = tuple[Question, str, BaseDistribution]
 
-class Encoding:
-    """Names and distributions of a space's questions.
 
-    A question's parameter is named by its path. Where one path holds several questions, depending on a condition,
-    the later ones are ``path#2`` and so on, since a parameter of Optuna's has one meaning.
+def suggest(space: Any, trial: Any) -> Any:
+    """The answers of ``space`` where ``trial`` suggests every parameter; anything with ``suggest_int`` and so on does.
+
+    ``partial(suggest, space)`` is a define-by-run function for samplers.
     """
+    def ask(path: str, question: Question) -> Any:
+        name, distribution = parameter(space, path, question)
+        return from_param(question, sheet.suggest(trial, name, distribution))
 
-    def __init__(self, space: Any) -> None:
-        self.space = space
-        self._asked: dict[str, list[Question]] = {}
-        for path, question in space.dimensions():
-            self._number(path, question)
+    return space.answer(ask)
 
-    def suggest(self, trial: BaseTrial, path: str, question: Question) -> Any:
-        """Asks Optuna: the value of ``question`` that ``trial`` proposes."""
-        name, shape = self._name(path, question), distribution(question)
-        match shape:
-            case CategoricalDistribution():
-                return decode(question, trial.suggest_categorical(name, shape.choices))
-            case IntDistribution():
-                number = trial.suggest_int(name, shape.low, shape.high, step=shape.step, log=shape.log)
-                return decode(question, number)
-            case FloatDistribution():
-                real = trial.suggest_float(name, shape.low, shape.high, step=shape.step, log=shape.log)
-                return decode(question, real)
-        raise TypeError(shape)
 
-    def encode(self, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-        """Parameters and distributions of the trial that gave the answers ``params``.
+def encode(space: Any, answers: Any) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+    """Parameters and distributions of the trial that gives ``answers``: a sheet, or question to answer.
 
-        Raises:
-            KeyError: a question that the space asks is not among ``params``.
-        """
-        encoded: dict[str, Any] = {}
-        shapes: dict[str, BaseDistribution] = {}
+    Raises:
+        KeyError: a question that the space asks is not answered.
+    """
+    given: Mapping[str, Any] = getattr(answers, "params", answers)
+    params: dict[str, Any] = {}
+    distributions: dict[str, BaseDistribution] = {}
 
-        def replay(path: str, question: Question) -> Any:
-            name = self._name(path, question)
-            encoded[name], shapes[name] = self.param(question, params[path]), self.shape(question)
-            return params[path]
+    def replay(path: str, question: Question) -> Any:
+        name, its = parameter(space, path, question)
+        params[name], distributions[name] = to_param(question, given[path]), its
+        return given[path]
 
-        self.space.answer(replay)
-        return encoded, shapes
+    space.answer(replay)
+    return params, distributions
 
-    def shape(self, question: Question) -> BaseDistribution:
-        """What Optuna's parameter may be."""
-        return distribution(question)
 
-    def param(self, question: Question, value: Any) -> Any:
-        """What Optuna's parameter is for the answer ``value``."""
-        return encode(question, value)
+def decode(space: Any, params: Mapping[str, Any]) -> Any:
+    """The answers of ``space`` that Optuna's ``params`` stand for; what it does not ask for is ignored.
 
-    def _name(self, path: str, question: Question) -> str:
-        number = self._number(path, question)
-        return path if number == 1 else f"{path}#{number}"
+    Raises:
+        KeyError: a parameter that the space asks for is missing.
+    """
+    return space.answer(lambda path, question: from_param(question, params[parameter(space, path, question)[0]]))
 
-    def _number(self, path: str, question: Question) -> int:
-        known = self._asked.setdefault(path, [])
-        if question not in known:
-            known.append(question)
-        return known.index(question) + 1
+
+def parameter(space: Any, path: str, question: Question) -> tuple[str, BaseDistribution]:
+    """Name and distribution of the parameter that stands for ``question``."""
+    known = _parameters(getattr(space, "form", space)).setdefault(path, [])
+    for other, name, distribution_of in known:
+        if other is question or other == question:
+            return name, distribution_of
+    return _numbered(known, path, question)
+
+
+@lru_cache(maxsize=16)
+def _parameters(form: Any) -> dict[str, list[Parameter]]:
+    """Path to the parameters of its questions, in the order of the space; comparing forms takes no time."""
+    found: dict[str, list[Parameter]] = {}
+    for path, question in form.dimensions():
+        known = found.setdefault(path, [])
+        if question not in [other for other, _, _ in known]:
+            _numbered(known, path, question)
+    return found
+
+
+def _numbered(known: list[Parameter], path: str, question: Question) -> tuple[str, BaseDistribution]:
+    name = f"{path}#{len(known) + 1}" if known else path
+    known.append((question, name, distribution(question)))
+    return known[-1][1:]
 
 
 def distribution(question: Question) -> BaseDistribution:
-    """How Optuna is to sample ``question``."""
+    """What Optuna's parameter for ``question`` may be."""
     match question:
         case Choice(options) if _ordinal(options):
             return IntDistribution(0, len(options) - 1)
@@ -100,7 +102,7 @@ def distribution(question: Question) -> BaseDistribution:
     raise TypeError(question)
 
 
-def decode(question: Question, param: Any) -> Any:
+def from_param(question: Question, param: Any) -> Any:
     """The answer that Optuna's ``param`` stands for."""
     match question:
         case Choice(options) if _ordinal(options):
@@ -112,15 +114,15 @@ def decode(question: Question, param: Any) -> Any:
     return param
 
 
-def encode(question: Question, value: Any) -> Any:
-    """Optuna's parameter for the answer ``value``; the inverse of :func:`decode`."""
+def to_param(question: Question, answer: Any) -> Any:
+    """Optuna's parameter for ``answer``; the inverse of :func:`from_param`."""
     match question:
         case Choice(options) if _ordinal(options):
-            return sorted(options, key=float).index(value)
+            return sorted(options, key=float).index(answer)
         case FloatRange(step=step) if step is not None:
             grid = question.values() or ()
-            return min(range(len(grid)), key=lambda index: math.fabs(grid[index] - value))
-    return value
+            return min(range(len(grid)), key=lambda index: math.fabs(grid[index] - answer))
+    return answer
 
 
 def _ordinal(options: tuple[Any, ...]) -> bool:

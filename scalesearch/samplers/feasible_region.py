@@ -1,98 +1,89 @@
-"""The part of a space that the limits allow: draws from it, and ways into it. Everything is found when it is needed.
+"""The part of a space that constraints allow: draws from it, and ways into it. Everything is found when it is needed.
 
-Where much of a space is feasible, rejection is the cheapest way to draw from it: a bill takes a millisecond or two.
-Where little is, the space is taken apart once (seconds) and then nothing is drawn in vain. Both have the same chances.
-A space that cannot be taken apart is drawn from by walking from a random sheet into the region.
+Where much of a space is feasible, rejection is the cheapest way to draw from it. Where little is, exact draws (see
+:mod:`scalesearch.samplers.exact_draws`) take the space apart once, in seconds, and then draw nothing in vain. Both have
+the same chances. A space that cannot be taken apart is drawn from by walking from a random sheet into the region.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
-from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.grid import Endless, TooMany
-from scalesearch.feasible.limits import bounds_of
-from scalesearch.samplers.repair import Mender
-from scalesearch.space import Space
-from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.questionnaire.enumerate import Endless as NoEnd
+from scalesearch.samplers.known import Knowledge, Knows
+from scalesearch.samplers.repair import Repairer
+from scalesearch.samplers.sheet import Define, Sheet, change, fill, sample
 
-PROBES, FEW = 200, 5  # a region is thin where fewer than FEW of PROBES draws are in it
-TRIES = 1000  # draws of a region that is not thin: one in 40 at least is in it
-AGAIN = 50  # draws from a space taken apart, where limits that do not add up may reject some
-WALKS = 5
+PROBES, FEW = 200, 5  # a region is sparse where fewer than FEW of PROBES draws are in it
+MAX_REJECTED = 1000  # draws of a region that is not sparse: one in 40 at least is in it
+MAX_EXACT = 50  # exact draws, of which constraints that do not add up may reject some
+MAX_WALKS = 5
 
 
-class Region:
-    """What ``bill`` (a :class:`scalesearch.study.trials.evaluator.Bill`) allows of its space."""
+class Exact(Protocol):
+    """Draws by construction, of what meets the constraints that add up."""
 
-    def __init__(self, bill: Any) -> None:
-        self.bill = bill
-        self.space: Space = bill.space
-        self.protocol: Protocol = bill.protocol
-        self._mender = Mender(bill.space, bill.judge)
+    share: float | None
 
-    def fits(self, params: Mapping[str, Any]) -> bool:
-        """Whether a sheet meets every limit."""
-        return bool(self.bill.judge(params).feasible)
+    def sample(self, rng: random.Random) -> Mapping[str, Any] | None:
+        """The parameters of a sheet; None where nothing meets them."""
 
-    def drawn(self, rng: random.Random) -> dict[str, Any] | None:
+
+class FeasibleRegion:
+    """The sheets of ``define`` of which ``known`` says that they are feasible.
+
+    Args:
+        exact: makes exact draws of the region; gives None where the space cannot be taken apart.
+    """
+
+    def __init__(self, define: Define, known: Knows, exact: Callable[[], Exact | None] = lambda: None) -> None:
+        self.define, self.known, self._exact = define, Knowledge.of(known), exact
+        self._repairer = Repairer(define, self.known)
+
+    def is_feasible(self, params: Mapping[str, Any]) -> bool:
+        """Whether a sheet meets every constraint."""
+        return self.known(params).feasible
+
+    def sample_feasible(self, rng: random.Random) -> Sheet | None:
         """A random feasible sheet; None where none was found."""
-        if not self.thin:
-            return self._rejecting(rng, TRIES)
-        if self.draws is not None:
-            found = (self.draws.draw(rng) for _ in range(AGAIN))
-            return next((params for params in found if params is not None and self.fits(params)), None)
-        starts = (self._sheet(rng) for _ in range(WALKS))
-        return next((found for start in starts if (found := self.mended(start, rng))), None)
+        if not self.is_sparse:
+            return self._rejecting(rng)
+        if self.exact is not None:
+            drawn = (self.exact.sample(rng) for _ in range(MAX_EXACT))
+            params = next((one for one in drawn if one is not None and self.is_feasible(one)), None)
+            return None if params is None else self._sheet(params)
+        starts = (sample(self.define, rng) for _ in range(MAX_WALKS))
+        return next((found for start in starts if (found := self._repairer.repair(start, rng))), None)
 
-    def mended(self, params: Mapping[str, Any], rng: random.Random, known: Collection[str] = ()
-               ) -> dict[str, Any] | None:
-        """A feasible sheet near ``params`` whose network is not among ``known``; None where none was found."""
-        return self._mender.mended(params, rng, known)
+    def repair(self, params: Mapping[str, Any], rng: random.Random, taken: Collection[str] = ()) -> Sheet | None:
+        """A feasible sheet near ``params`` whose identity is not ``taken``; None where none was found."""
+        return self._repairer.repair(change(self.define, params, rng), rng, taken)
 
     @cached_property
-    def thin(self) -> bool:
+    def is_sparse(self) -> bool:
         """Whether so little of the space is feasible that rejection is no way to draw."""
         rng, found = random.Random(0), 0
         for _ in range(PROBES):
-            found += self.fits(self._sheet(rng))
+            found += self.is_feasible(sample(self.define, rng).params)
             if found >= FEW:
                 return False
         return True
 
     @cached_property
-    def draws(self) -> Any:
+    def exact(self) -> Exact | None:
         """The space taken apart, or None where that cannot be done."""
-        from scalesearch.feasible.draw import Draws
-
-        if not isinstance(self.space, Space) or not all(isinstance(limit, Constraint) for limit in self.bill.limits):
-            return None
-        bounds = bounds_of(limit for limit in self.bill.limits if limit.costs)
-        try:
-            return None if bounds is None else Draws(self.space, self.protocol, bounds)
-        except (TooMany, Endless, NoEnd):
-            return None
+        return self._exact()
 
     @property
     def share(self) -> float | None:
         """The chance that a draw of the whole space is feasible, exactly; None where that is not known."""
-        whole = self.draws is not None and all(limit.costs or limit in self.space.where for limit in self.bill.limits)
-        return float(self.draws.share) if whole else None
+        return self.exact.share if self.exact else None
 
-    def _rejecting(self, rng: random.Random, tries: int) -> dict[str, Any] | None:
-        sheets = (self._sheet(rng) for _ in range(tries))
-        return next((params for params in sheets if self.fits(params)), None)
+    def _rejecting(self, rng: random.Random) -> Sheet | None:
+        sheets = (sample(self.define, rng) for _ in range(MAX_REJECTED))
+        return next((sheet for sheet in sheets if self.is_feasible(sheet.params)), None)
 
-    def _sheet(self, rng: random.Random) -> dict[str, Any]:
-        params: dict[str, Any] = {}
-
-        def ask(name: str, question: Any) -> Any:
-            params[name] = question.draw(rng)
-            return params[name]
-
-        self.space.answer(ask)
-        return params
+    def _sheet(self, params: Mapping[str, Any]) -> Sheet:
+        return fill(self.define, lambda name, distribution: params[name])

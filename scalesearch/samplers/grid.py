@@ -1,40 +1,39 @@
-"""``grid``: every sheet of the space once, in the space's own order."""
+"""``grid``: every feasible sheet once, in the order of the values."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator
 from typing import Any
 
-from scalesearch.samplers.base import Askable, Feasible, Proposer, Settings
-from scalesearch.samplers.history import Goal, History
+from scalesearch.samplers.ask import Ask
+from scalesearch.samplers.base import SheetSampler
+from scalesearch.samplers.sheet import Define, Sheet, enumerate_sheets
 
 
-class Grid(Proposer):
-    """Proposes what was not seen yet and meets the limits, first things first; a space with a continuous range has no
-    grid.
+class Grid(SheetSampler):
+    """Goes through all sheets of ``define``, and raises :class:`~scalesearch.samplers.base.Exhausted` at their end.
+
+    Raises:
+        UserError: when a trial asks, where ``define`` has a continuous range.
     """
 
-    name = "grid"
-    lists = True
+    exhaustive = True
 
-    def __init__(self, space: Askable, limits: Sequence[str], goals: Sequence[Goal], settings: Settings,
-                 region: Feasible | None = None) -> None:
-        super().__init__(space, limits, goals, settings, region)
-        self._misses: set[tuple[tuple[str, str], ...]] = set()  # what the region does not hold
+    def __init__(self, define: Define, **arguments: Any) -> None:
+        super().__init__(define=define, **arguments)
+        self._listed: list[Sheet] = []  # the feasible ones, as far as they were needed
+        self._rest = iter(enumerate_sheets(define))
 
-    def ask(self, number: int, history: History) -> Mapping[str, Any] | None:
-        seen = {key_of(one.params) for one in history}
-        for answers in self.space.enumerate():
-            key = key_of(answers.params)
-            if key not in seen and self._may_be(key, answers.params):
-                return dict(answers.params)
-        return None
+    def propose(self, ask: Ask) -> Sheet | None:
+        """The first sheet that no trial has."""
+        return next((sheet for sheet in self._sheets(ask.define) if sheet.key not in ask.keys), None)
 
-    def _may_be(self, key: tuple[tuple[str, str], ...], params: Mapping[str, Any]) -> bool:
-        """Whether a sheet is worth proposing."""
-        if self.region is not None and key not in self._misses and not self.region.fits(params):
-            self._misses.add(key)
-        return key not in self._misses
-
-
-def key_of(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What makes two sheets the same."""
-    return tuple(sorted((name, repr(value)) for name, value in params.items()))
+    def _sheets(self, define: Define) -> Iterator[Sheet]:
+        if define is not self.define:
+            yield from enumerate_sheets(define)
+            return
+        yield from self._listed
+        for sheet in self._rest:
+            if self.known(sheet.params).feasible:
+                self._listed.append(sheet)
+                yield sheet

@@ -1,55 +1,62 @@
-"""What a search knows: every candidate so far, what it costs, how far it was trained and what came of it."""
+"""What a sampler and a scheduler read of Optuna's trials.
+
+COMPLETE was trained to its end. RUNNING is in training, or paused at a rung. PRUNED with a constraint above 0 was
+infeasible and cost nothing. FAIL failed, or repeated another trial; Optuna's samplers ignore it, ours do not propose
+it again. Every attribute may be absent, as it is in a plain Optuna study.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-PENDING, PAUSED, COMPLETE, FAILED, INFEASIBLE = "pending", "paused", "complete", "failed", "infeasible"
-DUPLICATE = "duplicate"  # a sheet that describes a network which is in the history already
+from scalesearch.pareto.objective import Objective
 
+if TYPE_CHECKING:  # importing Optuna takes a second, and rungs are read by commands that do without
+    from optuna.trial import FrozenTrial
 
-@dataclass(frozen=True)
-class Goal:
-    """One axis of the front. ``measured``: only training tells it; otherwise the bill does."""
-
-    name: str
-    direction: str
-    measured: bool
-
-    @property
-    def sign(self) -> int:
-        """What makes smaller better."""
-        return -1 if self.direction == "max" else 1
+ARCHITECTURE = "architecture"  # identity of what was trained
+COSTS = "costs"  # objective to value, of objectives known before training
+RUNGS = "rungs"  # validation loss at each rung reached, smaller being better
+PAUSED = "paused"  # whether it waits at its last rung
 
 
-@dataclass(frozen=True)
-class Seen:
-    """One candidate.
-
-    Attributes:
-        params: question to answer.
-        identity: of the network; two sheets may describe one.
-        slacks: limit to how far it is missed; the same limits in the same order for every candidate.
-        costs: goal to value, for goals that the bill tells.
-        rungs: the loss at each rung that it has reached, smaller being better.
-        values: goal to value of every goal, once trained to the end.
-    """
-
-    number: int
-    state: str
-    params: Mapping[str, Any]
-    identity: str = ""
-    slacks: Mapping[str, float] = field(default_factory=dict)
-    costs: Mapping[str, float] = field(default_factory=dict)
-    rungs: tuple[float, ...] = ()
-    values: Mapping[str, float] | None = None
+def identity_of(trial: FrozenTrial) -> str | None:
+    """The network of ``trial``; None where nobody said."""
+    return trial.user_attrs.get(ARCHITECTURE)
 
 
-History = Sequence[Seen]
+def costs_of(trial: FrozenTrial) -> Mapping[str, float]:
+    """Objective to exact value, as far as it was noted."""
+    return trial.user_attrs.get(COSTS) or {}
 
 
-def having(history: History, *states: str) -> list[Seen]:
-    """The candidates in any of ``states``."""
-    return [seen for seen in history if seen.state in states]
+def exact_values(trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
+    """Objective to value where it is exact: the costs noted, and everything of a trial that ended."""
+    ended = {objective.name: value for objective, value in zip(objectives, trial.values or ())}
+    return {**ended, **costs_of(trial)}
+
+
+def rungs_of(trial: FrozenTrial) -> Sequence[float]:
+    """The loss at each rung that ``trial`` has reached."""
+    return trial.user_attrs.get(RUNGS) or ()
+
+
+def is_paused(trial: FrozenTrial) -> bool:
+    """Whether ``trial`` waits to be trained on."""
+    return trial.state.name == "RUNNING" and bool(trial.user_attrs.get(PAUSED))
+
+
+def is_complete(trial: FrozenTrial) -> bool:
+    """Whether ``trial`` has its final values."""
+    return trial.state.name == "COMPLETE"
+
+
+def is_in_training(trial: FrozenTrial) -> bool:
+    """Whether somebody is at work on ``trial``."""
+    return trial.state.name == "RUNNING" and not is_paused(trial)
+
+
+def is_infeasible(trial: FrozenTrial) -> bool:
+    """Whether ``trial`` misses a constraint."""
+    return any(value > 0 for value in trial.constraints.values())

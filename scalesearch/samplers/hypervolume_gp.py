@@ -1,115 +1,160 @@
-"""``bayes``: of many candidates whose costs the bill tells, the one from which the front may gain most.
+"""``bayes``: of many sheets whose costs are known before they run, the one from which the front may gain most.
 
-Bayesian optimisation where only part of the goals is unknown: a Gaussian process predicts the measured goals alone
-(:mod:`scalesearch.samplers.surrogate`), the others are exact. Samplers that must learn the costs, too, spend trainings
-on candidates that could be known to be dominated.
+Bayesian optimisation where only part of the objectives is unknown: a Gaussian process predicts the measured ones alone
+(:mod:`scalesearch.samplers.surrogate`), the others are exact. Samplers that must learn the costs, too, spend trials on
+sheets that could be known to be dominated.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from optuna.trial import FrozenTrial
+from scipy.special import ndtr
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
-from scalesearch.samplers.front_neighbours import Local
-from scalesearch.samplers.grid import key_of
-from scalesearch.samplers.history import INFEASIBLE, PENDING, History, Seen
-from scalesearch.samplers.predict import foreseen
-from scalesearch.samplers.surrogate import Array, Points, Surrogate
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.ask import Ask
+from scalesearch.samplers.front_neighbours import FrontNeighbours
+from scalesearch.samplers.history import is_complete, is_infeasible
+from scalesearch.samplers.sheet import Sheet
+from scalesearch.samplers.surrogate import Array, Surrogate, squared_distances
 
-CHILDREN, DRAWN = 40, 40  # candidates: changes to members of the front, and random ones
-MOST = 120  # trained candidates that a prediction is made from: the latest
+N_CHILDREN, N_DRAWN = 40, 40  # sheets: changes to members of the front, and random ones
+BLOCK = 8  # trials that choose among the same random sheets, which take the longest to find
+MAX_LEARNED = 120  # trials that a prediction is made from: the latest
 ASTRAY = 0.15  # proposals that heed no prediction: two bad trainings must not rule out a whole region
-SAMPLES = 8  # of the predicted goals
-SHORT = 8  # candidates of which the gain in hypervolume is computed
-DOUBT = 0.05  # of a foreseen value, as a share of the variance of all
+N_SAMPLES = 8  # of the predicted objectives
+SHORT_LIST = 8  # sheets of which the gain in hypervolume is computed
+DOUBT = 0.05  # of a predicted value of a paused trial, as a share of the variance of all
 
 
-class Bayes(Local):
-    """Takes the most promising of :meth:`Local` changes and random draws."""
+class HypervolumeGP(FrontNeighbours):
+    """Takes the most promising of changes to the front and random draws."""
 
-    name = "bayes"
-    startup = 6
+    n_startup = 6
 
-    def ask(self, number: int, history: History) -> Mapping[str, Any] | None:
-        """As :meth:`Proposer.ask`; None also where none of many candidates is new and allowed."""
-        rng = random.Random(self.seed(number))
-        values = foreseen(history, self.goals)
-        # Of references from outside the space nothing can be learned: they answer none of its questions.
-        known = [seen for seen in history if seen.number in values and seen.params][-MOST:]
-        if len(known) < max(self.first, 2) or self.judge is None:
-            return super().ask(number, history)
-        pool = self._pool(number, history, values, rng)
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._block: tuple[int, list[Sheet]] = (-1, [])  # number of a block of trials, and the sheets drawn for it
+
+    def propose(self, ask: Ask) -> Sheet | None:
+        """As :meth:`SheetSampler.propose`; None also where none of many sheets is new and feasible."""
+        if len(ask.learned) < max(self.n_startup_trials, 2):
+            return super().propose(ask)
+        pool = self._pool(ask)
         if not pool:
             return None
-        if rng.random() < ASTRAY:
-            return rng.choice(pool).params
-        waiting = [seen for seen in history if seen.state == PENDING and seen.number not in values and seen.params]
-        return pool[self._best(pool, known, waiting, values, rng)].params
+        if ask.rng.random() < ASTRAY:
+            return ask.rng.choice(pool)
+        return pool[self._best(ask, pool)]
 
-    def _pool(self, number: int, history: History, values: Mapping[int, Mapping[str, float]],
-              rng: random.Random) -> list[Seen]:
-        """Candidates that the bill allows and nobody has seen."""
-        sheets = {key_of(seen.params) for seen in history}
-        networks = {seen.identity for seen in history if seen.state != INFEASIBLE}
-        parents, pool = self._parents(history, values, rng), []
-        params = [*(self._changed(rng.choice(parents).params, rng, 1) for _ in range(CHILDREN)),
-                 *(self.drawn(rng) for _ in range(DRAWN))]
-        for one in params:
-            key = key_of(one)
-            if key in sheets:
+    def _pool(self, ask: Ask) -> list[Sheet]:
+        """Sheets that nothing known forbids and nobody has seen."""
+        keys, identities = set(ask.keys), set(ask.identities)
+        parents, pool = self.parents(ask), []
+        for sheet in (*(self.changed(ask, ask.rng.choice(parents).params) for _ in range(N_CHILDREN)),
+                      *self._drawn(ask)):
+            if sheet.key in keys:
                 continue
-            sheets.add(key)
-            candidate = self.judge(number, one)
-            if candidate.state != INFEASIBLE and candidate.identity not in networks:
-                networks.add(candidate.identity)
-                pool.append(candidate)
+            keys.add(sheet.key)
+            identity = ask.known.identity(sheet.params)
+            if identity not in identities and ask.known(sheet.params).feasible:
+                identities.add(identity)
+                pool.append(sheet)
         return pool
 
-    def _best(self, pool: Sequence[Seen], known: Sequence[Seen], waiting: Sequence[Seen],
-              values: Mapping[int, Mapping[str, float]], rng: random.Random) -> int:
-        """The place in ``pool`` of the candidate from which the front may gain most."""
-        everyone = [*known, *waiting, *pool]
-        costs = [goal.name for goal in self.goals if not goal.measured]
-        bills = np.array([[seen.costs[name] for name in costs] for seen in everyone], float).reshape(-1, len(costs))
-        points = Points(self.space.dimensions(), [seen.params for seen in everyone], bills)
-        doubt = np.array([0.0 if seen.values else DOUBT for seen in known])
-        new = np.arange(len(known) + len(waiting), len(everyone))
-        also = np.arange(len(known), len(known) + len(waiting))
-        normal = np.array([NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAMPLES)])
-        found = np.empty((len(pool), SAMPLES, len(self.goals)))
-        for at, goal in enumerate(self.goals):
-            if goal.measured:
-                scores = np.array([values[seen.number][goal.name] for seen in known])
-                mean, spread = Surrogate(points, scores, doubt).predict(new, also)
-                order = rng.sample(range(SAMPLES), SAMPLES)  # goals are independent of each other
+    def _drawn(self, ask: Ask) -> Sequence[Sheet]:
+        """Random sheets, the same ones for a whole block of trials."""
+        block = ask.number // BLOCK
+        if ask.define is not self.define:  # made for this trial alone
+            return [self.sample(ask) for _ in range(N_DRAWN)]
+        if self._block[0] != block:
+            rng = random.Random(f"{self.seed}:{block}")
+            self._block = block, [self.sample(ask, rng) for _ in range(N_DRAWN)]
+        return self._block[1]
+
+    def _best(self, ask: Ask, pool: Sequence[Sheet]) -> int:
+        """The place in ``pool`` of the sheet from which the front may gain most."""
+        learned = ask.learned[-MAX_LEARNED:]
+        waiting = [trial for trial in ask.in_training if trial.number not in ask.values]
+        table = _finite(np.array([ask.values[trial.number] for trial in learned], float))
+        asked = set().union(*(sheet.params for sheet in pool))
+        sheets = [*(_restricted(trial, asked) for trial in (*learned, *waiting)), *pool]
+        costs = self._costs(ask, [*learned, *waiting], pool)
+        squares = squared_distances(sheets, costs)
+        doubt = np.array([0.0 if is_complete(trial) else DOUBT for trial in learned])
+        also, new = np.split(np.arange(len(learned), len(sheets)), [len(waiting)])
+        normal = np.array([NormalDist().inv_cdf((i + 0.5) / N_SAMPLES) for i in range(N_SAMPLES)])
+        found = np.empty((len(pool), N_SAMPLES, len(ask.objectives)))
+        exact = iter(costs[new].T)
+        for at, objective in enumerate(ask.objectives):
+            if objective.measured:
+                mean, spread = Surrogate(squares, table[:, at], doubt).predict(new, also)
+                order = ask.rng.sample(range(N_SAMPLES), N_SAMPLES)  # objectives are independent of each other
                 found[:, :, at] = mean[:, None] + spread[:, None] * normal[order]
             else:
-                found[:, :, at] = np.array([seen.costs[goal.name] for seen in pool])[:, None]
-        table = np.array([[values[seen.number][goal.name] for goal in self.goals] for seen in known])
-        return self._gain(found, table)
+                found[:, :, at] = next(exact)[:, None]
+        feasible = np.array([not is_infeasible(trial) for trial in learned])
+        best = table[feasible] if feasible.any() else table
+        return most_promising(found, best, ask.objectives, self._chances(ask, learned, squares, new))
 
-    def _gain(self, found: NDArray[np.float64], table: Array) -> int:
-        """Where of (candidates, samples, goals) the mean gain over the front of ``table`` is largest.
+    def _costs(self, ask: Ask, trials: Sequence[FrozenTrial], pool: Sequence[Sheet]) -> Array:
+        """(trials + pool, objectives known exactly)."""
+        exact = [(at, objective.name) for at, objective in enumerate(ask.objectives) if not objective.measured]
+        rows: list[list[Any]] = [[ask.exact(trial, ask.objectives)[name] for _, name in exact] for trial in trials]
+        rows += [[ask.known(sheet.params).values[at] for at, _ in exact] for sheet in pool]
+        return np.array(rows, float).reshape(len(rows), len(exact))
 
-        A short list by the maximin improvement (Svenson & Santner 2016) comes first, which needs no volumes.
-        """
-        ways = [goal.direction for goal in self.goals]
-        best = table[pareto_front(table, ways)]
-        signs = np.array([goal.sign for goal in self.goals])
-        unit = np.ptp(table, axis=0)
-        unit[unit == 0] = 1.0
-        ahead = ((best[None, None] - found[:, :, None]) * signs / unit).max(-1).min(-1)  # (candidates, samples)
-        short = np.argsort(-np.maximum(ahead, 0).mean(1) - 1e-9 * ahead.mean(1), kind="stable")[:SHORT]
-        corner = worst_corner(np.concatenate([table, found[short].reshape(-1, len(ways))]), ways, 0.01)
-        base = hypervolume(best, corner, ways)
-        gains = [np.mean([hypervolume(np.vstack([best, sample]), corner, ways) - base for sample in found[at]])
-                 for at in short]
-        top = int(np.argmax(gains))
-        return int(short[top]) if gains[top] > 0 else int(short[0])
+    def _chances(self, ask: Ask, learned: Sequence[FrozenTrial], squares: Array, new: NDArray[np.intp]) -> Array:
+        """Of each of the pool, the chance to meet the constraints that only a run tells."""
+        chances = np.ones(len(new))
+        told = {name for trial in learned for name in trial.constraints}
+        for name in sorted(told - set(ask.known(learned[0].params).constraints)):
+            misses = np.array([trial.constraints.get(name, 0.0) for trial in learned])
+            mean, spread = Surrogate(squares, misses, np.zeros(len(learned))).predict(new)
+            chances *= ndtr(-mean / spread)
+        return chances
+
+
+def most_promising(found: NDArray[np.float64], table: Array, objectives: Sequence[Objective], chances: Array) -> int:
+    """Where of (sheets, samples, objectives) the mean gain over the front of ``table`` is largest.
+
+    A short list by the maximin improvement (Svenson & Santner 2016) comes first, which needs no volumes.
+
+    Args:
+        chances: of each sheet to be feasible; its gain counts as much.
+    """
+    ways = [objective.direction for objective in objectives]
+    best = table[pareto_front(table, ways)]
+    signs = np.array([objective.sign for objective in objectives])
+    unit = np.ptp(table, axis=0)
+    unit[unit == 0] = 1.0
+    ahead = ((best[None, None] - found[:, :, None]) * signs / unit).max(-1).min(-1)  # (sheets, samples)
+    promise = (np.maximum(ahead, 0).mean(1) + 1e-9 * ahead.mean(1)) * chances
+    short = np.argsort(-promise, kind="stable")[:SHORT_LIST]
+    corner = worst_corner(np.concatenate([table, found[short].reshape(-1, len(ways))]), ways, 0.01)
+    base = hypervolume(best, corner, ways)
+    gains = [chances[at] * np.mean([hypervolume(np.vstack([best, one]), corner, ways) - base for one in found[at]])
+             for at in short]
+    top = int(np.argmax(gains))
+    return int(short[top]) if gains[top] > 0 else int(short[0])
+
+
+def _restricted(trial: FrozenTrial, asked: Collection[str]) -> Sheet:
+    """The sheet of ``trial``, less what no sheet of the pool has."""
+    return Sheet({name: value for name, value in trial.params.items() if name in asked},
+                 {name: its for name, its in trial.distributions.items() if name in asked})
+
+
+def _finite(table: Array) -> Array:
+    """``table`` with the infinite values that Optuna allows replaced by the ends of the others."""
+    known = np.where(np.isfinite(table), table, np.nan)
+    ends = [np.nan_to_num(end(known, axis=0)) for end in (np.nanmin, np.nanmax)]
+    return np.asarray(np.clip(table, *ends))

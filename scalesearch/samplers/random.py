@@ -1,17 +1,12 @@
-"""``random``: every question uniform, log-uniform for log ranges."""
+"""``random``: every parameter uniform, log-uniform for log ranges, within the feasible region where it is known."""
 
-import random
-from collections.abc import Mapping
-from typing import Any
-
-from scalesearch.samplers.base import Proposer
-from scalesearch.samplers.history import History
+from scalesearch.samplers.ask import Ask
+from scalesearch.samplers.base import SheetSampler
+from scalesearch.samplers.sheet import Sheet
 
 
-class RandomDraws(Proposer):
+class RandomDraws(SheetSampler):
     """Proposals that learn nothing."""
 
-    name = "random"
-
-    def ask(self, number: int, history: History) -> Mapping[str, Any]:
-        return self.drawn(random.Random(self.seed(number)))
+    def propose(self, ask: Ask) -> Sheet:
+        return self.sample(ask)

@@ -10,13 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_ranks
-from scalesearch.samplers.history import PAUSED, Goal, History, Seen
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.history import exact_values, is_paused, rungs_of
+from scalesearch.samplers.predict import log_loss
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 Points = NDArray[np.float64]
 
@@ -69,29 +75,25 @@ class Rungs:
 FULL = Rungs()  # no pause: everyone is trained to the end
 
 
-def promotable(history: History, rungs: Rungs, goals: Sequence[Goal]) -> Seen | None:
-    """The candidate that is to be trained on, highest rung first; None where none has earned it yet."""
+def promotable(trials: Sequence[FrozenTrial], rungs: Rungs, objectives: Sequence[Objective]) -> FrozenTrial | None:
+    """The paused trial that is to be trained on, highest rung first; None where none has earned it yet."""
     for rung in reversed(range(rungs.pauses)):
-        there = [seen for seen in history if len(seen.rungs) > rung]
+        there = [trial for trial in trials if len(rungs_of(trial)) > rung]
         due = len(there) // rungs.eta
-        gone = sum(len(seen.rungs) > rung + 1 or _on_the_way(seen, rung) for seen in there)
+        gone = sum(len(rungs_of(trial)) > rung + 1 or not is_paused(trial) for trial in there)
         if gone < due:
-            chosen = spread(points_at(there, rung, goals), due)
-            waiting = [there[i] for i in chosen if there[i].state == PAUSED and len(there[i].rungs) == rung + 1]
+            chosen = [there[at] for at in spread(points_at(there, rung, objectives), due)]
+            waiting = [trial for trial in chosen if is_paused(trial) and len(rungs_of(trial)) == rung + 1]
             if waiting:
                 return waiting[0]
     return None
 
 
-def _on_the_way(seen: Seen, rung: int) -> bool:
-    return len(seen.rungs) == rung + 1 and seen.state != PAUSED
-
-
-def points_at(seen: Sequence[Seen], rung: int, goals: Sequence[Goal]) -> Points:
-    """(candidates, 1 + costs) losses: the log of the loss at ``rung``, and of the goals that the bill tells."""
-    costs = [goal for goal in goals if not goal.measured]
-    return np.array([[math.log(max(s.rungs[rung], 1e-12)), *(_log(s.costs[g.name]) * g.sign for g in costs)]
-                     for s in seen], float)
+def points_at(trials: Sequence[FrozenTrial], rung: int, objectives: Sequence[Objective]) -> Points:
+    """(trials, 1 + costs) losses: the log of the loss at ``rung``, and of the objectives that are known exactly."""
+    costs = [objective for objective in objectives if not objective.measured]
+    rows = [(log_loss(trial, rung), exact_values(trial, objectives)) for trial in trials]
+    return np.array([[loss, *(_log(exact[one.name]) * one.sign for one in costs)] for loss, exact in rows], float)
 
 
 def _log(value: float) -> float:

@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.tabular import Replay, Row, Table
 from scalesearch.errors import UserError
-from scalesearch.samplers.base import Settings
-from scalesearch.samplers.history import COMPLETE, FAILED, Goal
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule.rungs import Rungs
 
-GOALS = (Goal("bleu", "max", True), Goal("params", "min", False))
+OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
 LADDERS = [Rungs(), Rungs.geometric(), Rungs((0.05, 1.0), 4)]
 
 
@@ -32,43 +32,46 @@ def rows(missing=7):
     return [row for place, row in enumerate(found) if place % missing]
 
 
+def rows_of(search, state):
+    """The rows of the trials in a state; None of one that was never begun."""
+    return [search.rows.get(trial.number) for trial in search.trials if trial.state.name == state]
+
+
 @pytest.mark.parametrize("kind", ["random", "tpe", "local"])
 @pytest.mark.parametrize("rungs", LADDERS)
 @pytest.mark.parametrize("workers", [1, 4])
-def test_an_exhausted_table_is_found_whole_and_paid_once(kind, rungs, workers):
-    table = Table(rows(), GOALS)
-    search = Replay(table, Settings(kind, 2), rungs, workers)
+def test_an_exhausted_table_is_found_whole_and_paid_once(kind, rungs, workers, asks=150):
+    table = Table(rows(), OBJECTIVES)
+    search = Replay(table, SamplerSpec(kind, {}, 2), rungs, workers, asks=150)
     trace = search.run()
     assert trace.volume[-1] == pytest.approx(1) and trace.ended[-1] == trace.begun[-1] == len(table.rows)
     assert trace.compute[-1] == pytest.approx(sum(row.compute for row in table.rows))
     assert (np.diff(trace.compute) >= 0).all() and (np.diff(trace.volume) >= -1e-12).all()
-    trained = [seen.identity for seen in search.history if seen.state == COMPLETE]
+    trained = rows_of(search, "COMPLETE")
     assert len(trained) == len(set(trained)) == len(table.rows)
 
 
 @pytest.mark.parametrize("rungs", LADDERS)
 def test_no_candidate_costs_more_than_it_did(rungs):
-    table = Table(rows(), GOALS)
-    search = Replay(table, Settings("local", 2), rungs)
+    table = Table(rows(), OBJECTIVES)
+    search = Replay(table, SamplerSpec("local", {}, 2), rungs)
     trace = search.run(compute=0.3 * sum(row.compute for row in table.rows))
-    assert trace.compute[-1] <= sum(table.rows[int(seen.identity)].compute for seen in search.history
-                                    if seen.identity.isdigit())
-    assert trace.volume[-1] == pytest.approx(table.volume(table.values(
-        int(seen.identity) for seen in search.history if seen.state == COMPLETE)) / table.best)
+    assert trace.compute[-1] <= sum(table.rows[row].compute for row in search.rows.values())
+    assert trace.volume[-1] == pytest.approx(table.volume(table.values(rows_of(search, "COMPLETE"))) / table.best)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_same_seed_goes_the_same_way(workers):
-    table = Table(rows(), GOALS)
-    one, same = (Replay(table, Settings("local", 4), LADDERS[1], workers).run(evaluations=12) for _ in range(2))
+    table = Table(rows(), OBJECTIVES)
+    one, same = (Replay(table, SamplerSpec("local", {}, 4), LADDERS[1], workers).run(evaluations=12) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(same).values()))
     assert one.begun[-1] == 12
 
 
 def test_rungs_begin_more_for_the_same_compute():
-    table = Table(rows(), GOALS)
+    table = Table(rows(), OBJECTIVES)
     most = 0.3 * sum(row.compute for row in table.rows)
-    full, halved = (Replay(table, Settings("random", 1), rungs).run(compute=most) for rungs in LADDERS[:2])
+    full, halved = (Replay(table, SamplerSpec("random", {}, 1), rungs).run(compute=most) for rungs in LADDERS[:2])
     assert halved.begun[-1] > full.begun[-1]
 
 
@@ -82,17 +85,17 @@ def test_a_row_tells_no_loss_that_is_not_paid_for():
 def test_a_failed_training_costs_and_counts_for_nothing():
     some = rows()
     worst = replace(some[0], values={"bleu": 0.0, "params": 1.0}, failed=True)
-    table = Table([worst, *some[1:]], GOALS)
-    assert table.best == pytest.approx(Table(some[1:], GOALS).best)
-    search = Replay(table, Settings("local", 1), LADDERS[1])
+    table = Table([worst, *some[1:]], OBJECTIVES)
+    assert table.best == pytest.approx(Table(some[1:], OBJECTIVES).best)
+    search = Replay(table, SamplerSpec("local", {}, 1), LADDERS[1], asks=400)
     trace = search.run()
     assert trace.volume[-1] == pytest.approx(1)
-    assert [seen.identity for seen in search.history if seen.state == FAILED] == ["0"]
+    assert [row for row in rows_of(search, "FAIL") if row is not None] == [0]
     assert trace.compute[-1] == pytest.approx(sum(row.compute for row in table.rows))
 
 
 def test_a_table_is_a_space_of_the_options_that_occur():
-    table = Table(rows(), GOALS)
+    table = Table(rows(), OBJECTIVES)
     assert {name: question.options for name, question in table.space.dimensions()} == {
         "width": (64, 128, 256, 512), "depth": (1, 2, 4), "rate": (0.1, 0.3)}
     there = [table.find(answers.params) for answers in table.space.enumerate()]
@@ -101,6 +104,6 @@ def test_a_table_is_a_space_of_the_options_that_occur():
 
 def test_a_table_that_cannot_be_searched_is_told():
     with pytest.raises(UserError, match="repeat"):
-        Table([*rows(), rows()[0]], GOALS)
+        Table([*rows(), rows()[0]], OBJECTIVES)
     with pytest.raises(UserError, match="succeeded"):
-        Table([replace(row, failed=True) for row in rows()], GOALS)
+        Table([replace(row, failed=True) for row in rows()], OBJECTIVES)

@@ -1,4 +1,4 @@
-"""``scalesearch reference``: three papers' tables beside our ledger."""
+"""``scalesearch reference``: three papers' tables beside our trials."""
 
 import json
 import subprocess

@@ -16,7 +16,9 @@ from tests.study.noisy import noisy_work, seeded_plan
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     where = tmp_path_factory.mktemp("study") / "fake"
-    make_driver(where, make_plan(8)).run()
+    driver = make_driver(where, make_plan(8))
+    driver.study.revise(trials=8)
+    driver.run()
     return str(where)
 
 
@@ -36,9 +38,13 @@ def test_the_front_as_table_csv_and_json(folder):
 
 
 def test_status_for_people_and_machines(folder):
-    assert "8 of 6" in call("status", folder)
+    said = call("status", folder)
+    assert "8 of 8 candidates · 8 complete" in " · ".join(said.split("\n")) and "Front so far: " in said
+    assert "Early measurements" in said
     found = json.loads(call("status", folder, "--json"))
-    assert found["counts"]["complete"] == 8 and found["hypervolume"]["reference"] and found["front"]
+    assert found["counts"]["complete"] == 8 and found["hypervolume"]["reference"]
+    assert found["front"] == json.loads(call("front", folder, "--json"))
+    assert found["done"]["candidates"] == [8.0, 8.0] and found["owner"]["state"] == "unknown"
 
 
 def test_plot_names_what_it_wrote(folder, tmp_path):
@@ -94,16 +100,16 @@ def test_help_says_of_each_verb_what_it_does_in_a_whole_sentence():
 
 def test_further_seeds_for_people_and_machines(tmp_path):
     driver = make_driver(tmp_path / "fake", seeded_plan(6), work=noisy_work)
-    driver.store.revise("seeds", driver.plan.seeds.to_json())
+    driver.study.revise(seeds=driver.plan.seeds)
     driver.run()
     shown = call("front", tmp_path / "fake")
     assert " ± " in shown and "The order of the front is" in shown and "one seed a candidate" not in shown
     found = json.loads(call("status", tmp_path / "fake", "--json"))
     seeds = found["seeds"]
-    assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (3, 0.9, len(driver.ledger.replicated()))
+    assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (3, 0.9, len(driver.trials.replicates()))
     assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds["comparisons"]
     assert {"seeds", "bleu.sd", "bleu.half"} <= set(found["front"][0])
-    again = driver.ledger.replicated()[0]
+    again = driver.trials.replicates()[0]
     said = call("export", tmp_path / "fake", "--trial", again.number, "--to", tmp_path / "again")
     assert f"trial {again.of} with seed 2, as asked" in said
     assert json.loads((tmp_path / "again" / "record.json").read_text())["seed"] == 2

@@ -42,14 +42,14 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
 
     shown = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
-    rows = [one["name"] for one in promised["architectures"]]
+    rows = [one["label"] for one in promised["architectures"]]
     assert all(name.split()[0] in shown.output for name in rows) and "rows trained" in shown.output
     written = {Path(name).name for name in shown.output.rpartition("Written: ")[2].replace("\n", " ").split(", ")}
     assert FILES[kind] <= {name.strip() for name in written} and all((folder / name).is_file() for name in FILES[kind])
 
     again = CliRunner().invoke(command, [*arguments, "--resume", "--json"], catch_exceptions=False)
     found = json.loads(again.stdout)
-    costs = {one["name"]: one["cost"]["params"]["total"] for one in promised["architectures"]}
+    costs = {one["label"]: one["costs"]["params.total"] for one in promised["architectures"]}
     said = found["scaling" if kind == "scaling" else "table"]["rows"]
     assert {row.get("name", row.get("label")): row["params"] if "params" in row else row["cost"]["params.total"]
             for row in said} == costs

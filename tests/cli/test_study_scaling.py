@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from scalesearch.cli.study import command
 from scalesearch.cli.study_scaling import size_at
 from scalesearch.errors import UserError
-from scalesearch.files import write_json
 from scalesearch.study.config.replication import Seeds
 from scalesearch.study.results.figures import own_figures
 from scalesearch.study.results.results import load
@@ -32,9 +31,8 @@ def make_study(folder, begun=tuple(ROWS), seeds=2, kind="scaling"):
     plan = make_plan(0, most=4000, references=named, seeds=Seeds(1, 0, references=seeds))
     driver = make_driver(folder, plan, work=noisy_work)
     driver.run()
-    meta = {"kind": kind, "rows": list(ROWS), "bounds": {"params.total": 4000},
-            "scaling": {"base": "base", "rules": RULES, "held_out": "largest"}}
-    write_json(folder / "study.json", driver.store.meta | meta)
+    driver.study.revise(kind=kind, rows=tuple(ROWS), bounds={"params.total": 4000},
+                        scaling={"base": "base", "rules": RULES, "held_out": "largest"})
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ def record(number, bleu, params, macs, state="complete", label=None, in_space=Tr
     """One trial's record."""
     return {
         "trial": number, "state": state, "label": label, "in_space": in_space, "feasible": feasible, "reason": "",
-        "architecture": {"id": f"id{number}", "answers": {"width": 8 * number, "norm": "pre", **answers}},
+        "architecture": f"id{number}", "answers": {"width": 8 * number, "norm": "pre", **answers},
         "metrics": {} if bleu is None else {"bleu": bleu, "chrf": bleu + 10, "loss": 3.0},
-        "cost": {"params": {"total": params, "non_embedding": params // 2}, "macs": {"total": macs}},
+        "costs": {"params.total": params, "params.non_embedding": params // 2, "macs.total": macs},
         "seconds": 12.0, "seed": 1,
     }
 
@@ -32,5 +32,5 @@ def records(count=24, seed=1, widest=6.5):
 
 def again(first, number, bleu, state="complete"):
     """The record of another training of a candidate."""
-    made = record(number, bleu, first["cost"]["params"]["total"], first["cost"]["macs"]["total"], state)
-    return made | {"origin": "seed", "of": first["trial"], "seed": number, "architecture": first["architecture"]}
+    made = record(number, bleu, first["costs"]["params.total"], first["costs"]["macs.total"], state)
+    return made | {"origin": "replicate", "of": first["trial"], "seed": number, "architecture": first["architecture"]}

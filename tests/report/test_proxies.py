@@ -87,7 +87,7 @@ def test_too_few_trials_are_reported():
 
 def test_a_record_gives_its_rung_or_its_first_validation():
     curve = [{"valid_loss": 5.0}, {"valid_loss": 4.0}]
-    assert proxies_of({"rungs": [6.0], "curve": curve})["proxy.first_loss"] == 6.0
+    assert proxies_of({"rungs": [{"loss": 6.0}], "curve": curve})["proxy.first_loss"] == 6.0
     assert proxies_of({"rungs": [], "curve": curve})["proxy.first_loss"] is None  # a reference
     assert proxies_of({"curve": curve, "metrics": {"proxies": {"snip": 2.0}}}) == {
         "proxy.first_loss": 5.0, "proxy.snip": 2.0}

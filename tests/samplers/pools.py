@@ -1,19 +1,26 @@
 """A small real space under a budget, and a study of it in which training is a formula."""
 
 import math
-from dataclasses import replace
+from functools import partial
 
-from scalesearch.cost import find_protocol
-from scalesearch.samplers import make_proposer
-from scalesearch.samplers.base import Settings
-from scalesearch.samplers.feasible_region import Region
-from scalesearch.samplers.history import COMPLETE, INFEASIBLE, PENDING, Goal, Seen
-from scalesearch.schedule.rungs import Rungs
-from scalesearch.schedule.scheduler import Strategy
+import optuna
+
+from scalesearch.cost import cost, find_protocol
+from scalesearch.errors import UserError
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers import SamplerSpec, make_sampler
+from scalesearch.samplers.base import Exhausted
+from scalesearch.samplers.encoding import decode, suggest
+from scalesearch.samplers.exact_draws import ExactDraws
+from scalesearch.samplers.feasible_region import FeasibleRegion
+from scalesearch.samplers.history import ARCHITECTURE, COSTS, RUNGS, is_infeasible
+from scalesearch.samplers.known import Known
 from scalesearch.space import Space
-from scalesearch.study.trials.evaluator import Bill
+from scalesearch.space.schema.cost_names import COST_NAMES
 
-GOALS = (Goal("bleu", "max", True), Goal("params.total", "min", False))
+OBJECTIVES = (Objective("bleu", "max", True), Objective("params.total", "min", False))
+FORWARD = find_protocol("forward", 10, 10, 100)
+ASKS = 60  # proposals in a row that bring nothing new, after which there is nothing more
 SPACE = Space.parse("""
 space: tiny
 width: 16 | 32 | 64
@@ -33,49 +40,106 @@ cost:
   budgets:
     tiny: params.total <= 60k and macs.total <= 1M
 """)
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def known_of(space, limits):
+    """What a bill tells of the parameters of ``space``."""
+    def known(params):
+        try:
+            network = space.architecture(decode(space, params))
+        except UserError:
+            return Known((None, None), {}, buildable=False)
+        price = cost(network.block, FORWARD)
+
+        def lookup(name):
+            return price[name] if name in COST_NAMES else network.answers[name]
+
+        return Known((None, float(price["params.total"])), {limit.text: limit.slack(lookup) for limit in limits},
+                     network.id)
+
+    return known
+
+
+def region_of(space, limits):
+    return FeasibleRegion(partial(suggest, space), known_of(space, limits),
+                          partial(ExactDraws.of, space, FORWARD, limits))
+
+
+def study_of(trials=(), sampler=None):
+    """An Optuna study of :data:`OBJECTIVES` that holds ``trials``."""
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    study.add_trials(trials)
+    return study
 
 
 class Searched:
-    """A search of ``space`` from an empty history or from ``history``."""
+    """A search of ``space`` after ``trials``, as a driver does it."""
 
-    def __init__(self, kind, seed=1, history=(), rungs=None, space=SPACE):
-        self.bill = Bill(space, find_protocol("forward", 10, 10, 100), tuple(space.budgets.values()))
-        proposer = make_proposer(space, self.bill.names, GOALS, Settings(kind, seed, 4, 6), Region(self.bill))
-        self.strategy = Strategy(proposer, self.judge, rungs or Rungs(), GOALS, asks=300)
-        self.history = list(history)
+    def __init__(self, name, seed=1, trials=(), space=SPACE, **arguments):
+        startup = {"population_size": 6} if name == "nsga2" else {} if name in ("random", "grid") else \
+            {"n_startup_trials": 4}
+        self.region = region_of(space, tuple(space.budgets.values()))
+        self.known, self.define = self.region.known, partial(suggest, space)
+        sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define, self.known, self.region,
+                               OBJECTIVES)
+        self.study = study_of(trials, sampler)
 
-    def judge(self, number, params):
-        candidate = self.bill.judge(params)
-        network = candidate.architecture.id if candidate.architecture else f"none {number}"
-        costs = {"params.total": float(candidate.cost["params.total"])} if candidate.cost else {}
-        state = PENDING if candidate.feasible else INFEASIBLE
-        return Seen(number, state, dict(params), network, candidate.slacks, costs)
+    @property
+    def trials(self):
+        return self.study.get_trials(deepcopy=False)
+
+    @property
+    def begun(self):
+        """The trials that were new and feasible."""
+        return [trial for trial in self.trials if trial.state.name in ("COMPLETE", "RUNNING") and trial.params]
 
     def start(self):
-        """Begins one more candidate; None where there is none."""
-        chosen = self.strategy.next(self.history, 1000.0)
-        if chosen is not None:
-            self.history += [*chosen.rejected, *([chosen.seen] if chosen.seen else [])]
-        return chosen and chosen.seen
+        """Begins one more trial; None where there is none."""
+        for _ in range(ASKS):
+            trial = self.study.ask()
+            try:
+                self.define(trial)
+            except Exhausted:
+                self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                return None
+            known = self.known(trial.params)
+            there = {one.user_attrs.get(ARCHITECTURE) for one in self.trials if not is_infeasible(one)}
+            for name, value in known.constraints.items():
+                trial.set_constraint(name, value)
+            trial.set_user_attr(ARCHITECTURE, known.identity)
+            trial.set_user_attr(COSTS, {"params.total": known.values[1]})
+            if known.feasible and known.identity not in there:
+                return trial
+            state = "FAIL" if known.feasible else "PRUNED"
+            self.study.tell(trial, state=optuna.trial.TrialState[state])
+        return None
 
-    def end(self, seen):
-        """Trains a candidate."""
-        bleu = 30 * (1 - math.exp(-seen.costs["params.total"] / 30_000)) + 2 * (seen.params["norm"] == "pre")
-        values = {"bleu": bleu, "params.total": seen.costs["params.total"]}
-        self.history[seen.number] = replace(seen, state=COMPLETE, rungs=(math.exp(-bleu),), values=values)
+    def end(self, trial):
+        """Trains a trial."""
+        size = trial.user_attrs[COSTS]["params.total"]
+        bleu = 30 * (1 - math.exp(-size / 30_000)) + 2 * (trial.params["norm"] == "pre")
+        trial.set_user_attr(RUNGS, [math.exp(-bleu)])
+        self.study.tell(trial, [bleu, size])
 
     def run(self, count):
-        """Begins and trains up to ``count`` candidates, one after the other."""
+        """Begins and trains up to ``count`` trials, one after the other."""
         for _ in range(count):
-            seen = self.start()
-            if seen is None:
+            trial = self.start()
+            if trial is None:
                 break
-            self.end(seen)
+            self.end(trial)
         return self
 
 
 def feasible_networks(space=SPACE):
     """Every network that the budget allows."""
-    all_of_it = Searched("random", space=space)
-    judged = (all_of_it.judge(0, answers.params) for answers in space.enumerate())
-    return {seen.identity for seen in judged if seen.state == PENDING}
+    from scalesearch.samplers.sheet import enumerate_sheets
+
+    known = known_of(space, tuple(space.budgets.values()))
+    judged = (known(sheet.params) for sheet in enumerate_sheets(partial(suggest, space)))
+    return {one.identity for one in judged if one.feasible}
+
+
+def network(trial):
+    return trial.user_attrs[ARCHITECTURE]

@@ -1,4 +1,4 @@
-"""What is foreseen of candidates that wait."""
+"""What is predicted of trials that wait."""
 
 import math
 
@@ -6,19 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.samplers.history import COMPLETE, FAILED, INFEASIBLE, PAUSED, PENDING, Goal, Seen
-from scalesearch.samplers.predict import foreseen
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.predict import predict_final_values
+from tests.samplers.trials import frozen
 
-GOALS = (Goal("bleu", "max", True), Goal("params", "min", False))
+OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
 
 
 def ended(number, loss, bleu, params=5.0):
-    return Seen(number, COMPLETE, {}, str(number), {}, {"params": params}, (loss, loss * 0.9),
-                {"bleu": bleu, "params": params})
+    return frozen(number, "COMPLETE", values=[bleu, params], rungs=(loss, loss * 0.9))
 
 
 def paused(number, loss, params=3.0):
-    return Seen(number, PAUSED, {}, str(number), {}, {"params": params}, (loss,))
+    return frozen(number, "PAUSED", rungs=(loss,), costs={"params": params})
+
+
+def predicted(trials):
+    """Number to objective to value."""
+    return {number: dict(zip(("bleu", "params"), values))
+            for number, values in predict_final_values(trials, OBJECTIVES).items()}
 
 
 LINE = [ended(n, math.exp(n / 4), 30.0 - 8 * n / 4) for n in range(5)]  # BLEU = 30 - 8 log(loss)
@@ -27,7 +33,7 @@ LINE = [ended(n, math.exp(n / 4), 30.0 - 8 * n / 4) for n in range(5)]  # BLEU =
 @given(st.lists(st.tuples(st.floats(1, 50), st.floats(0, 50)), max_size=8), st.floats(1, 50))
 def test_what_is_known_stays_and_costs_are_exact(pairs, loss):
     history = [*(ended(n, *pair) for n, pair in enumerate(pairs)), paused(len(pairs), loss, 3.25)]
-    values = foreseen(history, GOALS)
+    values = predicted(history)
     assert values[len(pairs)]["params"] == 3.25 and math.isfinite(values[len(pairs)]["bleu"])
     if len(pairs) >= 3:
         assert [values[n]["bleu"] for n in range(len(pairs))] == [bleu for _, bleu in pairs]
@@ -35,34 +41,33 @@ def test_what_is_known_stays_and_costs_are_exact(pairs, loss):
 
 @given(st.floats(1, 50))
 def test_a_line_is_found(loss):
-    assert math.isclose(foreseen([*LINE, paused(9, loss)], GOALS)[9]["bleu"], 30 - 8 * math.log(loss), abs_tol=1e-9)
+    assert math.isclose(predicted([*LINE, paused(9, loss)])[9]["bleu"], 30 - 8 * math.log(loss), abs_tol=1e-9)
 
 
 def test_one_that_diverged_does_not_bend_it():
     history = [*LINE, ended(7, 1e6, 29.0), paused(9, math.e)]
-    assert foreseen(history, GOALS)[9]["bleu"] == pytest.approx(22.0, abs=1.0)
+    assert predicted(history)[9]["bleu"] == pytest.approx(22.0, abs=1.0)
 
 
 def test_a_slope_of_the_wrong_sign_is_none():
     wrong = [ended(n, math.exp(n), 10.0 + n) for n in range(5)]
-    values = foreseen([*wrong, paused(8, 1.0), paused(9, 100.0)], GOALS)
+    values = predicted([*wrong, paused(8, 1.0), paused(9, 100.0)])
     assert values[8]["bleu"] == values[9]["bleu"] == 12.0
 
 
 def test_too_few_ended_are_told_by_the_first_rung_as_all_others():
-    values = foreseen([ended(0, 2.0, 20.0), paused(1, 3.0), paused(2, 1.5)], GOALS)
+    values = predicted([ended(0, 2.0, 20.0), paused(1, 3.0), paused(2, 1.5)])
     assert [values[n]["bleu"] for n in range(3)] == [-math.log(loss) for loss in (2.0, 3.0, 1.5)]
 
 
-def test_of_others_nothing_is_foreseen():
-    others = [Seen(n, state, {}, str(n)) for n, state in enumerate((PENDING, FAILED, INFEASIBLE), 10)]
-    assert set(foreseen([*LINE, *others], GOALS)) == {0, 1, 2, 3, 4}
-    assert set(foreseen([*LINE, paused(9, 2.0), *others], GOALS)) == {0, 1, 2, 3, 4, 9}
+def test_of_others_nothing_is_predicted():
+    others = [frozen(n, state, rungs=(2.0,)) for n, state in enumerate(("RUNNING", "FAIL", "PRUNED"), 10)]
+    assert set(predicted([*LINE, *others])) == {0, 1, 2, 3, 4}
+    assert set(predicted([*LINE, paused(9, 2.0), *others])) == {0, 1, 2, 3, 4, 9}
 
 
 def test_who_passed_no_rung_draws_no_line():
     """References, and what another study has trained: without their losses there is nothing to read off."""
-    straight = [Seen(n, COMPLETE, {}, str(n), {}, {"params": 5.0}, (), {"bleu": 20.0 + n, "params": 5.0})
-                for n in range(4)]
-    found = foreseen([*straight, paused(8, 2.0), paused(9, 3.0)], GOALS)
+    straight = [frozen(n, "COMPLETE", values=[20.0 + n, 5.0]) for n in range(4)]
+    found = predicted([*straight, paused(8, 2.0), paused(9, 3.0)])
     assert set(found) == {8, 9} and found[8]["bleu"] > found[9]["bleu"]

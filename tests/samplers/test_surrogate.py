@@ -1,20 +1,21 @@
-"""The surrogate: it knows what it was told, doubts what is far, and sees which answers matter."""
+"""The surrogate: it knows what it was told, doubts what is far, and sees which parameters matter."""
 
 import random
 
 import numpy as np
 import pytest
+from optuna.distributions import CategoricalDistribution, IntDistribution
 
-from scalesearch.samplers.surrogate import Points, Surrogate, kernel
-from scalesearch.space.syntax.parameters import Choice, IntRange
+from scalesearch.samplers.sheet import Sheet, draw
+from scalesearch.samplers.surrogate import Surrogate, matern, squared_distances
 
-QUESTIONS = [("width", Choice((16, 32, 64, 128))), ("depth", IntRange(1, 6)), ("norm", Choice(("pre", "post"))),
-             ("ratio", Choice((1, 2)))]
+SPACE = {"width": IntDistribution(16, 128, log=True), "depth": IntDistribution(1, 6),
+         "norm": CategoricalDistribution(("pre", "post")), "ratio": IntDistribution(1, 2)}
 
 
 def sheets(count, seed=1):
     rng = random.Random(seed)
-    found = [{name: question.draw(rng) for name, question in QUESTIONS} for _ in range(count)]
+    found = [{name: draw(distribution, rng) for name, distribution in SPACE.items()} for _ in range(count)]
     for sheet in found:
         if sheet["norm"] == "post":
             del sheet["ratio"]  # asked of some only
@@ -31,8 +32,9 @@ def score(sheet):
 
 def fitted(known, new=(), of=score):
     everyone = [*known, *new]
-    points = Points(QUESTIONS, everyone, np.array([[cost(sheet)] for sheet in everyone]))
-    return Surrogate(points, np.array([of(sheet) for sheet in known]), np.zeros(len(known)))
+    squares = squared_distances([Sheet(sheet, {name: SPACE[name] for name in sheet}) for sheet in everyone],
+                                np.array([[cost(sheet)] for sheet in everyone]))
+    return Surrogate(squares, np.array([of(sheet) for sheet in known]), np.zeros(len(known)))
 
 
 def test_it_predicts_what_it_was_told_and_orders_what_it_was_not():
@@ -60,7 +62,7 @@ def test_doubt_grows_with_distance_and_shrinks_where_others_are_in_training():
 def test_what_does_not_matter_gets_no_weight():
     known = sheets(60)
     model = fitted(known, of=lambda sheet: 4.0 * (sheet["norm"] == "pre"))
-    names = [name for name, _ in QUESTIONS]
+    names = list(SPACE)
     assert model.weights[names.index("norm")] > model.weights[names.index("width")]
 
 
@@ -72,5 +74,5 @@ def test_equal_scores_and_two_points_are_no_trouble():
 
 def test_the_kernel_is_one_at_no_distance_and_falls():
     line = np.linspace(0, 3, 7) ** 2
-    values = kernel(np.array([1.0]), line[None, None])[0]
+    values = matern(line)
     assert values[0] == 1 and (np.diff(values) < 0).all() and (values > 0).all()

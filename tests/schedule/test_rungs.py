@@ -10,11 +10,19 @@ from hypothesis import strategies as st
 from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_ranks
 from scalesearch.pareto.hypervolume import hypervolume
-from scalesearch.samplers.history import COMPLETE, PAUSED, PENDING, Goal, Seen
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.history import is_paused, rungs_of
 from scalesearch.schedule.rungs import Rungs, promotable, spread
+from tests.samplers.trials import frozen
 
-GOALS = (Goal("bleu", "max", True), Goal("params", "min", False))
-STATES = st.sampled_from([PAUSED, PENDING, COMPLETE])
+OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
+STATES = st.sampled_from(["PAUSED", "RUNNING", "COMPLETE"])
+
+
+def trial(number, state, params, rungs):
+    """One of ``params`` parameters."""
+    return frozen(number, state, rungs=rungs, costs={"params": params},
+                  values=[20.0, params] if state == "COMPLETE" else None)
 
 
 @st.composite
@@ -30,9 +38,9 @@ def histories(draw):
     found = []
     for number in range(draw(st.integers(0, 14))):
         state, reached = draw(STATES), draw(st.integers(0, 2))
-        reached = 3 if state == COMPLETE else max(reached, 1) if state == PAUSED else reached
+        reached = 3 if state == "COMPLETE" else max(reached, 1) if state == "PAUSED" else reached
         losses = tuple(draw(st.floats(1, 9)) for _ in range(reached))
-        found.append(Seen(number, state, {}, str(number), {}, {"params": float(draw(st.integers(1, 9)))}, losses))
+        found.append(trial(number, state, float(draw(st.integers(1, 9))), losses))
     return found
 
 
@@ -90,20 +98,20 @@ def test_a_ladder_that_is_none_is_told(make, said):
 @given(histories(), st.integers(2, 4))
 def test_promotes_the_waiting_alone_and_no_more_than_one_in_eta(history, eta):
     rungs = Rungs((0.1, 0.3, 1.0), eta)
-    chosen = promotable(history, rungs, GOALS)
+    chosen = promotable(history, rungs, OBJECTIVES)
     if chosen is None:
         return
-    assert chosen.state == PAUSED
-    rung = len(chosen.rungs) - 1
-    there = [seen for seen in history if len(seen.rungs) > rung]
-    beyond = [seen for seen in there if len(seen.rungs) > rung + 1 or seen.state != PAUSED]
+    assert is_paused(chosen)
+    rung = len(rungs_of(chosen)) - 1
+    there = [one for one in history if len(rungs_of(one)) > rung]
+    beyond = [one for one in there if len(rungs_of(one)) > rung + 1 or not is_paused(one)]
     assert (len(beyond) + 1) * eta <= len(there)
 
 
 def test_the_highest_rung_goes_first():
-    low = [Seen(n, PAUSED, {}, str(n), {}, {"params": 1.0 + n}, (2.0 - n / 10,)) for n in range(4)]
-    high = [Seen(n, PAUSED, {}, str(n), {}, {"params": 1.0 + n}, (2.0 - n / 10, 1.5 - n / 10)) for n in range(4, 6)]
-    assert len(promotable([*low, *high], Rungs((0.1, 0.3, 1.0), 2), GOALS).rungs) == 2
+    low = [trial(n, "PAUSED", 1.0 + n, (2.0 - n / 10,)) for n in range(4)]
+    high = [trial(n, "PAUSED", 1.0 + n, (2.0 - n / 10, 1.5 - n / 10)) for n in range(4, 6)]
+    assert len(rungs_of(promotable([*low, *high], Rungs((0.1, 0.3, 1.0), 2), OBJECTIVES))) == 2
 
 
 def pool(seed, count=81):
@@ -115,14 +123,14 @@ def pool(seed, count=81):
     return size, loss + rng.normal(0, 0.05, count), 60 - 20 * loss
 
 
-def halved(size, early, goals, rungs):
+def halved(size, early, objectives, rungs):
     """Who comes to the end where everyone has begun and promotions go on until none is due."""
-    history = [Seen(n, PAUSED, {}, str(n), {}, {"params": size[n]}, (early[n],)) for n in range(len(size))]
-    while (chosen := promotable(history, rungs, goals)) is not None:
-        losses = (*chosen.rungs, early[chosen.number])
-        state = COMPLETE if len(losses) == len(rungs.shares) else PAUSED
-        history[chosen.number] = Seen(chosen.number, state, {}, "", {}, chosen.costs, losses)
-    return [seen.number for seen in history if seen.state == COMPLETE]
+    history = [trial(n, "PAUSED", size[n], (early[n],)) for n in range(len(size))]
+    while (chosen := promotable(history, rungs, objectives)) is not None:
+        losses = (*rungs_of(chosen), early[chosen.number])
+        state = "COMPLETE" if len(losses) == len(rungs.shares) else "PAUSED"
+        history[chosen.number] = trial(chosen.number, state, size[chosen.number], losses)
+    return [one.number for one in history if one.state.name == "COMPLETE"]
 
 
 def test_the_small_stay_alive():
@@ -131,7 +139,7 @@ def test_the_small_stay_alive():
         size, early, bleu = pool(seed)
         values = np.column_stack([bleu, np.log(size)])
         corner = [values[:, 0].min(), values[:, 1].max()]
-        ours, by_score = halved(size, early, GOALS, rungs), halved(size, early, GOALS[:1], rungs)
+        ours, by_score = halved(size, early, OBJECTIVES, rungs), halved(size, early, OBJECTIVES[:1], rungs)
         assert len(ours) == len(by_score) == 9
         smallest = set(np.argsort(size)[: len(size) // 3])
         assert smallest & set(ours) and not smallest & set(by_score)

@@ -6,41 +6,51 @@ import math
 import os
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from scalesearch.blocks.leaves import Linear
 from scalesearch.cost import find_protocol
 from scalesearch.errors import UserError
-from scalesearch.samplers import make_proposer
-from scalesearch.samplers.base import Settings
+from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
-from scalesearch.study.config.objectives import Objective
+from scalesearch.study.config.objectives import objective
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import finish
-from scalesearch.study.monitor.console import View
-from scalesearch.study.optuna_sync.mirror import Mirror
-from scalesearch.study.optuna_sync.storage import open_mirror
-from scalesearch.study.trials.evaluator import Bill
-from scalesearch.study.trials.history import goals_of
+from scalesearch.study.optuna_sync.attributes import Exported
+from scalesearch.study.optuna_sync.export import open_export
+from scalesearch.study.trials.callback import Callback, Callbacks
+from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.plan import Plan
-from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.study_meta import StudyMeta
 from tests.study.slow_work import wait_for_leave
 
-OBJECTIVES = (Objective("bleu", "max"), Objective("params.total", "min"))
+OBJECTIVES = (objective("bleu", "max"), objective("params.total", "min"))
 WIDTH, DEPTH = IntRange(8, 64, 8), Choice((4, 1, 2, 8))
 KIND, SLOPE = Choice(("plain", "gated")), FloatRange(0.5, 2.0)
 
 
-META = {
-    "name": "fake", "id": "fake-1", "trials": 6, "seed": 1, "synthetic": True,
-    "objectives": {objective.name: objective.direction for objective in OBJECTIVES},
-    "protocol": {"name": "forward", "source": 10, "target": 10, "vocab": 100, "counts": {"mac": 1}},
-    "bounds": {"params.total": 6000}, "data": {"name": "toy", "hash": "abc"},
-}
+META = StudyMeta(
+    id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:00", space="f00", objectives=OBJECTIVES, seed=1,
+    protocol={"name": "forward", "source": 10, "target": 10, "vocab": 100, "counts": {"mac": 1}}, recipe={},
+    data={"name": "toy", "hash": "abc"}, synthetic=True, trials=6, limits=("params.total <= 6000",),
+    bounds={"params.total": 6000}, versions={},
+)
+
+
+class FakeAnswers(dict):
+    """Answers, and what was asked for them."""
+
+    params = {}
 
 
 @dataclass(frozen=True)
@@ -67,8 +77,11 @@ class FakeSpace:
         return [("width", WIDTH), ("depth", DEPTH), ("kind", KIND), ("slope", SLOPE)]
 
     def answer(self, ask):
-        answers = {"width": ask("width", WIDTH), "depth": ask("depth", DEPTH), "kind": ask("kind", KIND)}
-        return answers | ({"slope": ask("slope", SLOPE)} if answers["kind"] == "gated" else {})
+        answers = FakeAnswers(width=ask("width", WIDTH), depth=ask("depth", DEPTH), kind=ask("kind", KIND))
+        if answers["kind"] == "gated":
+            answers["slope"] = ask("slope", SLOPE)
+        answers.params = dict(answers)
+        return answers
 
     def architecture(self, answers):
         return architecture_of(answers)
@@ -120,26 +133,38 @@ def breaking_work(folder):
 
 def make_plan(trials=6, most=6000, **changes):
     """A plan over the fake space."""
-    bill = Bill(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(most=most),))
-    plan = Plan(bill, OBJECTIVES, trials, job={"threads": 1}, facts={"seed": 1}, asks=300)
+    evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(most=most),))
+    plan = Plan(evaluator, OBJECTIVES, trials, job={"threads": 1}, shared=META.shared, max_proposals=300)
     return replace(plan, **changes)
 
 
+def make_sampler_of(plan, kind="tpe", seed=1):
+    """The sampler that proposes for ``plan``, with four trials before a model is trusted."""
+    few = {"population_size": 6} if kind == "nsga2" else {"n_startup_trials": 4}
+    return make_sampler(SamplerSpec(kind, few, seed), plan.evaluator.define,
+                        partial(plan.evaluator.known, objectives=OBJECTIVES), plan.evaluator.region, OBJECTIVES)
+
+
 def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None, storage=None):
-    """A driver over ``folder``, as ``study run`` makes one."""
-    plan, store = plan or make_plan(), Store(Path(folder))
-    if not store.exists():
-        store.create(META, "study: fake\n", "width: 8\n")
-    store.mend()
-    store.load()
+    """A driver over ``folder``, as ``study run`` makes one; ``storage`` False: without an export."""
+    plan, study, view = plan or make_plan(), StudyDir(Path(folder)), view or Callback()
+    if not study.exists():
+        study.create(META, "study: fake\n", "width: 8\n")
+    study.log.repair()
+    study.load()
+    exported = Exported(plan.evaluator.space, OBJECTIVES)
+    export = storage is not False and open_export(storage, study, exported, OBJECTIVES, view.message)
+    driver = Driver(plan, study, make_sampler_of(plan, kind, seed), runner or InProcessRunner(work),
+                    Callbacks(view, export) if export else view)
+    driver.export = export
+    return driver
 
-    def make(study):
-        return Mirror(plan.bill.space, plan.bill.names, OBJECTIVES, study)
 
-    mirror = open_mirror(storage, store.folder, store.meta["name"], store.meta["id"], OBJECTIVES, store.ledger, make)
-    settings = Settings(kind, seed, 4, 6)
-    proposer = make_proposer(plan.bill.space, plan.bill.names, goals_of(OBJECTIVES), settings)
-    return Driver(plan, store, proposer, mirror, runner or InProcessRunner(work), view or View())
+def exported(driver):
+    """The Optuna study in the driver's folder, once everything is in it."""
+    driver.export.close()
+    storage = JournalStorage(JournalFileBackend(str(driver.study.folder / "optuna.journal")))
+    return optuna.load_study(study_name=META.name, storage=storage)
 
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed

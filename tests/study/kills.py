@@ -21,8 +21,8 @@ from pathlib import Path
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.study.executors import lease
 from scalesearch.study.executors.base import Crashed, Done, Runner
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, ENDED, PENDING, RUNG
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Kind, State
 from tests.processes import HANG
 from tests.study import slow_work
 from tests.study.slow_work import alive
@@ -85,7 +85,7 @@ def driver_of(folder, backend, trials, seconds, kind):
 
 def drive(folder, backend, trials, seconds, kind):
     """What a driver's process does."""
-    with Store(Path(folder)).owned():
+    with StudyDir(Path(folder)).owned():
         print(driver_of(folder, backend, int(trials), float(seconds), kind).run(), flush=True)
 
 
@@ -285,7 +285,7 @@ class Killed:
         ended = Counter()
         for line in self.log.splitlines():
             event = json.loads(line)
-            if event["event"] in (ENDED, RUNG):
+            if event["event"] in (Kind.ENDED, Kind.RUNG):
                 key = (event["trial"], event["event"], event.get("rung"))
                 ended[key] += 1
                 if ended[key] > 1:
@@ -364,19 +364,19 @@ def _middle(values):
 
 def check(killed):
     """Raises AssertionError unless every candidate's values are its own and nothing is left over."""
-    ledger = Store(killed.folder).load().ledger
+    trials = StudyDir(killed.folder).load().trials
     assert not [kill for kill in killed.kills if kill.losses or kill.duplicates], summary(killed.kills)
-    assert not ledger.having(PENDING, "failed") and not killed.remained, (killed.remained, killed._words())
-    for trial in ledger.having(COMPLETE):
+    assert not trials.having(State.PENDING, "failed") and not killed.remained, (killed.remained, killed._words())
+    for trial in trials.having(State.COMPLETE):
         assert trial.values["bleu"] == slow_work.score(trial.params)
-        record = json.loads((Store(killed.folder).trial_folder(trial) / "record.json").read_text())
+        record = json.loads((StudyDir(killed.folder).trial_folder(trial) / "record.json").read_text())
         assert record["values"] == trial.values and record["trial"] == trial.number
-    trained = [trial.id for trial in ledger.trials.values() if trial.attempts]
+    trained = [trial.architecture for trial in trials if trial.attempts]
     assert len(trained) == len(set(trained))
     shares = {0: RUNGS.shares[0]}
-    for trial in ledger.trials.values():
+    for trial in trials:
         assert trial.rungs == [slow_work.loss(trial.params, shares[rung]) for rung in range(len(trial.rungs))]
-    return ledger
+    return trials
 
 
 if __name__ == "__main__":

@@ -3,50 +3,48 @@
 import io
 import json
 import time
+from dataclasses import replace
 
 from rich.console import Console
 
-from scalesearch.schedule.rungs import FULL
-from scalesearch.study.config.replication import ONE
 from scalesearch.study.monitor import heartbeat
 from scalesearch.study.monitor.eta import Situation
 from scalesearch.study.monitor.heartbeat import RUNNING
-from scalesearch.study.monitor.log_follower import Tail
+from scalesearch.study.monitor.log_follower import LogFollower
 from scalesearch.study.monitor.render import draw
-from scalesearch.study.monitor.running import in_training
-from scalesearch.study.trials.history import goals_of
-from scalesearch.study.trials.study_dir import Store
-from tests.study.fakes import META, OBJECTIVES
+from scalesearch.study.monitor.running import running_trials
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State, Trial
+from tests.study.fakes import META
 
-COST = {"params": {"total": 1000}, "macs": {"total": 9000}}
-GOALS = goals_of(OBJECTIVES)
+COSTS = {"params.total": 1000, "macs.total": 9000}
 
 
 class Made:
     """A study that is written by hand, event by event."""
 
     def __init__(self, folder, **meta):
-        self.store = Store(folder)
-        self.store.create({**META, **meta}, "study: fake\n", "width: 8\n")
+        self.study = StudyDir(folder)
+        self.study.create(replace(META, **meta), "study: fake\n", "width: 8\n")
 
-    def propose(self, number, origin="proposer", **facts):
-        facts = {"state": "pending", "id": f"{number:012x}", "cost": COST, "origin": origin, **facts}
-        self.store.append("proposed", number, **facts)
-        self.store.append("started", number, attempt=1)
+    def propose(self, number, origin=Origin.SAMPLER, **facts):
+        facts = {"state": State.PENDING, "architecture": f"{number:012x}", "costs": COSTS, "origin": origin, **facts}
+        if self.study.propose(Trial(number, **facts)).state == State.PENDING:
+            self.study.append("started", number, attempt=1)
         return self
 
     def end(self, number, seconds, bleu=10.0, params=1000.0, state="complete"):
         values = {"bleu": bleu, "params.total": params} if state == "complete" else None
-        self.store.append("ended", number, state=state, values=values, seconds=seconds, reason="")
+        self.study.append("ended", number, state=state, values=values, wall_seconds=seconds, reason="")
         return self
 
     def rung(self, number, rung, share, seconds, loss=3.0):
-        self.store.append("rung", number, rung=rung, loss=loss, share=share, seconds=seconds)
+        self.study.append("rung", number, rung=rung, loss=loss, share=share, seconds=seconds)
         return self
 
     def working(self, number, **facts):
         """The folder of a training, as its worker leaves it."""
-        place = self.store.trial_folder(self.store.ledger.trials[number])
+        place = self.study.trial_folder(self.study.trials[number])
         place.mkdir(parents=True)
         (place / "job.json").write_text(json.dumps({"recipe": {"steps": 400}}))
         owner = {"host": "here", "process": 7, "machine": "m", "since": time.time() - 40}
@@ -56,12 +54,13 @@ class Made:
 
     def owned(self, **facts):
         facts = {"state": RUNNING, "host": "far", "machine": "other", "process": 1, "workers": 2, **facts}
-        (self.store.folder / heartbeat.FILE).write_text(json.dumps(facts))
+        (self.study.folder / heartbeat.FILE).write_text(json.dumps(facts))
 
-    def situation(self, wanted, rungs=FULL, seeds=ONE):
-        tail = Tail(Store(self.store.folder).look())
-        tail.update()
-        return Situation(tail.ledger, wanted, rungs, seeds, GOALS, in_training(tail.store), tail.passed)
+    def situation(self, wanted, **meta):
+        self.study.revise(**meta)
+        study = StudyDir(self.study.folder).look()
+        LogFollower(study).update()
+        return Situation(study.trials, wanted, study.meta, running_trials(study))
 
 
 def drawn(shown, width, height=None):

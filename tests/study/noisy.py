@@ -3,16 +3,16 @@
 import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from scalesearch.samplers.history import Goal
 from scalesearch.study.config.replication import Seeds
 from scalesearch.study.executors.worker import finish
-from scalesearch.study.replicates.allocation import Candidate, next_training
-from tests.study.fakes import make_driver, make_plan, score
+from scalesearch.study.replicates.allocation import Replicated, next_training
+from scalesearch.study.trials.trial import State, Trial
+from tests.study.fakes import OBJECTIVES, make_driver, make_plan, score
 from tests.study.slow_work import wait_for_leave
 
-GOALS = (Goal("bleu", "max", True), Goal("params.total", "min", False))
 SEEDS = Seeds(3, 8, 0.9)
 
 
@@ -43,21 +43,33 @@ def seeded_plan(trials=6, seeds=SEEDS, **changes):
     return make_plan(trials, seeds=seeds, **changes)
 
 
+def replicated(number, costs, *scores, pending=0, failed=0):
+    """A candidate with measured ``scores`` for each seed that has ended well, and seeds in training or failed."""
+    complete = [(State.COMPLETE, {**costs, **one}) for one in scores]
+    others = [(State.PENDING, None)] * pending + [(State.FAILED, None)] * failed
+    first, *further = (Trial(number, state, costs=costs, values=values) for state, values in (*complete, *others))
+    return Replicated(first, tuple(further))
+
+
+def again(one, bleu):
+    """A candidate with one more seed."""
+    first = one.first
+    return Replicated(first, (*one.further, replace(first, values={**first.costs, "bleu": bleu})))
+
+
 def drawn(truth, sd, rng, count=1):
     """One candidate after the other, each dearer than the last, with ``count`` scores around its true one."""
-    return [Candidate(number, {"params.total": float(number)}, tuple({"bleu": rng.gauss(mean, sd)}
-            for _ in range(count))) for number, mean in enumerate(truth)]
+    return [replicated(number, {"params.total": float(number)}, *({"bleu": rng.gauss(mean, sd)} for _ in range(count)))
+            for number, mean in enumerate(truth)]
 
 
-def confirmed(candidates, truth, sd, rng, seeds, goals=GOALS):
+def confirmed(candidates, truth, sd, rng, seeds, objectives=OBJECTIVES):
     """What becomes of ``candidates`` when all that is asked for is trained; and what was asked for."""
-    candidates, params = list(candidates), []
-    while (chosen := next_training(candidates, goals, seeds)) is not None:
-        params.append(chosen)
-        old = candidates[chosen.number]
-        new = {"bleu": rng.gauss(truth[chosen.number], sd)}
-        candidates[chosen.number] = Candidate(old.number, old.known, (*old.scores, new))
-    return candidates, params
+    candidates, asked = list(candidates), []
+    while (chosen := next_training(candidates, objectives, seeds)) is not None:
+        asked.append(chosen)
+        candidates[chosen.number] = again(candidates[chosen.number], rng.gauss(truth[chosen.number], sd))
+    return candidates, asked
 
 
 if __name__ == "__main__":  # a driver in a process of its own, to be killed

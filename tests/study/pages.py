@@ -9,7 +9,7 @@ from scalesearch.study.executors.worker import finish
 from scalesearch.study.results.html_report import write_page
 from scalesearch.study.results.results import load
 from scalesearch.study.trials.plan import Reference
-from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.study_dir import StudyDir
 from tests.study.fakes import architecture_of, fake_result, make_driver, make_plan
 
 HOSTILE = """<script>alert("it's")</script>&<img src=x onerror=alert(1)>"""
@@ -103,10 +103,10 @@ def references_only(folder, architectures=None, params=None, **changes):
                                HOSTILE: {"width": 64, "depth": 4, "kind": "plain"}}
     named = tuple(Reference(name, architecture_of(sheet), params) for name, sheet in sheets.items())
     make_driver(folder, make_plan(0, references=named, **changes), curved_work).run()
-    say(folder, "trials", len(named))
+    revise(folder, trials=len(named))
     return Path(folder)
 
 
-def say(folder, key, value):
+def revise(folder, **changed):
     """Has ``study.json`` say something else."""
-    Store(Path(folder)).load().revise(key, value)
+    StudyDir(Path(folder)).load().revise(**changed)

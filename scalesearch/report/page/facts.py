@@ -20,11 +20,11 @@ class TrialFacts:
     Attributes:
         number: of the trial.
         state: complete, failed, pending, paused, infeasible or duplicate.
-        origin: who proposed it: ``proposer``, ``reference``, ``seed``, ``warm``, ``enqueued``.
+        origin: who proposed it: ``sampler``, ``reference``, ``replicate``, ``imported``, ``enqueued``.
         of: the trial that this one duplicates or replicates.
         params: hyperparameter to value: what was sampled, or for a trial from outside the space, its whole description.
         violated: the constraints that it violates.
-        cost: its costs by group and section, or None.
+        costs: ``params.total`` and the like; empty where nothing can be built.
         links: name to relative address of its files.
         curve: the validations of its training: ``step``, ``train_loss``, ``valid_loss`` and others.
         rungs: (updates, validation loss) at each rung that it has reached.
@@ -35,14 +35,14 @@ class TrialFacts:
 
     number: int
     state: str
-    origin: str = "proposer"
+    origin: str = "sampler"
     label: str | None = None
     of: int | None = None
     seed: int | None = None
     reason: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     violated: tuple[str, ...] = ()
-    cost: Mapping[str, Any] | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     curve: tuple[Mapping[str, Any], ...] = ()
     rungs: tuple[tuple[float, float], ...] = ()
@@ -53,7 +53,7 @@ class TrialFacts:
     @property
     def replicate(self) -> bool:
         """Whether it trains another trial again with a further seed."""
-        return self.origin == "seed"
+        return self.origin == "replicate"
 
     @property
     def untrained(self) -> bool:
@@ -158,4 +158,4 @@ class Facts:
     def itemised(self) -> list[int]:
         """The trials whose costs are shown in full: the front's; where nothing was searched, all that are finished."""
         members = self.members if self.searched else [int(number) for number in self.done["trial"]]
-        return [number for number in members if self.trials[number].cost]
+        return [number for number in members if self.trials[number].costs]

@@ -64,7 +64,7 @@ def costs_of(meta: Mapping[str, Any], records: Sequence[Record], requested: Iter
     Raises:
         UserError: no record has one that is requested.
     """
-    billed = [record for record in records if record.get("cost")]
+    billed = [record for record in records if record.get("costs")]
 
     def is_size(name: str) -> bool:
         return name.partition(".")[0] in SIZES and (not billed or any(cost_of(record, name) for record in billed))

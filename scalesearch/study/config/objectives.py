@@ -1,33 +1,17 @@
 """What a study optimises: metrics of a trained model, what running it takes, and costs of its bill."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
+from scalesearch.pareto.objective import Objective
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.tasks import MEASURED, METRICS, TASKS
 
 NAMES = (*METRICS, *COST_NAMES)
-
-
-@dataclass(frozen=True)
-class Objective:
-    """One axis of the front: a name of ``NAMES`` and ``min`` or ``max``."""
-
-    name: str
-    direction: str
-
-    @property
-    def measured(self) -> bool:
-        """Whether it takes training to know it; otherwise the bill says it."""
-        return self.name in METRICS
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.direction}"
 
 
 def objective(name: str, direction: str) -> Objective:
@@ -40,7 +24,7 @@ def objective(name: str, direction: str) -> Objective:
         raise UserError(f"there is no metric or cost `{name}`", help=suggest(name, NAMES))
     if direction not in ("min", "max"):
         raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`")
-    return Objective(name, direction)
+    return Objective(name, direction, name in METRICS)
 
 
 def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
@@ -69,7 +53,7 @@ def measure(objectives: tuple[Objective, ...], given: str) -> str:
 
 
 def values(
-    objectives: tuple[Objective, ...], metrics: Mapping[str, Any], cost: Callable[[str], float]
+    objectives: tuple[Objective, ...], metrics: Mapping[str, Any], costs: Mapping[str, float]
 ) -> dict[str, float]:
     """Name to value of every objective of one trained candidate.
 
@@ -78,7 +62,7 @@ def values(
     """
     found: dict[str, float] = {}
     for objective in objectives:
-        value = metrics.get(objective.name) if objective.measured else cost(objective.name)
+        value = metrics.get(objective.name) if objective.measured else costs.get(objective.name)
         if value is None or not math.isfinite(value):
             raise UserError(f"training gave no usable {objective.name}: {value}")
         found[objective.name] = float(value)
@@ -88,10 +72,3 @@ def values(
 def directions(objectives: tuple[Objective, ...]) -> list[str]:
     """``min`` or ``max`` of each, in order."""
     return [objective.direction for objective in objectives]
-
-
-def main_objective(meta: Mapping[str, Any]) -> str:
-    """Of the study that ``meta`` describes: its task's main metric, or else the first metric among the objectives."""
-    metrics = [name for name in meta["objectives"] if "." not in name and name not in MEASURED]
-    main = TASKS[meta["data"].get("spec", {}).get("task", "translation")].main
-    return main if main in metrics or not metrics else metrics[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.data.spec import DATA, DataSpec
-from scalesearch.samplers import PROPOSERS
+from scalesearch.samplers import NAMES
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.space.schema.settings import REQUIRED, schema_of, setting
@@ -120,7 +120,7 @@ RUNGS = Group({
                     "shares of a full training", doc="the rungs themselves, in place of `first` and `spacing`"),
 }, optional=True, make=_rungs)
 PROPOSER = Group({
-    "kind": Field("word", tuple(PROPOSERS), default="bayes", doc="a short name; `random` where rows are trained",
+    "kind": Field("word", NAMES, default="bayes", doc="a short name; `random` where rows are trained",
                   synonyms=("algorithm", "name", "type", "method", "strategy", "search_alg")),
     "sampler": Field("text", default=NONE, doc="a class of optuna.samplers, or a sampler that an installed package "
                      "registers; its arguments stand beside it", synonyms=("class", "class_name")),

@@ -30,8 +30,7 @@ from scalesearch.study.config.teacher import TeacherSpec
 from scalesearch.study.engine.setup import reference_space
 from scalesearch.study.executors.base import Done, Job, Runner
 from scalesearch.study.executors.worker import Progress
-from scalesearch.study.monitor.console import describe_progress, share
-from scalesearch.study.monitor.running import CORPUS
+from scalesearch.study.monitor.running import CORPUS, describe_progress, share
 from scalesearch.study.monitor.running import TEACHER as FOLDER
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import FILE, Result

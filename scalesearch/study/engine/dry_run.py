@@ -1,7 +1,8 @@
-"""What a study would do: the size of its space, what of it is feasible, and the first proposals with their bills."""
+"""What a study would do, without training: its feasible share and first proposals, or its rows, with their costs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -9,72 +10,101 @@ from rich.table import Table
 
 from scalesearch.data.sources import fingerprint
 from scalesearch.pareto.noise import percent
-from scalesearch.samplers.history import DUPLICATE, Seen
-from scalesearch.schedule.scheduler import Strategy
 from scalesearch.study.config.spec import CORPUS, StudySpec
+from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import Teacher, find_teacher
-from scalesearch.study.engine.dry_run_rows import RowsPreview, preview_rows
-from scalesearch.study.engine.setup import (
-    Odds,
-    load_data,
-    make_bill,
-    make_plan,
-    odds,
-    references,
-    refuse_the_impossible,
-    searcher,
-)
-from scalesearch.study.monitor.console import short
-from scalesearch.study.transfer.warm_start import Known, Warm, choose
-from scalesearch.study.trials.evaluator import Bill, Candidate
-from scalesearch.study.trials.history import goals_of, seen_of
+from scalesearch.study.engine.proposals import Proposals
+from scalesearch.study.engine.setup import Feasibility
+from scalesearch.study.monitor.format import short
+from scalesearch.study.transfer.fork import carried, describe, open_old
+from scalesearch.study.transfer.warm_start import WarmStart, choose
+from scalesearch.study.trials.callback import Callback
+from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.trials.event_log import Event, EventLog
+from scalesearch.study.trials.plan import Plan
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Kind, State, Trial
 
 SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Preview:
-    """What a dry run found out."""
+class DryRun:
+    """What a dry run found out.
+
+    Attributes:
+        trials: the first proposals of a search, or every row, those that are not trained included.
+        size: architectures in the space; None where there is no end of them, and for rows.
+        feasibility: of random candidates; None for rows.
+    """
 
     spec: StudySpec
-    bill: Bill
-    size: int | None
-    odds: Odds
-    proposals: tuple[Candidate, ...]
+    evaluator: Evaluator
+    trials: tuple[Trial, ...]
+    size: int | None = None
+    feasibility: Feasibility | None = None
     teacher: Teacher | None = None
-    warm: Warm | None = None
+    warm: WarmStart | None = None
+
+    @property
+    def trained(self) -> list[Trial]:
+        """The trials that would be trained; an architecture that several rows describe is trained once."""
+        first: dict[str | None, Trial] = {}
+        for trial in self.trials:
+            if trial.state == State.PENDING:
+                first.setdefault(trial.architecture, trial)
+        return list(first.values())
+
+    @property
+    def trainings(self) -> int:
+        """Of rows, with all seeds."""
+        return len(self.trained) * self.spec.seeds.references
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON values."""
+        spec, common = self.spec, {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),
+                                   "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
+                                   "teacher": self.teacher and self.teacher.to_json()}
+        trials = [_json(trial) for trial in self.trials]
+        if spec.rows is not None:
+            return {**common, **spec.rows.to_json(), "trainings": self.trainings, "architectures": trials}
+        assert self.feasibility is not None, "of a search"
         return {
-            "study": self.spec.name,
-            "space": {"hash": self.spec.space.hash, "size": self.size, "questions": len(self.spec.space.dimensions())},
-            "protocol": self.bill.protocol.to_json(),
-            "sampled": self.odds.samples,
-            "feasible": self.odds.feasible,
-            "missed": dict(self.odds.missed),
-            "trials": self.spec.trials,
-            "seeds": self.spec.seeds.to_json(),
-            "teacher": self.teacher and self.teacher.to_json(),
-            "warm_start": self.warm and {"taken": [_source(known) for known in self.warm.taken],
-                                         "first": [_source(known) for known in self.warm.first],
-                                         "left": dict(self.warm.left)},
-            "out": str(self.spec.out),
-            "proposals": [_json(candidate) for candidate in self.proposals],
+            **common,
+            "space": {"hash": spec.space.hash, "size": self.size, "parameters": len(spec.space.dimensions())},
+            "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
+            "missed": dict(self.feasibility.missed), "trials": spec.trials, "proposals": trials,
+            "warm_start": self.warm and self.warm.to_json(),
         }
 
     def show(self, console: Console) -> None:
         """Prints it for people."""
-        spec, size = self.spec, "without end (it holds a continuous range)" if self.size is None else f"{self.size:,}"
-        for line in (
+        for line in (self._of_rows() if self.spec.rows else self._of_search()):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(self._table())
+
+    def _common(self) -> list[str]:
+        return [f"Costs: protocol {self.evaluator.protocol}", f"Data: {self.spec.data.describe()}",
+                *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
+                f"Recipe: {self.spec.recipe.describe()}"]
+
+    def _of_rows(self) -> list[str]:
+        spec = self.spec
+        assert spec.rows is not None, "of rows"
+        return [f"Study {spec.name}, kind {spec.rows.kind}: {', '.join(map(str, spec.objectives))}", *self._common(),
+                f"Would train {len(self.trained)} of {len(self.trials)} rows, seeds each: {spec.seeds.references}, "
+                f"{self.trainings} trainings in all, {spec.workers} at a time ({spec.backend}), into {spec.out}"]
+
+    def _of_search(self) -> list[str]:
+        spec, odds = self.spec, self.feasibility
+        assert odds is not None, "of a search"
+        size = "without end (it holds a continuous range)" if self.size is None else f"{self.size:,}"
+        return [
             f"Study {spec.name}: {', '.join(map(str, spec.objectives))}",
-            f"Space: {len(spec.space.dimensions())} questions, size {size}",
-            f"Costs: protocol {self.bill.protocol}",
-            f"Feasible: {self.odds.feasible / self.odds.samples:.1%} of {self.odds.samples} random candidates",
-            *(f"  {missed / self.odds.samples:.1%} miss {name}" for name, missed in self.odds.missed.items() if missed),
-            f"Data: {spec.data.describe()}",
-            *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
-            f"Recipe: {spec.recipe.describe()}",
+            f"Space: {len(spec.space.dimensions())} parameters, size {size}",
+            f"Feasible: {odds.feasible / odds.samples:.1%} of {odds.samples} random candidates",
+            *(f"  {missed / odds.samples:.1%} miss {name}" for name, missed in odds.missed.items() if missed),
+            *self._common(),
             *([self.warm.describe()] if self.warm else []),
             f"Would train {spec.trials} candidates and {len(spec.references)} references, {spec.workers} at a time "
             f"({spec.backend}), into {spec.out}",
@@ -82,91 +112,87 @@ class Preview:
                f"{spec.seeds.most} seeds each or its order is settled at {percent(spec.seeds.confidence)}"]
               if spec.seeds.most > 1 else []),
             *([f"Each reference is trained with {spec.seeds.references} seeds"] if spec.seeds.references > 1 else []),
-        ):
-            console.print(line, highlight=False, soft_wrap=True)
-        console.print(self._table())
+        ]
 
     def _table(self) -> Table:
-        table = Table(title="The first proposals", title_justify="left")
-        for heading in ("params", "MACs"):
-            table.add_column(heading, justify="right")
-        table.add_column("architecture")
-        table.add_column("what its bill says")
-        for candidate in self.proposals:
-            costs = [short(candidate.cost[f"{what}.total"]) if candidate.cost else "" for what in ("params", "macs")]
-            identity = candidate.architecture.id if candidate.architecture else ""
-            table.add_row(*costs, identity, candidate.reason or "feasible")
+        rows = self.spec.rows is not None
+        table = Table(title="Rows" if rows else "The first proposals", title_justify="left")
+        for heading in (*(["row"] if rows else []), "params", "MACs", "architecture", "what becomes of it"):
+            table.add_column(heading, justify="right" if heading in ("params", "MACs") else "left", overflow="fold")
+        trained = {trial.number for trial in self.trained}
+        for trial in self.trials:
+            costs = [short(trial.costs[f"{what}.total"]) if trial.costs else "" for what in ("params", "macs")]
+            fate = trial.reason or ("trained" if trial.number in trained else "duplicate of another")
+            table.add_row(*([str(trial.label)] if rows else []), *costs, trial.architecture or "", fate)
         return table
 
 
-def preview(spec: StudySpec) -> Preview | RowsPreview:
-    """What a dry run of the study shows.
-
-    Raises:
-        UserError: what a real run would refuse as well.
-    """
-    return preview_rows(spec) if spec.rows else preview_search(spec)
-
-
-def preview_search(spec: StudySpec) -> Preview:
-    """Finds it out; trains nothing and leaves nothing behind.
+def dry_run(spec: StudySpec) -> DryRun:
+    """Finds out what a study would do; trains nothing and leaves nothing behind.
 
     Raises:
         UserError: what a real run would refuse as well.
     """
     corpus = None
     if spec.vocab == CORPUS or spec.teacher or spec.warm:
-        corpus = load_data(spec.data)  # its vocabulary's size is part of the protocol, and must be the teacher's
+        corpus = setup.load_data(spec.data)  # its vocabulary's size is part of the protocol, and must be the teacher's
     else:
         fingerprint(spec.data.resolve())
-    teacher = corpus and find_teacher(spec, corpus)
-    bill = make_bill(spec, corpus)
-    refuse_the_impossible(bill, spec.proposer_seed)
-    references(spec)
-    found = odds(bill, spec.proposer_seed)
-    warm = None
+    teacher = find_teacher(spec, corpus) if corpus else None
+    evaluator = setup.make_evaluator(spec, corpus)
+    if spec.rows is not None:
+        within = setup.drop_infeasible_rows(spec, evaluator)
+        listed = spec.rows.rows or setup.references(within)
+        trials = (replace(evaluator.evaluate_architecture(row.architecture, {}), number=number, label=row.label)
+                  for number, row in enumerate(listed))
+        return DryRun(within, evaluator, tuple(trials), teacher=teacher)
+    setup.refuse_the_impossible(evaluator, spec.proposer_seed)
+    odds, warm = setup.estimate_feasibility(evaluator, spec.proposer_seed), None
     if spec.warm and corpus:
-        facts = {"teacher": "to be"} if teacher else None
-        warm = choose(spec.warm, make_plan(spec, bill, corpus, facts), searcher(spec, bill).first)
-    return Preview(spec, bill, spec.space.size(), found, first_proposals(spec, bill), teacher, warm)
+        meta = setup.meta_of(spec, evaluator, corpus, {} if teacher else None)
+        shared = {**meta.shared, "teacher": {"to": "be"}} if teacher else meta.shared
+        warm = choose(spec.warm, setup.make_plan(spec, evaluator, shared, corpus),
+                      getattr(setup.sampler_of(spec, evaluator), "n_startup_trials", 10))
+    return DryRun(spec, evaluator, first_proposals(spec, evaluator), spec.space.size(), odds, teacher, warm)
 
 
-def first_proposals(spec: StudySpec, bill: Bill, count: int = SHOWN) -> tuple[Candidate, ...]:
-    """What a run would propose before any result counts, in its order, with what is rejected on the way; one at least.
-    """
-    proposer, goals, named = searcher(spec, bill), goals_of(spec.objectives), references(spec)
-    if not proposer.lists:  # further ones depend on results, and the named architectures' are the first of these
-        count = min(count, max(1, proposer.first - len(named)))
+class _Unwritten(EventLog):
+    """An event log that keeps nothing."""
 
-    def judge(number: int, params: Mapping[str, Any]) -> Seen:
-        return seen_of(number, bill.judge(params), goals)
+    def append(self, kind: Kind, trial: int, **facts: Any) -> Event:
+        return {"event": kind, "trial": trial, **facts}
 
-    history = [seen_of(number, bill.judge_architecture(one.architecture, one.params or {}), goals)
-               for number, one in enumerate(named)]
-    strategy, found = Strategy(proposer, judge, spec.rungs, goals), list[Candidate]()
-    for _ in range(min(count, spec.trials)):
-        begun = strategy.start(history)
-        new = (*begun.rejected, *([begun.seen] if begun.seen else []))
-        history.extend(new)
-        found.extend(_said(seen, bill.judge(seen.params)) for seen in new)
-        if begun.seen is None or len(found) >= count:
+
+def first_proposals(spec: StudySpec, evaluator: Evaluator, count: int = SHOWN) -> tuple[Trial, ...]:
+    """What a run would propose before any result counts, in its order, with what is rejected on the way."""
+    study, sampler = StudyDir(Path()), setup.sampler_of(spec, evaluator)
+    study.log = _Unwritten(Path())
+    plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
+    proposals = Proposals(plan, study, sampler, Callback())
+    while proposals.reference():
+        pass
+    named = len(study.trials)
+    startup = getattr(sampler, "n_startup_trials", count + named)  # further ones depend on results
+    count = min(count, spec.trials, max(1, startup - named))
+    for _ in range(count):
+        if proposals.sampled() is None:
             break
-    return tuple(found[:count])
+    return tuple(study.trials)[named : named + count]
 
 
-def _said(seen: Seen, candidate: Candidate) -> Candidate:
-    return replace(candidate, reason="seen before") if seen.state == DUPLICATE else candidate
+def describe_fork(spec: StudySpec, folder: Path) -> list[str]:
+    """What a fork would take over; writes nothing.
+
+    Raises:
+        UserError: there is nothing to fork.
+    """
+    old, new = open_old(spec, folder)
+    corpus = setup.load_data(new.data)
+    evaluator, teacher = setup.make_evaluator(new, corpus), find_teacher(new, corpus)
+    meta = setup.meta_of(new, evaluator, corpus, teacher and teacher.to_json())
+    return describe(old, carried(old, setup.make_plan(new, evaluator, meta.shared, corpus), meta))
 
 
-def _source(known: Known) -> dict[str, Any]:
-    return {"study": known.study, "trial": known.trial, "id": known.id, "values": known.values}
-
-
-def _json(candidate: Candidate) -> dict[str, Any]:
-    return {
-        "id": candidate.architecture.id if candidate.architecture else None,
-        "asked": dict(candidate.params),
-        "cost": candidate.cost.to_json() if candidate.cost else None,
-        "feasible": candidate.feasible,
-        "reason": candidate.reason,
-    }
+def _json(trial: Trial) -> Mapping[str, Any]:
+    shown = ("label", "architecture", "params", "costs", "feasible", "state", "reason")
+    return {key: value for key, value in trial.to_json().items() if key in shown}

@@ -1,83 +1,97 @@
-"""How trials enter a study: judged by their bill, then announced in the event log and to Optuna's copy."""
+"""How trials enter a study: proposed by the sampler, the study file or another study, evaluated, then announced."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from scalesearch.samplers.history import Seen
+import optuna
+from optuna.samplers import BaseSampler
+
+from scalesearch.samplers.base import Exhausted
 from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.study.monitor.console import View
-from scalesearch.study.optuna_sync.retrying import SteadyMirror
-from scalesearch.study.trials import trials as states
-from scalesearch.study.trials.evaluator import Candidate
-from scalesearch.study.trials.history import goals_of, seen_of
+from scalesearch.study.optuna_sync.view import SearchStudy
+from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.plan import Plan, Reference
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import DUPLICATE, INFEASIBLE, PENDING, PROPOSER, REFERENCE, SEED, Trial
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State, Trial
+
+REJECTED = (State.INFEASIBLE, State.DUPLICATE)
 
 
-class Entries:
-    """Of one study."""
+class Proposals:
+    """Announces the trials of one study: the event log first, then the search's Optuna study."""
 
-    def __init__(self, plan: Plan, store: Store, mirror: SteadyMirror, view: View) -> None:
-        self.plan, self.store, self.mirror, self.view = plan, store, mirror, view
-        self.ledger, self.goals = store.ledger, goals_of(plan.objectives)
-        self._candidates: dict[int, Candidate] = {}  # judged, but not announced yet
+    def __init__(self, plan: Plan, study: StudyDir, sampler: BaseSampler | None, callback: Callback) -> None:
+        self.plan, self.study, self.sampler, self.callback = plan, study, sampler, callback
+        self.search = SearchStudy(plan.evaluator.space, plan.objectives, study.trials)
 
-    def judge(self, number: int, params: Mapping[str, Any]) -> Seen:
-        """What the proposer learns of ``params`` before it is trained."""
-        candidate = self._candidates[number] = self.plan.bill.judge(params)
-        return seen_of(number, candidate, self.goals)
+    def reference(self) -> Trial | None:
+        """The next reference that is to be trained; those that were trained under another name are announced only."""
+        announced = {trial.label for trial in self.study.trials.of(Origin.REFERENCE)}
+        for reference in self.plan.references:
+            if reference.label not in announced and (trial := self._refer(reference)).state == State.PENDING:
+                return trial
+        return None
 
-    def propose(self, seen: Seen, origin: str = PROPOSER) -> Trial:
-        """Announces a judged proposal: to be trained, infeasible, or seen before."""
-        candidate = self._candidates.pop(seen.number)
-        first = self._seen(candidate)
-        state = PENDING if candidate.feasible else INFEASIBLE
-        trial = self._announce(self.ledger.next_number(), candidate, DUPLICATE if first else state,
-                               of=first and first.number, origin=origin)
-        self.mirror.add(trial, self.ledger.outcome(trial))
-        return trial
+    def _refer(self, reference: Reference) -> Trial:
+        trial = self.plan.evaluator.evaluate_architecture(reference.architecture, reference.params)
+        # A reference is trained even where it misses a limit.
+        return self._announce(replace(trial, state=State.PENDING, origin=Origin.REFERENCE, label=reference.label))
 
-    def _seen(self, candidate: Candidate) -> Trial | None:
-        known = candidate.feasible and candidate.architecture
-        return self.ledger.first(known.id) if known else None
+    def enqueued(self) -> Trial | None:
+        """The next of another study's front that is to be trained here."""
+        for params in self.plan.enqueued[len(self.study.trials.of(Origin.ENQUEUED)) :]:
+            trial = self._announce(replace(self.plan.evaluator.evaluate(params), origin=Origin.ENQUEUED))
+            if trial.state == State.PENDING:
+                return trial
+        return None
 
-    def next_reference(self) -> Reference | None:
-        """The first that was not announced yet."""
-        used = {trial.label for trial in self.ledger.trials.values() if trial.origin == REFERENCE}
-        return next((reference for reference in self.plan.references if reference.label not in used), None)
+    def sampled(self) -> Trial | None:
+        """The sampler's next new and feasible trial; None where it finds none in ``max_proposals`` proposals."""
+        assert self.sampler is not None, "a study of rows proposes nothing"
+        while len(self.rejected_last()) < self.plan.max_proposals:
+            try:
+                asked, params = self.search.ask(self.sampler)
+            except Exhausted:
+                return None
+            trial = self._announce(self.plan.evaluator.evaluate(params), asked)
+            if trial.state == State.PENDING:
+                return trial
+        return None
 
-    def refer(self, reference: Reference) -> Trial:
-        """Announces a reference; one that was trained under another name is not trained again."""
-        candidate = self.plan.bill.judge_architecture(reference.architecture, reference.params or {})
-        first = self.ledger.first(reference.architecture.id)
-        trial = self._announce(
-            self.ledger.next_number(),
-            candidate,
-            DUPLICATE if first else PENDING,
-            of=first and first.number,
-            origin=REFERENCE,
-            label=reference.label,
-            in_space=reference.params is not None,
-        )
+    def rejected_last(self) -> Sequence[Trial]:
+        """The proposals since the last new one; a search that was cut off among them goes on there."""
+        candidates = self.study.trials.candidates()
+        count = 0
+        while count < len(candidates) and candidates[-1 - count].state in REJECTED:
+            count += 1
+        return candidates[len(candidates) - count :]
+
+    def _announce(self, trial: Trial, asked: optuna.Trial | None = None) -> Trial:
+        """Numbers ``trial``, makes it a duplicate where its architecture is known, and writes it to the log."""
+        first = self.study.trials.first(trial.architecture) if trial.state == State.PENDING else None
+        if first is not None:
+            trial = replace(trial, state=State.DUPLICATE, of=first.number)
+        trial = self.study.propose(replace(trial, number=len(self.study.trials)))
         if trial.in_space:
-            self.mirror.add(trial, self.ledger.outcome(trial))
-        return trial
-
-    def _announce(self, number: int, candidate: Candidate, state: str, **more: Any) -> Trial:
-        identity = candidate.architecture.id if candidate.architecture else None
-        cost = candidate.cost.to_json() if candidate.cost else None
-        facts = {"state": state, "params": dict(candidate.params), "answers": dict(candidate.answers),
-                 "slacks": dict(candidate.slacks), "id": identity, "cost": cost, "reason": candidate.reason}
-        trial = self.store.append(states.PROPOSED, number, **facts, **more)
-        self.view.proposed(trial)
+            self.search.add(trial, asked)
+        self.callback.proposed(trial)
         return trial
 
     def architecture(self, trial: Trial) -> Architecture:
         """What ``trial`` trains."""
-        trial = self.ledger.trials[trial.of] if trial.origin == SEED and trial.of is not None else trial
-        if trial.origin == REFERENCE:
-            return next(r.architecture for r in self.plan.references if r.label == trial.label)
-        architecture = self.plan.bill.judge(trial.params).architecture
-        assert architecture is not None and architecture.id == trial.id, "the space hash was checked before"
+        trial = self.study.trials[trial.of] if trial.origin == Origin.REPLICATE and trial.of is not None else trial
+        if trial.origin == Origin.REFERENCE:
+            return next(one.architecture for one in self.plan.references if one.label == trial.label)
+        architecture = self.plan.evaluator.architecture(trial.params)
+        assert architecture is not None and architecture.id == trial.architecture, "the space's hash was checked"
         return architecture
+
+    def own_job(self, trial: Trial) -> Mapping[str, Any]:
+        """What only this trial's job says: its seed, or where it is to pause; references train to the end."""
+        rung = len(trial.rungs)
+        if trial.origin == Origin.REPLICATE:
+            return {"job": "replicate", "of": trial.of, "seed": trial.seed}
+        if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.pauses:
+            return {}
+        return {"rung": rung, "until": self.plan.rungs.shares[rung]}

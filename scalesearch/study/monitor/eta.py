@@ -16,26 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scalesearch.samplers.history import Goal
-from scalesearch.schedule.rungs import Rungs
-from scalesearch.study.config.replication import Seeds
-from scalesearch.study.monitor.running import AtWork
+from scalesearch.study.monitor.running import RunningTrial
 from scalesearch.study.replicates.summary import candidates_of, on_top
-from scalesearch.study.trials.history import share_of, spent
-from scalesearch.study.trials.trials import (
-    CHARGED,
-    COMPLETE,
-    FAILED,
-    PAUSED,
-    PENDING,
-    REFERENCE,
-    SEED,
-    WARM,
-    Ledger,
-    Trial,
-)
+from scalesearch.study.trials.compute import share_of, spent
+from scalesearch.study.trials.study_meta import StudyMeta
+from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.study.trials.trials import Trials
 
-MOST = 10_000  # parts that are handed out one by one
+MAX_PARTS = 10_000  # parts that are handed out one by one
 
 
 @dataclass(frozen=True)
@@ -98,56 +86,53 @@ class Situation:
     """All that is known of a study at a moment.
 
     Attributes:
-        passed: trial to (share, training seconds) at its last rung.
         training: what is in training.
     """
 
-    ledger: Ledger
+    trials: Trials
     wanted: Wanted
-    rungs: Rungs
-    seeds: Seeds
-    goals: tuple[Goal, ...]
-    training: Sequence[AtWork]
-    passed: Mapping[int, tuple[float, float]]
+    meta: StudyMeta
+    training: Sequence[RunningTrial]
 
-    def of(self, origin: str) -> list[Trial]:
+    def of(self, origin: Origin) -> list[Trial]:
         """The trials of one origin."""
-        return [trial for trial in self.ledger.trials.values() if trial.origin == origin]
+        return self.trials.of(origin)
 
     def of_references(self) -> list[Trial]:
         """Further seeds of references."""
-        if self.seeds.references < 2:
+        if self.meta.seeds.references < 2:
             return []
-        return [trial for trial in self.of(SEED) if self._first(trial).origin == REFERENCE]
+        return [trial for trial in self.of(Origin.REPLICATE) if self._first(trial).origin == Origin.REFERENCE]
 
     def _first(self, trial: Trial) -> Trial:
-        return self.ledger.trials.get(-1 if trial.of is None else trial.of, trial)
+        return self.trials.get(trial.of) or trial
 
 
 def done_so_far(now: Situation) -> Done:
     """How far the study is; trainings under way count with the share that they have done."""
     share = {one.trial: one.share for one in now.training}
-    pending = [trial for trial in now.ledger.having(PENDING) if trial.origin in CHARGED]
-    searched = spent(now.ledger, now.rungs) - sum(share_of(trial, now.rungs) for trial in pending)
+    pending = [trial for trial in now.trials.having(State.PENDING) if trial.origin.charged]
+    searched = spent(now.trials, now.meta.rungs) - sum(share_of(trial, now.meta.rungs) for trial in pending)
     searched += sum(share.get(trial.number, 0.0) for trial in pending)
     again = now.of_references()
-    references, seeded = _ended(now.of(REFERENCE), share), _ended(again, share)
+    references, seeded = _ended(now.of(Origin.REFERENCE), share), _ended(again, share)
     parts = ((searched, float(now.wanted.candidates)), (references, float(now.wanted.references)),
              (seeded, float(_seeds_of_references(now))))
     done = sum(min(part, of) for part, of in parts)
     return Done(done, sum(of for _, of in parts), *parts,
-                (len(now.of(SEED)) - len(again), now.seeds.trials if now.seeds.most > 1 else 0))
+                (len(now.of(Origin.REPLICATE)) - len(again), now.meta.seeds.trials if now.meta.seeds.most > 1 else 0))
 
 
 def _ended(trials: Sequence[Trial], share: Mapping[int, float]) -> float:
     """How many of ``trials`` are over, however they ended; of those under way, their shares."""
-    return sum((share.get(trial.number, 0.0) if trial.state == PENDING else 1.0 for trial in trials), 0.0)
+    return sum((share.get(trial.number, 0.0) if trial.state == State.PENDING else 1.0 for trial in trials), 0.0)
 
 
 def _seeds_of_references(now: Situation) -> int:
     """How many further seeds the references are to have: none where their training failed, or was another's."""
-    able = now.wanted.references - sum(trial.state not in (PENDING, COMPLETE) for trial in now.of(REFERENCE))
-    return max(0, able) * (now.seeds.references - 1)
+    able = now.wanted.references - sum(trial.state not in (State.PENDING, State.COMPLETE)
+                                       for trial in now.of(Origin.REFERENCE))
+    return max(0, able) * (now.meta.seeds.references - 1)
 
 
 def time_left(now: Situation, workers: int) -> Eta:
@@ -156,10 +141,10 @@ def time_left(now: Situation, workers: int) -> Eta:
     if full is None:
         return Eta()
     under_way = {one.trial: _left(one, full) for one in now.training}
-    again = {trial.number for trial in now.of(SEED)}
+    again = {trial.number for trial in now.of(Origin.REPLICATE)}
     search = [seconds for number, seconds in under_way.items() if number not in again]
     seeds_begun = len(search) < len(under_way)  # nothing of the search can go on then
-    search += [] if seeds_begun else [full] * max(0, now.wanted.references - len(now.of(REFERENCE)))
+    search += [] if seeds_begun else [full] * max(0, now.wanted.references - len(now.of(Origin.REFERENCE)))
     search += [] if seeds_begun else _pieces(now, full)
     due = [seconds for number, seconds in under_way.items() if number in again] + _due_to_references(now, full)
     optional = [full] * _allowed(now)
@@ -171,7 +156,7 @@ def time_left(now: Situation, workers: int) -> Eta:
 def seconds_of_one(now: Situation) -> float | None:
     """Seconds of a full training, as they went so far; None before anything is known."""
     seconds = worth = 0.0
-    for trial in now.ledger.trials.values():
+    for trial in now.trials:
         share, took = _taken(trial, now)
         seconds, worth = seconds + took, worth + share
     if worth > 0 and seconds > 0:
@@ -182,16 +167,17 @@ def seconds_of_one(now: Situation) -> float | None:
 
 def _taken(trial: Trial, now: Situation) -> tuple[float, float]:
     """(full trainings' worth, seconds) of one that ended or waits; what another study trained says nothing here."""
-    if trial.origin == WARM:
+    if trial.origin == Origin.IMPORTED:
         return 0.0, 0.0
-    if trial.state == COMPLETE and trial.seconds is not None:
-        return 1.0, trial.seconds
-    if trial.state == FAILED and trial.seconds is not None:
-        return 0.0, trial.seconds
-    return now.passed.get(trial.number, (0.0, 0.0)) if trial.state in (PAUSED, PENDING, FAILED) else (0.0, 0.0)
+    if trial.state == State.COMPLETE and trial.wall_seconds is not None:
+        return 1.0, trial.wall_seconds
+    if trial.state == State.FAILED and trial.wall_seconds is not None:
+        return 0.0, trial.wall_seconds
+    last = trial.rungs[-1] if trial.rungs else None
+    return (last.share, last.seconds) if last and last.share and last.seconds else (0.0, 0.0)
 
 
-def _left(one: AtWork, full: float) -> float:
+def _left(one: RunningTrial, full: float) -> float:
     """Seconds until ``one`` pauses or ends; scoring lasts until what a full training usually takes."""
     if one.seconds_left:
         return one.seconds_left
@@ -202,8 +188,8 @@ def _left(one: AtWork, full: float) -> float:
 
 def _pieces(now: Situation, full: float) -> list[float]:
     """What the search has left, as trainings that are handed out: whole ones, or as far as the first rung."""
-    left = max(0.0, now.wanted.candidates - spent(now.ledger, now.rungs))
-    piece = now.rungs.shares[0]
+    left = max(0.0, now.wanted.candidates - spent(now.trials, now.meta.rungs))
+    piece = now.meta.rungs.shares[0]
     whole = int(left / piece + 1e-9)
     rest = left - whole * piece
     return [piece * full] * whole + ([rest * full] if rest > 1e-9 else [])
@@ -212,27 +198,27 @@ def _pieces(now: Situation, full: float) -> list[float]:
 def _due_to_references(now: Situation, full: float) -> list[float]:
     """Seconds of the further seeds that references are still to be given."""
     begun: dict[int | None, int] = {}
-    for trial in now.of(SEED):
+    for trial in now.of(Origin.REPLICATE):
         begun[trial.of] = begun.get(trial.of, 0) + 1
-    there = [trial for trial in now.of(REFERENCE) if trial.state in (PENDING, COMPLETE)]
-    left = [trial.seconds or full for trial in there
-            for _ in range(now.seeds.references - 1 - begun.get(trial.number, 0))]
-    unbegun = max(0, now.wanted.references - len(now.of(REFERENCE)))
-    return left + [full] * unbegun * (now.seeds.references - 1)
+    there = [trial for trial in now.of(Origin.REFERENCE) if trial.state in (State.PENDING, State.COMPLETE)]
+    left = [trial.wall_seconds or full for trial in there
+            for _ in range(now.meta.seeds.references - 1 - begun.get(trial.number, 0))]
+    unbegun = max(0, now.wanted.references - len(now.of(Origin.REFERENCE)))
+    return left + [full] * unbegun * (now.meta.seeds.references - 1)
 
 
 def _allowed(now: Situation) -> int:
     """How many further seeds the front may still be given."""
-    if now.seeds.most < 2:
+    if now.meta.seeds.most < 2:
         return 0
-    begun = sum(one.tried - 1 for one in candidates_of(now.ledger, now.goals))
-    return max(0, on_top(now.ledger, now.seeds).trials - begun)
+    begun = sum(one.tried - 1 for one in candidates_of(now.trials))
+    return max(0, on_top(now.trials, now.meta.seeds).trials - begun)
 
 
 def handed_out(seconds: Iterable[float], workers: int) -> float:
     """When the last of the trainings ends, each begun in its turn by the worker that is free first."""
     parts, free = list(seconds), [0.0] * max(1, workers)
-    if len(parts) > MOST:
+    if len(parts) > MAX_PARTS:
         return sum(parts) / len(free)
     for part in parts:
         heapq.heapreplace(free, free[0] + part)

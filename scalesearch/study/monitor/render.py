@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable
-from datetime import timedelta
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -10,22 +9,21 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scalesearch.study.monitor.console import short
 from scalesearch.study.monitor.eta import Eta
+from scalesearch.study.monitor.events import LoggedEvent
+from scalesearch.study.monitor.format import ago, short, span
 from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
-from scalesearch.study.monitor.log_follower import Told
-from scalesearch.study.monitor.running import SILENT, AtWork, TeacherAtWork
-from scalesearch.study.monitor.snapshot import Front, FrontRow, Shown, Volume
-from scalesearch.study.trials.trials import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PAUSED, PENDING
+from scalesearch.study.monitor.running import SILENT, RunningTeacher, RunningTrial
+from scalesearch.study.monitor.snapshot import Front, FrontRow, StudySnapshot, Volume
+from scalesearch.study.trials.trial import State
 
 WIDE = 110  # columns from which on architectures and machines are named, too
-LEAST = 3  # rows of what is in training that are shown however low the terminal is
-STATES = {COMPLETE: "complete", PENDING: "", PAUSED: "at a rung", FAILED: "failed", INFEASIBLE: "infeasible",
-          DUPLICATE: "seen before"}
+MIN_ROWS = 3  # rows of what is in training that are shown however low the terminal is
+STATES = (State.COMPLETE, State.PENDING, State.PAUSED, State.FAILED, State.INFEASIBLE, State.DUPLICATE)
 COLOURS = {FINISHED: "green", STOPPED: "red"}
 
 
-def draw(shown: Shown, width: int, height: int | None = None) -> Group:
+def draw(shown: StudySnapshot, width: int, height: int | None = None) -> Group:
     """The screen; what is in training is cut to what fits into ``height`` lines."""
     parts: list[RenderableType] = [_line(f"{shown.study} · {shown.folder}", "bold"),
                                    _line(describe_owner(shown.owner), COLOURS.get(shown.owner.state, "")),
@@ -35,7 +33,7 @@ def draw(shown: Shown, width: int, height: int | None = None) -> Group:
         parts.append(_line(describe_teacher(shown.teacher)))
     below: list[RenderableType] = [*_rungs(shown), *_front(shown.front, shown.time), *_events(shown)]
     rest = sum(part.row_count + 3 if isinstance(part, Table) else 1 for part in (*parts, *below))
-    room = len(shown.training) if height is None else max(LEAST, height - rest - 5)
+    room = len(shown.training) if height is None else max(MIN_ROWS, height - rest - 5)
     return Group(*parts, *_training(shown, width, room), *below)
 
 
@@ -43,7 +41,7 @@ def describe_owner(owner: Owner) -> str:
     """Who runs the study, since when, with which sign of life; or how it ended."""
     who = f" on {owner.host}, process {owner.process}" if owner.host else ""
     if owner.state == RUNNING:
-        since = "" if owner.since is None else f", for {_span(time.time() - owner.since)}"
+        since = "" if owner.since is None else f", for {span(time.time() - owner.since)}"
         life = owner.reason or f"last sign of life {owner.silent or 0:.0f} s ago"
         return f"running{who}{since}; {life}; {owner.where}".removesuffix("; ")
     ended = f", {ago(time.time() - owner.ended)}" if owner.ended is not None else ""
@@ -54,11 +52,11 @@ def describe_left(eta: Eta) -> str:
     """The time that is left, in words."""
     if eta.seconds is None:
         return "time left unknown"
-    seeds = f", up to {_span(eta.front_seeds)} of it for further seeds" if eta.front_seeds >= 1 else ""
-    return f"about {_span(eta.seconds)} left{seeds}"
+    seeds = f", up to {span(eta.front_seeds)} of it for further seeds" if eta.front_seeds >= 1 else ""
+    return f"about {span(eta.seconds)} left{seeds}"
 
 
-def describe_teacher(teacher: TeacherAtWork) -> str:
+def describe_teacher(teacher: RunningTeacher) -> str:
     """How far the teacher is."""
     return f"Teacher: {teacher.stage}, {teacher.words}"
 
@@ -71,18 +69,6 @@ def describe_volume(volume: Volume, now: float) -> str:
     return f"Hypervolume {volume.value:.5g}; latest change {volume.gain:+.3g}{grown} with trial {volume.trial}{when}"
 
 
-def ago(seconds: float) -> str:
-    """How long ago, in one unit."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{max(0, seconds):.0f} s ago"
-
-
-def _span(seconds: float) -> str:
-    return str(timedelta(seconds=round(max(0, seconds))))
-
-
 def _count(trainings: float) -> str:
     """Full trainings, with a tenth where one is under way."""
     return f"{trainings:,.1f}".removesuffix(".0")
@@ -92,7 +78,7 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _bar(shown: Shown, width: int) -> Table:
+def _bar(shown: StudySnapshot, width: int) -> Table:
     done, bar = shown.done, Table.grid(padding=(0, 1))
     left = f" · {describe_left(shown.eta)}" if shown.owner.state == RUNNING else ""
     words = f"{done.share:.0%} · {_count(done.done)} of {_count(done.of)} trainings{left}"
@@ -100,7 +86,7 @@ def _bar(shown: Shown, width: int) -> Table:
     return bar
 
 
-def _counts(shown: Shown) -> list[str]:
+def _counts(shown: StudySnapshot) -> list[str]:
     """What is done of what is wanted, and the candidates by their state; without what there is none of."""
     done, named = shown.done, "rows" if _of_rows(shown) else "references"
     parts = [f"{_count(part)} of {_count(of)} {name}" for name, (part, of) in (
@@ -108,21 +94,21 @@ def _counts(shown: Shown) -> list[str]:
         (f"{named}' further seeds", done.reference_seeds)) if of]
     if any(done.front_seeds):
         parts.append(f"{done.front_seeds[0]} of at most {done.front_seeds[1]} further seeds for the front")
-    states = {**STATES, PENDING: "in training" if shown.owner.state == RUNNING else "to go on"}
-    counted = [f"{shown.counts[state]:,} {words}" for state, words in states.items() if shown.counts[state]]
+    words = {State.PENDING: "in training" if shown.owner.state == RUNNING else "interrupted"}
+    counted = [f"{shown.counts[state]:,} {words.get(state, state)}" for state in STATES if shown.counts[state]]
     return [" · ".join(found) for found in (parts, counted) if found]
 
 
-def _of_rows(shown: Shown) -> bool:
+def _of_rows(shown: StudySnapshot) -> bool:
     """Whether the study trains named architectures alone, which its file calls rows, and searches for none."""
     return not shown.done.candidates[1]
 
 
-def _training(shown: Shown, width: int, room: int) -> Iterable[RenderableType]:
+def _training(shown: StudySnapshot, width: int, room: int) -> Iterable[RenderableType]:
     if not shown.training:
         return
     wide = width >= WIDE
-    table = _table("In training" if shown.owner.state == RUNNING else "To go on")
+    table = _table("In training" if shown.owner.state == RUNNING else "Interrupted")
     for heading in ("trial", *(("architecture",) if wide else ()), "params", "MACs", "done", "step", "loss", "valid",
                     *(("to rung",) if shown.rungs else ()), "left", "try", *(("worker",) if wide else ())):
         table.add_column(heading, justify="left" if heading in ("trial", "architecture", "worker") else "right",
@@ -139,11 +125,11 @@ def _training(shown: Shown, width: int, room: int) -> Iterable[RenderableType]:
             yield _line(f"trial {one.trial}: {one.words}", "red")
 
 
-def _cells(one: AtWork, wide: bool, rungs: bool, rows: bool) -> list[str]:
-    plain = ("candidate", "seed", *(("reference",) if rows else ()))
-    name = one.called if one.kind in plain else f"{one.called} ({one.kind})"
+def _cells(one: RunningTrial, wide: bool, rungs: bool, rows: bool) -> list[str]:
+    plain = ("candidate", "replicate", *(("reference",) if rows else ()))
+    name = one.name if one.kind in plain else f"{one.name} ({one.kind})"
     step = "" if one.step is None else f"{one.step:,}" + (f" of {one.steps:,}" if one.steps else "")
-    left = one.doing if one.seconds_left is None or one.doing != "training" else _span(one.seconds_left)
+    left = one.doing if one.seconds_left is None or one.doing != "training" else span(one.seconds_left)
     costs = ["" if cost is None else short(cost) for cost in (one.params, one.macs)]
     where = f"{one.host}, process {one.process}" if one.host else ""
     return [name, *([one.id or ""] if wide else []), *costs, f"{one.share:.0%}", step, _loss(one.loss),
@@ -155,14 +141,14 @@ def _loss(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _rungs(shown: Shown) -> Iterable[RenderableType]:
+def _rungs(shown: StudySnapshot) -> Iterable[RenderableType]:
     if not shown.rungs:
         return
-    stayed = "waiting" if shown.owner.state == RUNNING else "stopped"
+    stayed = "paused" if shown.owner.state == RUNNING else "stopped"
     table = _table("Rungs", ("rung", "share", "reached", "went on", stayed, "failed", "best loss"))
     for number, row in enumerate(shown.rungs, 1):
         last = number == len(shown.rungs)
-        others = [""] * 3 if last else [str(row.went_on), str(row.waiting), str(row.failed)]
+        others = [""] * 3 if last else [str(row.went_on), str(row.paused), str(row.failed)]
         table.add_row("end" if last else str(number), f"{row.share:.3g}", str(row.reached), *others, _loss(row.best))
     yield Text()
     yield table
@@ -176,31 +162,25 @@ def _front(found: Front, now: float) -> Iterable[RenderableType]:
     title = f"Front so far: {found.size}{more}" if found.size else f"References so far, by {found.main}"
     table = _table(title, ("trial", *found.objectives))
     for row in found.rows:
-        table.add_row(escape(_called(row)), *(short(row.values[name]) for name in found.objectives))
+        table.add_row(escape(_name(row)), *(short(row.values[name]) for name in found.objectives))
     yield Text()
     yield table
     if found.volume:
         yield _line(describe_volume(found.volume, now))
 
 
-def _called(row: FrontRow) -> str:
+def _name(row: FrontRow) -> str:
     seeds = f" ({row.seeds} seeds)" if row.seeds > 1 else ""
     return f"{row.trial} {row.label}{seeds}" if row.label else f"{row.trial}{seeds}"
 
 
-def _events(shown: Shown) -> Iterable[RenderableType]:
+def _events(shown: StudySnapshot) -> Iterable[RenderableType]:
     if shown.events:
         yield Text()
-    for told in shown.events:
-        yield _line(describe_event(told), "dim")
+    for event in shown.events:
+        yield _line(str(event), "dim")
     if shown.problem:
         yield _line(shown.problem, "red")
-
-
-def describe_event(told: Told) -> str:
-    """With its time on this machine's clock; with its day, if that was not within the last one."""
-    form = "%H:%M:%S" if time.time() - told.time < 86400 else "%d %b %H:%M"
-    return f"{time.strftime(form, time.localtime(told.time))} {told.text}"
 
 
 def _table(title: str, headings: Iterable[str] = ()) -> Table:
@@ -217,18 +197,18 @@ class Plain:
         self._number = -1
         self._state: dict[str, str] = {}
 
-    def lines(self, shown: Shown, told: Iterable[Told] = ()) -> list[str]:
-        """The lines to print now; ``told``: what happened, as far back as is known."""
+    def lines(self, shown: StudySnapshot, event: Iterable[LoggedEvent] = ()) -> list[str]:
+        """The lines to print now; ``event``: what happened, as far back as is known."""
         first = not self._state
-        told = [one for one in (shown.events if first else told) if one.number > self._number]
+        event = [one for one in (shown.events if first else event) if one.number > self._number]
         found = [f"{shown.study} · {shown.folder}", *_counts(shown)] if first else []
-        found += [describe_event(one) for one in told] + self._changes(shown)
-        if (first or told) and shown.owner.state == RUNNING:
+        found += [str(one) for one in event] + self._changes(shown)
+        if (first or event) and shown.owner.state == RUNNING:
             found.append(f"{_count(shown.done.done)} of {_count(shown.done.of)} trainings, {describe_left(shown.eta)}")
-        self._number = max([self._number, *(one.number for one in told)])
+        self._number = max([self._number, *(one.number for one in event)])
         return found
 
-    def _changes(self, shown: Shown) -> list[str]:
+    def _changes(self, shown: StudySnapshot) -> list[str]:
         """What is new of the teacher, the log and whoever runs the study."""
         owner, teacher = shown.owner, shown.teacher
         now = {"teacher": teacher.stage if teacher else "", "problem": shown.problem,
@@ -239,9 +219,9 @@ class Plain:
         self._state = now
         return found
 
-    def end(self, shown: Shown) -> list[str]:
+    def end(self, shown: StudySnapshot) -> list[str]:
         """The best, once the study is over."""
-        found = [f"trial {_called(row)}: " + ", ".join(f"{name} {short(value)}" for name, value in row.values.items())
+        found = [f"trial {_name(row)}: " + ", ".join(f"{name} {short(value)}" for name, value in row.values.items())
                  for row in shown.front.rows]
         title = f"Front: {shown.front.size}" if shown.front.size else f"References: {len(found)}"
         volume = [describe_volume(shown.front.volume, shown.time)] if shown.front.volume else []

@@ -10,9 +10,9 @@ from typing import Any
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.executors import lease
 from scalesearch.study.executors.worker import Progress
-from scalesearch.study.monitor.console import describe_progress, share
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import PENDING, REFERENCE, SEED, Trial
+from scalesearch.study.monitor.format import span
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State, Trial
 
 TEACHER, CORPUS = "teacher", "corpus"  # the folder of a study's teacher, and in it that of its translations
 STARTING, TRAINING, SCORING, WAITING, SILENT = "starting", "training", "scoring", "waiting", "silent"
@@ -20,12 +20,12 @@ AT_THE_END = ("decode", "done")  # reports that come after the last update befor
 
 
 @dataclass(frozen=True)
-class AtWork:
+class RunningTrial:
     """A candidate in training, or to be trained on.
 
     Attributes:
-        kind: candidate, reference or seed.
-        called: how people know it: its label, or of which trial it is a further seed; else its number.
+        kind: candidate, reference or replicate.
+        name: how people know it: its label, or of which trial it is a replicate; else its number.
         attempt: 1, and one more for each time that it had to be started again; to go on from a rung is none.
         doing: starting, training, or scoring (translating, for most tasks); waiting for a worker; silent where its
             worker shows no sign of life.
@@ -42,7 +42,7 @@ class AtWork:
 
     trial: int
     kind: str
-    called: str
+    name: str
     id: str | None
     params: float | None
     macs: float | None
@@ -68,7 +68,7 @@ class AtWork:
 
 
 @dataclass(frozen=True)
-class TeacherAtWork:
+class RunningTeacher:
     """How far a study's teacher is.
 
     Attributes:
@@ -88,19 +88,12 @@ class TeacherAtWork:
         return asdict(self)
 
 
-def rungs_of(meta: Mapping[str, Any]) -> Rungs:
-    """The rungs of the study that ``meta`` describes."""
-    said = meta.get("rungs")
-    return Rungs(tuple(said["shares"]), said["eta"]) if said else Rungs()
-
-
-def in_training(store: Store) -> list[AtWork]:
+def running_trials(store: StudyDir) -> list[RunningTrial]:
     """Every candidate that has been handed to a worker, in order."""
-    rungs = rungs_of(store.meta)
-    return [at_work(store, trial, rungs) for trial in store.ledger.having(PENDING)]
+    return [running_trial(store, trial, store.meta.rungs) for trial in store.trials.having(State.PENDING)]
 
 
-def at_work(store: Store, trial: Trial, rungs: Rungs) -> AtWork:
+def running_trial(store: StudyDir, trial: Trial, rungs: Rungs) -> RunningTrial:
     """How far ``trial`` is; of a file that is half written, or not there, nothing is taken."""
     place = store.trial_folder(trial)
     facts, owner, job = _report(place, trial), lease.read(place), _read(place / "job.json")
@@ -109,45 +102,58 @@ def at_work(store: Store, trial: Trial, rungs: Rungs) -> AtWork:
                rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0)
     silent = lease.describe_silence(place)
     doing = SILENT if silent else _doing(facts, owner)
-    price = trial.cost or {}
-    return AtWork(
-        trial.number, _kind(trial), called(trial), trial.id, _total(price, "params"), _total(price, "macs"),
+    return RunningTrial(
+        trial.number, _kind(trial), trial.name, trial.architecture,
+        *(trial.costs.get(name) for name in ("params.total", "macs.total")),
         _attempt(trial), doing, silent or _words(doing, facts), done, rung, until, *_times(facts, done, until),
         _since(owner), facts.get("step"), (job.get("recipe") or {}).get("steps"), facts.get("loss"),
         (facts.get("validation") or {}).get("valid_loss"), *((owner or {}).get(key) for key in ("host", "process")),
     )
 
 
-def called(trial: Trial) -> str:
-    """How people know it."""
-    if trial.origin == SEED:
-        return f"{trial.label or trial.of}, seed {trial.seed}"
-    return trial.label or str(trial.number)
+def describe_progress(facts: Mapping[str, Any]) -> str:
+    """A trainer's report in a few words."""
+    if facts.get("kind") == "decode":
+        return f"translating, {facts.get('done')} of {facts.get('of')}"
+    shown = [f"{facts['share']:.0%}"] if isinstance(facts.get("share"), int | float) else []
+    for key, words in (("loss", "loss {:.3f}"), ("tokens_per_second", "{:,.0f} tokens/s")):
+        if isinstance(facts.get(key), int | float):
+            shown.append(words.format(facts[key]))
+    if isinstance(facts.get("eta_seconds"), int | float):
+        shown.append(f"{span(facts['eta_seconds'])} left")
+    return ", ".join(shown) or "in training"
 
 
-def teacher_at_work(store: Store) -> TeacherAtWork | None:
+def share(facts: Mapping[str, Any]) -> float:
+    """How much of a training or of a translation is done, from 0 to 1, by its last report."""
+    if facts.get("kind") == "decode":
+        return float((facts.get("done") or 0) / (facts.get("of") or 1))
+    return min(1.0, float(facts.get("share") or 0))
+
+
+def running_teacher(store: StudyDir) -> RunningTeacher | None:
     """How far the study's teacher is; None where it has none."""
-    if not store.meta.get("teacher"):
+    if not store.meta.teacher:
         return None
     place = store.folder / TEACHER
     made, learned = _read(place / CORPUS / "result.json"), _read(place / "result.json")
     for result in (made, learned):
         if result and result.get("state") != "complete":
-            return TeacherAtWork("failed", str(result.get("reason") or "failed"), 0.0)
+            return RunningTeacher("failed", str(result.get("reason") or "failed"), 0.0)
     if made:
         pairs = f" {made['pairs']:,} sentences" if isinstance(made.get("pairs"), int) else ""
-        return TeacherAtWork("done", f"has translated{pairs}", 1.0)
+        return RunningTeacher("done", f"has translated{pairs}", 1.0)
     if (place / CORPUS / "job.json").exists():
         return _taught("translating", place / CORPUS)
-    return _taught("training", place) if (place / "job.json").exists() else TeacherAtWork(WAITING, "to begin", 0.0)
+    return _taught("training", place) if (place / "job.json").exists() else RunningTeacher(WAITING, "to begin", 0.0)
 
 
-def _taught(stage: str, place: Path) -> TeacherAtWork:
+def _taught(stage: str, place: Path) -> RunningTeacher:
     facts = Progress(place).read()
     words = lease.describe_silence(place) or (describe_progress(facts) if facts else STARTING)
     if lease.read(place) is None:
         words = f"{WAITING} for a worker, {share(facts):.0%} done"
-    return TeacherAtWork(stage, words, share(facts), facts.get("eta_seconds"))
+    return RunningTeacher(stage, words, share(facts), facts.get("eta_seconds"))
 
 
 def _attempt(trial: Trial) -> int:
@@ -161,13 +167,13 @@ def _report(place: Path, trial: Trial) -> dict[str, Any]:
 
 
 def _kind(trial: Trial) -> str:
-    return trial.origin if trial.origin in (REFERENCE, SEED) else "candidate"
+    return str(trial.origin) if trial.origin in (Origin.REFERENCE, Origin.REPLICATE) else "candidate"
 
 
 def _next_rung(trial: Trial, rungs: Rungs) -> tuple[int | None, float]:
     """References and further seeds go to the end at once, as the driver has it."""
     reached = len(trial.rungs)
-    if trial.origin in (REFERENCE, SEED) or reached >= rungs.pauses:
+    if trial.origin in (Origin.REFERENCE, Origin.REPLICATE) or reached >= rungs.pauses:
         return None, 1.0
     return reached + 1, rungs.shares[reached]
 
@@ -185,7 +191,7 @@ def _words(doing: str, facts: Mapping[str, Any]) -> str:
         return f"waiting for a worker, {share(facts):.0%} done" if facts.get("share") else "waiting for a worker"
     if facts.get("kind") == "done":
         return "at its end"
-    return describe_progress(dict(facts)) if facts else STARTING
+    return describe_progress(facts) if facts else STARTING
 
 
 def _times(facts: Mapping[str, Any], done: float, until: float) -> tuple[float | None, float | None]:
@@ -201,10 +207,6 @@ def _times(facts: Mapping[str, Any], done: float, until: float) -> tuple[float |
 def _since(owner: Mapping[str, Any] | None) -> float | None:
     since = (owner or {}).get("since")
     return max(0.0, time.time() - since) if isinstance(since, int | float) else None
-
-
-def _total(price: Mapping[str, Any], name: str) -> float | None:
-    return price[name]["total"] if name in price else None
 
 
 def _read(file: Path) -> dict[str, Any]:

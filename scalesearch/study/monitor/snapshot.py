@@ -1,7 +1,9 @@
-"""What a study is doing, gathered for whoever watches it from outside; reads its folder and writes nothing."""
+"""What a study is doing at a moment: one snapshot behind ``study run``, ``watch`` and ``status``; only reads."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,43 +13,34 @@ from numpy.typing import NDArray
 from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
-from scalesearch.study.config.objectives import Objective, directions, main_objective
-from scalesearch.study.config.replication import Seeds
+from scalesearch.pareto.objective import Objective
+from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.monitor.eta import Done, Eta, Situation, Wanted, done_so_far, time_left
+from scalesearch.study.monitor.events import LoggedEvent
 from scalesearch.study.monitor.heartbeat import RUNNING, Owner, owner_of
-from scalesearch.study.monitor.log_follower import Tail, Told
-from scalesearch.study.monitor.running import AtWork, TeacherAtWork, in_training, rungs_of, teacher_at_work
-from scalesearch.study.replicates.allocation import Candidate
-from scalesearch.study.replicates.summary import candidates_of
-from scalesearch.study.trials.history import goals_of
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import (
-    CHARGED,
-    COMPLETE,
-    DUPLICATE,
-    FAILED,
-    INFEASIBLE,
-    PAUSED,
-    PENDING,
-    REFERENCE,
-    Ledger,
-    Trial,
-)
+from scalesearch.study.monitor.log_follower import LogFollower
+from scalesearch.study.monitor.running import RunningTeacher, RunningTrial, running_teacher, running_trials
+from scalesearch.study.replicates.allocation import Replicated
+from scalesearch.study.replicates.summary import candidates_of, with_replicates
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.study_meta import StudyMeta
+from scalesearch.study.trials.trial import Origin, State
+from scalesearch.study.trials.trials import Trials
 
-ROWS, EVENTS = 6, 5  # of the front, and of what happened, that are shown
+SHOWN_ROWS, SHOWN_EVENTS = 6, 5  # of the front, and of what happened
 
 
 @dataclass(frozen=True)
 class RungRow:
-    """Who came to a rung: ``reached`` it, ``went_on`` from it, is ``waiting`` there, or ``failed`` after it.
+    """Who came to a rung: ``reached`` it, ``went_on`` from it, is ``paused`` there, or ``failed`` after it.
 
-    ``best`` is the lowest validation loss there. The last row is the end, where nobody waits and no loss is kept.
+    ``best`` is the lowest validation loss there. The last row is the end, where no trial is paused and no loss is kept.
     """
 
     share: float
     reached: int
     went_on: int
-    waiting: int
+    paused: int
     failed: int
     best: float | None
 
@@ -97,8 +90,8 @@ class Front:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """All that is shown of a study at a moment.
+class StudySnapshot:
+    """A study at a moment.
 
     Attributes:
         time: of the look, in seconds since the epoch.
@@ -114,11 +107,11 @@ class Shown:
     done: Done
     eta: Eta
     counts: dict[str, int]
-    training: tuple[AtWork, ...]
-    teacher: TeacherAtWork | None
+    training: tuple[RunningTrial, ...]
+    teacher: RunningTeacher | None
     rungs: tuple[RungRow, ...]
     front: Front
-    events: tuple[Told, ...]
+    events: tuple[LoggedEvent, ...]
     problem: str
 
     def to_json(self) -> dict[str, Any]:
@@ -136,6 +129,28 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
+class Snapshots:
+    """Takes snapshots of ``study``; the front is computed anew only where something has happened."""
+
+    def __init__(self, study: StudyDir) -> None:
+        self.study = study
+        self._front: tuple[int, Front] | None = None
+
+    def take(self, owner: Owner, events: Sequence[LoggedEvent] = (), problem: str = "") -> StudySnapshot:
+        """The study as it is now."""
+        study, meta, trials = self.study, self.study.meta, self.study.trials
+        training, teacher = running_trials(study), running_teacher(study)
+        now = Situation(trials, wanted(meta, trials, owner), meta, training)
+        taught = teacher is None or teacher.stage == "done" or len(trials) > 0
+        eta = time_left(now, owner.workers or max(1, len(training))) if taught and owner.state == RUNNING else Eta()
+        if self._front is None or self._front[0] != trials.events:
+            self._front = trials.events, front_of(meta, trials)
+        return StudySnapshot(
+            meta.name, str(study.folder), time.time(), owner, done_so_far(now), eta, _counts(trials), tuple(training),
+            teacher, rung_rows(trials, meta.rungs), self._front[1], tuple(events)[-SHOWN_EVENTS:], problem,
+        )
+
+
 class Watch:
     """Looks at the study in ``folder``, again and again; of its log each look reads what was appended since the last.
 
@@ -144,125 +159,103 @@ class Watch:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.store = Store(folder)
-        self.tail = Tail(self.store)
-        self._read_meta()
-        self._front: Front | None = None
+        self._begin(StudyDir(folder))
 
-    def look(self) -> Shown:
+    def _begin(self, study: StudyDir) -> None:
+        self.study, self.follower, self._snapshots = study, LogFollower(study), Snapshots(study)
+        self._look()
+
+    def look(self) -> StudySnapshot:
         """The study as it is now."""
-        self._read_meta()
-        if self.tail.update() or self._front is None:
-            self._front = front_of(self.store.meta, self.tail)
-        meta, ledger, owner = self.store.meta, self.tail.ledger, owner_of(self.store.folder)
-        training, teacher = in_training(self.store), teacher_at_work(self.store)
-        now = Situation(ledger, wanted(meta, ledger, owner), rungs_of(meta), Seeds(**(meta.get("seeds") or {})),
-                        goals_of(_objectives(meta)), training, self.tail.passed)
-        taught = teacher is None or teacher.stage == "done" or bool(ledger.trials)
-        eta = time_left(now, owner.workers or max(1, len(training))) if taught and owner.state == RUNNING else Eta()
-        return Shown(
-            meta["name"], str(self.store.folder), time.time(), owner, done_so_far(now), eta, _counts(ledger),
-            tuple(training), teacher, rung_rows(now), self._front, tuple(self.tail.told)[-EVENTS:], self.tail.problem,
-        )
+        known = self.study.meta.id
+        self._look()
+        if self.study.meta.id != known:  # another study in the same place
+            self._begin(StudyDir(self.study.folder))
+        self.follower.update()
+        return self._snapshots.take(owner_of(self.study.folder), tuple(self.follower.events), self.follower.problem)
 
-    def _read_meta(self) -> None:
-        known = self.store.meta.get("id")
+    def _look(self) -> None:
         try:
-            self.store.look()
-        except (ValueError, KeyError):
-            raise UserError(f"{self.store.folder}/study.json: not a study's; the file was changed or damaged") from None
-        if known not in (None, self.store.meta.get("id")):  # another study in the same place
-            self.tail = Tail(self.store)
+            self.study.look()
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{self.study.folder}/study.json: not a study's; the file was changed or damaged") from None
 
 
-def wanted(meta: dict[str, Any], ledger: Ledger, owner: Owner) -> Wanted:
+def wanted(meta: StudyMeta, trials: Trials, owner: Owner) -> Wanted:
     """What the study is to train: as its last start says, else as it was begun."""
     if owner.candidates is not None and owner.references is not None:
         return Wanted(owner.candidates, owner.references)
-    references = sum(trial.origin == REFERENCE for trial in ledger.trials.values())
-    return Wanted(max(0, meta["trials"] - references), references)
+    references = len(trials.of(Origin.REFERENCE))
+    return Wanted(max(0, meta.trials - references), references)
 
 
-def _objectives(meta: dict[str, Any]) -> tuple[Objective, ...]:
-    return tuple(Objective(name, way) for name, way in meta["objectives"].items())
+def _counts(trials: Trials) -> dict[str, int]:
+    counts = dict.fromkeys((State.COMPLETE, State.PENDING, State.PAUSED, State.FAILED, State.INFEASIBLE,
+                            State.DUPLICATE), 0)
+    for trial in trials.candidates():
+        counts[trial.state] += 1
+    return {str(state): count for state, count in counts.items()}
 
 
-def _counts(ledger: Ledger) -> dict[str, int]:
-    found = dict.fromkeys((COMPLETE, PENDING, PAUSED, FAILED, INFEASIBLE, DUPLICATE), 0)
-    for trial in ledger.searched():
-        found[trial.state] += 1
-    return found
-
-
-def rung_rows(now: Situation) -> tuple[RungRow, ...]:
+def rung_rows(trials: Trials, rungs: Rungs) -> tuple[RungRow, ...]:
     """One row a rung, the end last; none in a study without rungs."""
-    if not now.rungs.pauses:
+    if not rungs.pauses:
         return ()
-    trials = [trial for trial in now.ledger.trials.values() if trial.origin in CHARGED]
-    rows = [_rung_row(share, rung, [trial for trial in trials if len(trial.rungs) > rung])
-            for rung, share in enumerate(now.rungs.shares[:-1])]
-    ended = sum(trial.state == COMPLETE for trial in trials)
+    charged = [trial for trial in trials if trial.origin.charged]
+    ended = sum(trial.state == State.COMPLETE for trial in charged)
+    rows = [_rung_row(share, rung, [trial for trial in charged if len(trial.rungs) > rung])
+            for rung, share in enumerate(rungs.shares[:-1])]
     return (*rows, RungRow(1.0, ended, 0, 0, 0, None))
 
 
-def _rung_row(share: float, rung: int, there: list[Trial]) -> RungRow:
+def _rung_row(share: float, rung: int, there: list[Any]) -> RungRow:
     last = [trial for trial in there if len(trial.rungs) == rung + 1]  # that have not come to the next rung
-    waiting, failed = (sum(trial.state == state for trial in last) for state in (PAUSED, FAILED))
-    best = min((trial.rungs[rung] for trial in there), default=None)
-    return RungRow(share, len(there), len(there) - waiting - failed, waiting, failed, best)
+    paused, failed = (sum(trial.state == state for trial in last) for state in (State.PAUSED, State.FAILED))
+    best = min((trial.losses[rung] for trial in there), default=None)
+    return RungRow(share, len(there), len(there) - paused - failed, paused, failed, best)
 
 
-def front_of(meta: dict[str, Any], tail: Tail) -> Front:
-    """The front, its hypervolume, and a few of its members; or of the references, where nobody may stand on it."""
-    objectives, main = _objectives(meta), main_objective(meta)
-    done = candidates_of(tail.ledger, goals_of(objectives))
-    order = -1 if meta["objectives"][main] == "max" else 1
+def front_of(meta: StudyMeta, trials: Trials) -> Front:
+    """The front, its hypervolume, and a few of its members; or of the references, where no trial may stand on it."""
+    objectives, main = meta.objectives, meta.main_objective
+    sign = next(one.sign for one in objectives if one.name == main)
+    done = candidates_of(trials)
     if not done:
-        rows = _reference_rows(tail.ledger)
-        rows.sort(key=lambda row: order * row.values[main])
-        return Front(meta["objectives"], main, 0, _few(rows))
+        references = [one for one in trials.having(State.COMPLETE) if one.origin == Origin.REFERENCE]
+        rows = sorted(with_replicates(trials, references), key=lambda one: sign * one.value(main))
+        return Front(meta.directions, main, 0, tuple(_row(one, objectives) for one in _few(rows)))
     values = np.array([[one.value(objective.name) for objective in objectives] for one in done], float)
-    on = pareto_front(values, directions(objectives))
-    members = sorted((one for one, is_on in zip(done, on) if is_on), key=lambda one: order * one.value(main))
-    rows = [_row(one, tail.ledger.trials[one.number], objectives) for one in _few(members)]
-    return Front(meta["objectives"], main, len(members), tuple(rows), _volume(done, values, on, objectives, tail.ends))
+    on = pareto_front(values, list(meta.directions.values()))
+    members = sorted((one for one, is_on in zip(done, on) if is_on), key=lambda one: sign * one.value(main))
+    return Front(meta.directions, main, len(members), tuple(_row(one, objectives) for one in _few(members)),
+                 _volume(done, values, on, objectives))
 
 
-def _few(rows: list[Any]) -> tuple[Any, ...]:
-    if len(rows) <= ROWS:
-        return tuple(rows)
-    return tuple(rows[round(place)] for place in np.linspace(0, len(rows) - 1, ROWS))
+def _few(rows: list[Replicated]) -> list[Replicated]:
+    if len(rows) <= SHOWN_ROWS:
+        return rows
+    return [rows[round(place)] for place in np.linspace(0, len(rows) - 1, SHOWN_ROWS)]
 
 
-def _row(one: Candidate, trial: Trial, objectives: tuple[Objective, ...]) -> FrontRow:
+def _row(one: Replicated, objectives: Sequence[Objective]) -> FrontRow:
     values = {objective.name: one.value(objective.name) for objective in objectives}
-    return FrontRow(one.number, trial.label, trial.id, one.seeds, values)
+    return FrontRow(one.number, one.first.label, one.first.architecture, one.seeds, values)
 
 
-def _reference_rows(ledger: Ledger) -> list[FrontRow]:
-    """Every finished reference, with the means over its seeds."""
-    trainings = {trial.number: [trial] for trial in ledger.having(COMPLETE) if trial.origin == REFERENCE}
-    for trial in ledger.replicated():
-        if trial.of in trainings and trial.state == COMPLETE:
-            trainings[trial.of].append(trial)
-    return [_reference_row(found) for found in trainings.values()]
-
-
-def _reference_row(trainings: list[Trial]) -> FrontRow:
-    first, values = trainings[0], [trial.values or {} for trial in trainings]
-    means = {name: float(np.mean([one[name] for one in values])) for name in values[0]}
-    return FrontRow(first.number, first.label, first.id, len(trainings), means)
-
-
-def _volume(done: list[Candidate], values: NDArray[np.float64], on: NDArray[np.bool_],
-            objectives: tuple[Objective, ...], ends: dict[int, float]) -> Volume:
-    """Whoever was finished after the front's youngest member added nothing, so its gain is the latest change."""
-    ways, order = directions(objectives), {number: place for place, number in enumerate(ends)}
+def _volume(done: list[Replicated], values: NDArray[np.float64], on: NDArray[np.bool_],
+            objectives: Sequence[Objective]) -> Volume:
+    """A trial that finished after the front's youngest member added nothing, so its gain is the latest change."""
+    ways: list[str] = [one.direction for one in objectives]
     corner = worst_corner(values, ways)
-    ended = np.array([order.get(one.number, -1) for one in done])
-    youngest = int(np.flatnonzero(on)[ended[on].argmax()])
-    before = values[ended < ended[youngest]]
+    ends = [_ended(one.first.ended) for one in done]
+    order = np.array([-1.0 if end is None else end for end in ends])
+    youngest = int(np.flatnonzero(on)[order[on].argmax()])
+    before = values[order < order[youngest]]
     value = hypervolume(values[on], corner, ways)
     gain = value - hypervolume(before[pareto_front(before, ways)], corner, ways)
-    number = done[youngest].number
-    return Volume(value, dict(zip((one.name for one in objectives), corner)), gain, number, ends.get(number))
+    return Volume(value, dict(zip((one.name for one in objectives), corner)), gain, done[youngest].number,
+                  ends[youngest])
+
+
+def _ended(when: str | None) -> float | None:
+    return None if when is None else datetime.fromisoformat(when).timestamp()

@@ -4,47 +4,75 @@ Samplers want numbers that are listed one by one as their positions (:mod:`scale
 the numbers. The dashboard does not read the named constraints of Optuna 5, so each limit is an attribute as well.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
+from optuna import create_trial
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState
 
-from scalesearch.samplers.encoding import Encoding, distribution, encode
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.encoding import distribution, parameter, to_param
 from scalesearch.space.syntax.parameters import Choice, FloatRange, Question
-from scalesearch.study.trials.trials import Trial
+from scalesearch.study.trials.trial import State, Trial
 
 NUMBER = "trial"  # the attribute of an Optuna trial that holds our number
+STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED}
 COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights", "memory.cache",
          "memory.activations")
 
 
-class Values(Encoding):
-    """Names of a space's questions, with the answers themselves as Optuna's parameters wherever they are numbers."""
+def shape(parameter: Question) -> BaseDistribution:
+    """What the value of ``parameter`` may be, as itself wherever it is a number."""
+    match parameter:
+        case Choice(options) if isinstance(distribution(parameter), IntDistribution):
+            whole = all(isinstance(option, int) for option in options)
+            return IntDistribution(min(options), max(options)) if whole else \
+                FloatDistribution(float(min(options)), float(max(options)))
+        case FloatRange(low, high):
+            return FloatDistribution(low, high, log=parameter.log)
+    return distribution(parameter)
 
-    def shape(self, question: Question) -> BaseDistribution:
-        """What the answers to ``question`` may be."""
-        match question:
-            case Choice(options) if isinstance(distribution(question), IntDistribution):
-                whole = all(isinstance(option, int) for option in options)
-                return IntDistribution(min(options), max(options)) if whole else \
-                    FloatDistribution(float(min(options)), float(max(options)))
-            case FloatRange(low, high):
-                return FloatDistribution(low, high, log=question.log)
-        return distribution(question)
 
-    def param(self, question: Question, value: Any) -> Any:
-        """The answer ``value``, inside of what :meth:`shape` says."""
-        match self.shape(question):
-            case FloatDistribution(low=low, high=high):
-                return min(max(float(value), low), high)
-        return value if isinstance(question, Choice) else encode(question, value)
+def shown(parameter: Question, value: Any) -> Any:
+    """``value``, inside of what :func:`shape` says."""
+    match shape(parameter):
+        case FloatDistribution(low=low, high=high):
+            return min(max(float(value), low), high)
+    return value if isinstance(parameter, Choice) else to_param(parameter, value)
+
+
+class Exported:
+    """Trials of a study as its export shows them."""
+
+    def __init__(self, space: Any, objectives: tuple[Objective, ...]) -> None:
+        self.space, self.objectives = space, objectives
+
+    def frozen(self, trial: Trial, outcome: Trial) -> FrozenTrial:
+        """``trial`` for a dashboard; ``outcome`` is the trial whose result counts for it."""
+        params, shapes = self.params(trial.params) if trial.params else ({}, {})
+        state = STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
+        values = [outcome.values[one.name] for one in self.objectives] if outcome.values else None
+        return create_trial(state=state, values=values, params=params, distributions=shapes,
+                            user_attrs=attributes(trial), constraints=dict(trial.constraints))
+
+    def params(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
+        """Questions as they are, and what they may be."""
+        params: dict[str, Any] = {}
+        shapes: dict[str, BaseDistribution] = {}
+
+        def replay(path: str, asked: Question) -> Any:
+            name = parameter(self.space, path, asked)[0]
+            params[name], shapes[name] = shown(asked, given[path]), shape(asked)
+            return given[path]
+
+        self.space.answer(replay)
+        return params, shapes
 
 
 def attributes(trial: Trial) -> dict[str, Any]:
-    """Our number, whose idea it was, its architecture, costs, and by how much it misses each limit (above 0)."""
+    """Our number, its origin, its architecture, costs, and by how much it misses each limit (above 0)."""
     found: dict[str, Any] = {NUMBER: trial.number, "origin": trial.origin, "feasible": trial.feasible}
-    found |= {key: value for key, value in (("label", trial.label), ("architecture", trial.id)) if value}
-    for name in COSTS:
-        group, _, section = name.partition(".")
-        value = ((trial.cost or {}).get(group) or {}).get(section)
-        found |= {} if value is None else {name: value}
-    return found | {f"misses {name}": slack for name, slack in trial.slacks.items()}
+    found |= {key: value for key, value in (("label", trial.label), ("architecture", trial.architecture)) if value}
+    found |= {name: trial.costs[name] for name in COSTS if name in trial.costs}
+    return found | {f"misses {name}": slack for name, slack in trial.constraints.items()}

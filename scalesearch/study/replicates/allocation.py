@@ -23,59 +23,65 @@ import numpy as np
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import Noise, pooled, quantile
-from scalesearch.samplers.history import Goal
+from scalesearch.pareto.objective import Objective
 from scalesearch.study.config.replication import Seeds
+from scalesearch.study.trials.trial import State, Trial
 
-NEIGHBOURS, CONTENDER = "neighbours", "contender"
+NEIGHBOURS, CHALLENGER = "neighbours", "challenger"
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One that was trained to its end.
+class Replicated:
+    """A trial that was trained to its end, and the trainings of it with further seeds."""
 
-    Attributes:
-        number: of its trial.
-        known: goal to value, for goals that the bill tells.
-        scores: goal to value of the measured goals, for each seed that has ended well; at least one.
-        under_way: seeds in training.
-        failed: seeds that came to nothing.
-    """
+    first: Trial
+    further: tuple[Trial, ...] = ()
 
-    number: int
-    known: Mapping[str, float]
-    scores: tuple[Mapping[str, float], ...]
-    under_way: int = 0
-    failed: int = 0
+    @property
+    def number(self) -> int:
+        """Of its first trial."""
+        return self.first.number
+
+    @property
+    def finished(self) -> list[Trial]:
+        """The trainings that have given scores; the first is one of them."""
+        return [one for one in (self.first, *self.further) if one.state == State.COMPLETE]
 
     @property
     def seeds(self) -> int:
-        """That have given scores."""
-        return len(self.scores)
+        """Seeds that have given scores."""
+        return len(self.finished)
+
+    @property
+    def in_training(self) -> int:
+        """Seeds in training."""
+        return sum(one.state == State.PENDING for one in self.further)
 
     @property
     def coming(self) -> int:
         """Seeds that have given scores, or may yet."""
-        return len(self.scores) + self.under_way
+        return self.seeds + self.in_training
 
     @property
     def tried(self) -> int:
         """Trainings begun."""
-        return self.coming + self.failed
+        return self.coming + sum(one.state == State.FAILED for one in self.further)
 
-    def sample(self, goal: str) -> list[float]:
-        """Its scores in one measured goal."""
-        return [score[goal] for score in self.scores]
+    def sample(self, objective: str) -> list[float]:
+        """Its values of one objective, one for each finished seed."""
+        return [(one.values or {})[objective] for one in self.finished]
 
-    def value(self, goal: str) -> float:
+    def value(self, objective: str) -> float:
         """Its cost, or the mean over its seeds."""
-        return self.known[goal] if goal in self.known else float(np.mean(self.sample(goal)))
+        sample = self.sample(objective)
+        return sample[0] if objective in self.first.costs else float(np.mean(sample))
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of two means in one measured goal: the second's less the first's, and half its interval (infinite if unknown)."""
+    """Of two means in a measured objective: the second's less the first's, and half its interval (may be infinite)."""
 
-    goal: str
+    objective: str
     value: float
     half: float
 
@@ -85,8 +91,8 @@ class Comparison:
     """Two candidates whose order the front depends on.
 
     Attributes:
-        kind: two ``neighbours`` on the front, from the cheaper; or a member and a ``contender`` that it dominates.
-        differences: in each measured goal.
+        kind: two ``neighbours`` on the front, from the cheaper; or a member and a ``challenger`` that it dominates.
+        differences: in each measured objective.
         settled: whether the order is beyond the noise.
         doubt: the least difference that it rests on, over its standard error; seeds under way count as had.
     """
@@ -105,7 +111,7 @@ class Order:
 
     Attributes:
         front: numbers of its members, from the cheapest.
-        noise: measured goal to its noise.
+        noise: measured objective to its noise.
         level: confidence of each interval; see :func:`level`.
         comparisons: all neighbours, and those off the front that no member surely dominates.
     """
@@ -129,16 +135,16 @@ class Training:
     further: int
 
 
-def next_training(candidates: Sequence[Candidate], goals: Sequence[Goal], seeds: Seeds) -> Training | None:
+def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> Training | None:
     """What to train next; None where all is settled or spent, or what is under way has to be waited for."""
     begun = sum(candidate.tried - 1 for candidate in candidates)
-    if seeds.most < 2 or begun >= seeds.trials or not any(goal.measured for goal in goals):
+    if seeds.most < 2 or begun >= seeds.trials or not any(objective.measured for objective in objectives):
         return None
-    order = order_of(candidates, goals, seeds)
+    order = order_of(candidates, objectives, seeds)
     at = {candidate.number: candidate for candidate in candidates}
     once = [at[number] for number in order.front if at[number].seeds < 2]
     able = [one for one in once if one.coming < 2 and one.tried < seeds.most]
-    if able or any(one.under_way for one in once):
+    if able or any(one.in_training for one in once):
         return _second_seed(able, order)
     for comparison in sorted(order.comparisons, key=lambda one: (one.doubt, one.first, one.second)):
         able = [at[number] for number in (comparison.first, comparison.second) if at[number].tried < seeds.most]
@@ -147,52 +153,53 @@ def next_training(candidates: Sequence[Candidate], goals: Sequence[Goal], seeds:
     return None
 
 
-def order_of(candidates: Sequence[Candidate], goals: Sequence[Goal], seeds: Seeds) -> Order:
+def order_of(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> Order:
     """What the means say, and how surely, of candidates that were all trained to their end."""
     had = replace(seeds, most=max([seeds.most, *(one.seeds for one in candidates)]))  # once more may have been allowed
-    judge = _Judge(candidates, goals, level(goals, had))
-    return Order(tuple(one.number for one in judge.front), judge.noise, judge.level,
-                 (*judge.neighbours(), *judge.contenders()))
+    comparison = FrontComparison(candidates, objectives, level(objectives, had))
+    return Order(tuple(one.number for one in comparison.front), comparison.noise, comparison.level,
+                 (*comparison.neighbours(), *comparison.challengers()))
 
 
-def level(goals: Sequence[Goal], seeds: Seeds) -> float:
+def level(objectives: Sequence[Objective], seeds: Seeds) -> float:
     """The confidence of one interval, such that a claim that rests on it has the study's.
 
-    Each further seed is another look, and each measured goal another chance, at which luck alone may leave 0 out of an
-    interval; what may go wrong is shared out among them (Bonferroni).
+    Each further seed is another look, and each measured objective another chance, at which luck alone may leave 0 out
+    of an interval; what may go wrong is shared out among them (Bonferroni).
     """
-    measured = sum(goal.measured for goal in goals)
+    measured = sum(objective.measured for objective in objectives)
     return 1 - (1 - seeds.confidence) / max(1, measured) / max(1, seeds.most - 1)
 
 
-def _second_seed(once: Sequence[Candidate], order: Order) -> Training | None:
+def _second_seed(once: Sequence[Replicated], order: Order) -> Training | None:
     """For one of ``once``: the one whose order is most in doubt."""
-    def doubt(one: Candidate) -> float:
+    def doubt(one: Replicated) -> float:
         pairs = (pair for pair in order.comparisons if one.number in (pair.first, pair.second))
         return min((pair.doubt for pair in pairs), default=math.inf)
 
     return _train(min(once, key=lambda one: (one.coming, doubt(one), one.number))) if once else None
 
 
-def _train(candidate: Candidate) -> Training:
+def _train(candidate: Replicated) -> Training:
     return Training(candidate.number, candidate.tried)
 
 
-class _Judge:
-    """Compares candidates in all goals."""
+class FrontComparison:
+    """Compares candidates in all objectives."""
 
-    def __init__(self, candidates: Sequence[Candidate], goals: Sequence[Goal], level: float) -> None:
-        self.candidates, self.goals, self.level = candidates, tuple(goals), level
-        self.measured = [goal for goal in goals if goal.measured]
-        self.noise = {goal.name: pooled(one.sample(goal.name) for one in candidates) for goal in self.measured}
-        self.means = {(one.number, goal.name): one.value(goal.name) for one in candidates for goal in goals}
-        rows = np.array([[self.means[one.number, goal.name] for goal in goals] for one in candidates], dtype=float)
-        on = pareto_front(rows, [goal.direction for goal in goals])
+    def __init__(self, candidates: Sequence[Replicated], objectives: Sequence[Objective], level: float) -> None:
+        self.candidates, self.objectives, self.level = candidates, tuple(objectives), level
+        self.measured = [objective for objective in objectives if objective.measured]
+        names = [objective.name for objective in objectives]
+        self.noise = {one.name: pooled(each.sample(one.name) for each in candidates) for one in self.measured}
+        self.means = {(one.number, name): one.value(name) for one in candidates for name in names}
+        rows = np.array([[self.means[one.number, name] for name in names] for one in candidates], dtype=float)
+        on = pareto_front(rows, [objective.direction for objective in objectives])
         self.front = sorted((one for one, is_on in zip(candidates, on) if is_on), key=self._place)
         # Before the noise is known, doubts are compared by the spread over the candidates in its stead.
-        self.scale = {goal.name: self.noise[goal.name].sd if self.noise[goal.name].known else
-                      float(np.std([self.means[one.number, goal.name] for one in candidates] or [0.0]))
-                      for goal in self.measured}
+        self.scale = {objective.name: self.noise[objective.name].sd if self.noise[objective.name].known else
+                      float(np.std([self.means[one.number, objective.name] for one in candidates] or [0.0]))
+                      for objective in self.measured}
 
     def neighbours(self) -> list[Comparison]:
         """On the front: each member with the next that costs no less in anything."""
@@ -200,35 +207,36 @@ class _Judge:
                 if self._before(one, other)
                 and not any(self._before(one, third) and self._before(third, other) for third in self.front)]
 
-    def contenders(self) -> list[Comparison]:
+    def challengers(self) -> list[Comparison]:
         """Those off the front that no member surely dominates, each with the one that comes nearest to it."""
         on, found = {one.number for one in self.front}, []
         for candidate in self.candidates:
-            over = [self._pair(CONTENDER, one, candidate) for one in self.front if self._cheaper(one, candidate)]
+            over = [self._pair(CHALLENGER, one, candidate) for one in self.front if self._cheaper(one, candidate)]
             if candidate.number not in on and not any(pair.settled for pair in over):
                 found.append(max(over, key=lambda pair: (pair.doubt, -pair.first)))
         return found
 
-    def _pair(self, kind: str, one: Candidate, other: Candidate) -> Comparison:
+    def _pair(self, kind: str, one: Replicated, other: Replicated) -> Comparison:
         ratios = self._claim(kind, one, other, under_way=False)
-        differences = tuple(self._difference(goal.name, one, other) for goal in self.measured)
+        differences = tuple(self._difference(objective.name, one, other) for objective in self.measured)
         return Comparison(kind, one.number, other.number, differences, min(map(self._sure, ratios), default=True),
                           min(self._claim(kind, one, other, under_way=True)))
 
-    def _claim(self, kind: str, one: Candidate, other: Candidate, under_way: bool) -> list[float]:
+    def _claim(self, kind: str, one: Replicated, other: Replicated, under_way: bool) -> list[float]:
         """The advantages over their errors that must all be sure for the order to be settled."""
         if kind == NEIGHBOURS:  # each beats the other in something
-            return [max(self._ratio(goal, a, b, under_way) for goal in self.goals)
+            return [max(self._ratio(objective, a, b, under_way) for objective in self.objectives)
                     for a, b in ((one, other), (other, one))]
-        return [self._ratio(goal, one, other, under_way, tie=math.inf) for goal in self.goals]
+        return [self._ratio(objective, one, other, under_way, tie=math.inf) for objective in self.objectives]
 
-    def _ratio(self, goal: Goal, a: Candidate, b: Candidate, under_way: bool, tie: float = -math.inf) -> float:
+    def _ratio(self, objective: Objective, a: Replicated, b: Replicated, under_way: bool,
+               tie: float = -math.inf) -> float:
         """By how many standard errors ``a`` is better than ``b``; infinite where there is no noise."""
-        better = (self.means[b.number, goal.name] - self.means[a.number, goal.name]) * goal.sign
-        if goal.measured:
+        better = (self.means[b.number, objective.name] - self.means[a.number, objective.name]) * objective.sign
+        if objective.measured:
             counts = (a.coming, b.coming) if under_way else (a.seeds, b.seeds)
-            error = Noise(self.scale[goal.name]).error(*counts)
-            if error > 0 or not self.noise[goal.name].known:
+            error = Noise(self.scale[objective.name]).error(*counts)
+            if error > 0 or not self.noise[objective.name].known:
                 return better / error if error else 0.0
         return math.copysign(math.inf, better) if better else tie
 
@@ -237,25 +245,25 @@ class _Judge:
         df = min((noise.df for noise in self.noise.values()), default=0)
         return ratio == math.inf or (df > 0 and ratio > quantile(self.level, df))
 
-    def _difference(self, goal: str, one: Candidate, other: Candidate) -> Difference:
-        value = self.means[other.number, goal] - self.means[one.number, goal]
-        return Difference(goal, value, self.noise[goal].half(self.level, one.seeds, other.seeds))
+    def _difference(self, objective: str, one: Replicated, other: Replicated) -> Difference:
+        value = self.means[other.number, objective] - self.means[one.number, objective]
+        return Difference(objective, value, self.noise[objective].half(self.level, one.seeds, other.seeds))
 
-    def _cheaper(self, one: Candidate, other: Candidate) -> bool:
+    def _cheaper(self, one: Replicated, other: Replicated) -> bool:
         """Whether ``one`` costs no more than ``other`` in anything, and is nowhere worse by the means."""
         return one is not other and all(
-            (self.means[one.number, goal.name] - self.means[other.number, goal.name]) * goal.sign <= 0
-            for goal in self.goals)
+            (self.means[one.number, objective.name] - self.means[other.number, objective.name]) * objective.sign <= 0
+            for objective in self.objectives)
 
-    def _before(self, one: Candidate, other: Candidate) -> bool:
-        """Whether ``one`` comes first in the (partial) order of costs; without costs, in that of the first goal."""
-        costs = [goal for goal in self.goals if not goal.measured]
+    def _before(self, one: Replicated, other: Replicated) -> bool:
+        """Whether ``one`` comes first in the (partial) order of costs; without costs, by the first objective."""
+        costs = [objective for objective in self.objectives if not objective.measured]
         if not costs:
             return self._place(one) < self._place(other)
-        a, b = ([each.known[goal.name] * goal.sign for goal in costs] for each in (one, other))
+        a, b = ([each.value(objective.name) * objective.sign for objective in costs] for each in (one, other))
         return all(x <= y for x, y in zip(a, b)) and (a, one.number) < (b, other.number)
 
-    def _place(self, one: Candidate) -> tuple[float, int]:
-        """From the cheapest: by the first cost that the bill tells, else by the first goal that is minimised."""
-        first = min(self.goals, key=lambda goal: (goal.measured, goal.direction != "min"))
+    def _place(self, one: Replicated) -> tuple[float, int]:
+        """From the cheapest: by the first cost that the bill tells, else by the first objective that is minimised."""
+        first = min(self.objectives, key=lambda objective: (objective.measured, objective.direction != "min"))
         return self.means[one.number, first.name] * first.sign, one.number

@@ -1,95 +1,85 @@
 """A study's further seeds: as candidates with several scores, as trials to announce, as words for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from scalesearch.pareto.noise import CONFIDENCE, decimals, percent
-from scalesearch.samplers.history import Goal
-from scalesearch.study.config.objectives import Objective
+from scalesearch.pareto.objective import Objective
 from scalesearch.study.config.replication import Seeds
 from scalesearch.study.replicates.allocation import (
-    CONTENDER,
+    CHALLENGER,
     NEIGHBOURS,
-    Candidate,
     Comparison,
     Order,
+    Replicated,
     Training,
     next_training,
     order_of,
 )
-from scalesearch.study.trials.history import goals_of
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, FAILED, PENDING, PROPOSED, REFERENCE, SEED, Ledger, Trial
-
-SAME = ("label", "in_space", "params", "answers", "slacks", "id", "cost")  # with the first training
-
-
-def candidates_of(ledger: Ledger, goals: Sequence[Goal]) -> list[Candidate]:
-    """Whoever may stand on the front, with what all its seeds have come to."""
-    again: dict[int, list[Trial]] = {}
-    for trial in ledger.replicated():
-        if trial.of is not None:
-            again.setdefault(trial.of, []).append(trial)
-    return [_candidate(trial, again.get(trial.number, []), goals) for trial in ledger.having(COMPLETE)
-            if trial.origin != SEED and trial.feasible and trial.in_space]
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.study_meta import StudyMeta
+from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.study.trials.trials import Trials
 
 
-def _candidate(trial: Trial, again: Sequence[Trial], goals: Sequence[Goal]) -> Candidate:
-    values = [one.values or {} for one in (trial, *again) if one.state == COMPLETE]
-    scores = tuple({goal.name: found[goal.name] for goal in goals if goal.measured} for found in values)
-    known = {goal.name: values[0][goal.name] for goal in goals if not goal.measured}
-    return Candidate(trial.number, known, scores, sum(one.state == PENDING for one in again),
-                     sum(one.state == FAILED for one in again))
+def candidates_of(trials: Trials) -> list[Replicated]:
+    """The trials that may stand on the front, each with its replicates."""
+    return with_replicates(trials, (trial for trial in trials if trial.eligible))
 
 
-def another_seed(store: Store, goals: Sequence[Goal], seeds: Seeds, first: int) -> Trial | None:
+def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[Replicated]:
+    """Each of ``firsts`` with its replicates."""
+    further: dict[int | None, list[Trial]] = {}
+    for one in trials.replicates():
+        further.setdefault(one.of, []).append(one)
+    return [Replicated(first, tuple(further.get(first.number, ()))) for first in firsts]
+
+
+def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: Seeds, seed: int) -> Trial | None:
     """Announces the next training with a further seed; None where there is none to begin now.
 
     Nothing is trained again before the search is over, since who is on the front is not known until then.
 
     Args:
-        first: the seed of the search.
+        seed: of the search.
     """
-    ledger = store.ledger
-    if any(trial.origin != SEED for trial in ledger.having(PENDING)):
+    trials = study.trials
+    if any(trial.origin != Origin.REPLICATE for trial in trials.having(State.PENDING)):
         return None
-    chosen = of_a_reference(ledger, seeds) or next_training(candidates_of(ledger, goals), goals, on_top(ledger, seeds))
+    chosen = of_a_reference(trials, seeds) or next_training(candidates_of(trials), objectives, on_top(trials, seeds))
     if chosen is None:
         return None
-    trial = ledger.trials[chosen.number]
-    return store.append(PROPOSED, ledger.next_number(), state=PENDING, origin=SEED, of=trial.number,
-                        seed=first + chosen.further, **{name: getattr(trial, name) for name in SAME})
+    again = replace(trials[chosen.number], number=len(trials), state=State.PENDING, origin=Origin.REPLICATE,
+                    of=chosen.number, seed=seed + chosen.further, values=None, reason="", rungs=(), attempts=0,
+                    crashes=0, wall_seconds=None, source=None)
+    return study.propose(again)
 
 
-def of_a_reference(ledger: Ledger, seeds: Seeds) -> Training | None:
+def of_a_reference(trials: Trials, seeds: Seeds) -> Training | None:
     """The next training of a reference that has fewer seeds than each of them is to have; by seeds, then in order."""
-    begun = {trial.number: 1 for trial in ledger.having(COMPLETE) if trial.origin == REFERENCE}
-    for trial in ledger.replicated():
+    begun = {trial.number: 1 for trial in trials.having(State.COMPLETE) if trial.origin == Origin.REFERENCE}
+    for trial in trials.replicates():
         if trial.of in begun:
             begun[trial.of] += 1
     number = min(begun, key=lambda one: (begun[one], one), default=None)
     return None if number is None or begun[number] >= seeds.references else Training(number, begun[number])
 
 
-def on_top(ledger: Ledger, seeds: Seeds) -> Seeds:
+def on_top(trials: Trials, seeds: Seeds) -> Seeds:
     """``seeds`` with what the references have had, which takes nothing from the front."""
-    counted = [one.of for one in ledger.replicated() if one.of is not None and _may_stand(ledger.trials[one.of])]
+    counted = [one.of for one in trials.replicates() if one.of is not None and trials[one.of].eligible]
     had = sum(min(counted.count(number), seeds.references - 1) for number in set(counted)
-              if ledger.trials[number].origin == REFERENCE)
+              if trials[number].origin == Origin.REFERENCE)
     return replace(seeds, trials=seeds.trials + had)
 
 
-def _may_stand(trial: Trial) -> bool:
-    return trial.feasible and trial.in_space
-
-
-def describe_end(ledger: Ledger, goals: Sequence[Goal], seeds: Seeds) -> str:
+def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) -> str:
     """What the further seeds have brought, to be said after how the search ended; empty where none were asked for."""
     if seeds.most < 2:
         return ""
-    trained = len(ledger.replicated())
-    order = order_of(candidates_of(ledger, goals), goals, seeds)
+    trained = len(trials.replicates())
+    order = order_of(candidates_of(trials), objectives, seeds)
     open_ = sum(not pair.settled for pair in order.comparisons)
     said = "the order of the front is settled" if order.settled else f"{open_} comparisons are still within noise"
     return f", then {trained} with further seeds; {said}"
@@ -102,19 +92,19 @@ class Verdict:
         meta: of the study: objectives, the seeds that were allowed.
     """
 
-    def __init__(self, ledger: Ledger, meta: dict[str, Any]) -> None:
-        objectives = tuple(Objective(name, way) for name, way in meta["objectives"].items())
-        goals, said = goals_of(objectives), meta.get("seeds") or {}
-        self.ledger, self.seeds = ledger, Seeds(**said)
-        self.candidates = {one.number: one for one in candidates_of(ledger, goals)}
-        self.trained = ledger.replicated()
-        self.params = bool(said or self.trained)
-        self.order: Order | None = order_of(list(self.candidates.values()), goals, self.seeds) if self.params else None
+    def __init__(self, trials: Trials, meta: StudyMeta) -> None:
+        objectives, self.trials, self.seeds = meta.objectives, trials, meta.seeds
+        self.candidates = {one.number: one for one in candidates_of(trials)}
+        self.trained = trials.replicates()
+        self.several = bool(self.seeds.wanted or self.trained)
+        self.order: Order | None = None
+        if self.several:
+            self.order = order_of(list(self.candidates.values()), objectives, self.seeds)
 
     @property
     def confidence(self) -> float:
         """Of what is said."""
-        return self.seeds.confidence if self.params else CONFIDENCE
+        return self.seeds.confidence if self.several else CONFIDENCE
 
     def notes(self, seed: int) -> list[str]:
         """What must be known of seeds to read the scores; ``seed`` is the search's."""
@@ -136,7 +126,7 @@ class Verdict:
         head = f"The order of the front is {settled}, at {percent(self.confidence)} for each comparison " \
                f"(intervals of {percent(self.order.level)}, since each seed is another look)"
         head += ":" if self.order.comparisons else ": nobody is near whom noise could have put elsewhere."
-        beside = [pair for pair in self.order.comparisons if pair.kind == CONTENDER]
+        beside = [pair for pair in self.order.comparisons if pair.kind == CHALLENGER]
         words = ", ".join(f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})" for pair in beside)
         return [head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons if pair.kind == NEIGHBOURS),
                 *([f"  off the front, but within noise of it: {words}"] if beside else [])]
@@ -148,7 +138,7 @@ class Verdict:
         return {
             **self.seeds.to_json(),
             "trainings": len(self.trained),
-            "failed": sum(trial.state == FAILED for trial in self.trained),
+            "failed": sum(trial.state == State.FAILED for trial in self.trained),
             "settled": order.settled if order and known else None,
             "level": order.level if order else None,
             "noise": {name: {"sd": one.sd, "df": one.df, "candidates": one.candidates}
@@ -159,17 +149,17 @@ class Verdict:
     def _sentence(self, pair: Comparison) -> str:
         """What is to be read of two neighbours."""
         verdict = "beyond noise" if pair.settled else "within noise"
-        means = [", ".join(f"{one.goal} {self.candidates[number].value(one.goal):.{decimals(one.half)}f}"
+        means = [", ".join(f"{one.objective} {self.candidates[number].value(one.objective):.{decimals(one.half)}f}"
                            for one in pair.differences) for number in (pair.first, pair.second)]
         return (f"trial {pair.first} ({means[0]}) and trial {pair.second} ({means[1]}): {self._differences(pair)}, "
                 f"{verdict}")
 
     def _differences(self, pair: Comparison) -> str:
-        return ", ".join(f"{one.goal} {one.value:+.{decimals(one.half)}f} ± {one.half:.{decimals(one.half)}f}"
+        return ", ".join(f"{one.objective} {one.value:+.{decimals(one.half)}f} ± {one.half:.{decimals(one.half)}f}"
                          for one in pair.differences)
 
     def _json(self, pair: Comparison) -> dict[str, Any]:
-        differences = {one.goal: {"difference": one.value, "half": one.half} for one in pair.differences}
+        differences = {one.objective: {"difference": one.value, "half": one.half} for one in pair.differences}
         counts = [self.candidates[number].seeds for number in (pair.first, pair.second)]
         return {"kind": pair.kind, "trials": [pair.first, pair.second], "seeds": counts, "settled": pair.settled,
                 "differences": differences}
@@ -177,4 +167,4 @@ class Verdict:
     def _lost(self) -> list[str]:
         """A word on each seed that failed: the mean of the others is too good."""
         return [f"Trial {trial.of} failed with seed {trial.seed} ({trial.reason}), which its mean does not hold."
-                for trial in self.trained if trial.state == FAILED]
+                for trial in self.trained if trial.state == State.FAILED]

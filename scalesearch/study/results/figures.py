@@ -15,7 +15,7 @@ Drawn = tuple[str, Figure, str]  # title, figure, caption
 
 def own_figures(results: Results) -> tuple[Drawn, ...]:
     """Those of ``results``; none where their study is no scaling study, or nothing can be drawn of it yet."""
-    if results.store.meta.get("kind") != SCALING:
+    if results.study.meta.kind != SCALING:
         return ()
     try:
         study = scaling_of(results)

@@ -19,8 +19,8 @@ from scalesearch.study.results.figures import own_figures
 from scalesearch.study.results.module_costs import config_of, modules_of
 from scalesearch.study.results.results import Results, main_metric
 from scalesearch.study.results.tables import records_of
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, ENDED, FAILED, RUNG, SEED, Trial
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Kind, Origin, State, Trial
 
 LINKED = ("architecture.yaml", "job.json", "record.json")
 OWN = ("study.yaml", "space.yaml", "study.json", "events.jsonl", "front.csv", "all.csv", "seeds.csv")
@@ -43,23 +43,17 @@ def write_page(results: Results, to: Path, alone: bool = False) -> Path:
 
 def gather(results: Results, beside: Path | None) -> Facts:
     """What the page shows; ``beside``: the folder that it will lie in, or None for one without links to files."""
-    store, meta = results.store, results.store.meta
-    events = list(store.history())
-    rungs: dict[int, list[dict[str, Any]]] = {}
-    for event in events:
-        if event["event"] == RUNG:
-            rungs.setdefault(event["trial"], []).append(event)
-    trials = {trial.number: _facts_of(store, trial, rungs.get(trial.number, []), beside)
-              for trial in store.ledger.trials.values()}
+    study, meta = results.study, results.study.meta
+    trials = {trial.number: _facts_of(study, trial, beside) for trial in study.trials}
     found = Facts(
-        name=meta["name"], meta=meta, table=results.table, front=results.front, subject=results.subject,
+        name=meta.name, meta=meta.to_json(), table=results.table, front=results.front, subject=results.subject,
         main=main_metric(results), sampled=frozenset(results.params), trials=trials,
-        finished=tuple(_finished(results, events)), hypervolume=results.hypervolume(), notes=tuple(results.notes()),
+        finished=tuple(_finished(results)), hypervolume=results.hypervolume(), notes=tuple(results.notes()),
         verdict=tuple(results.verdict.sentences()), proxies=results.proxies(),
-        files=_links(store.folder, OWN, beside), named=_named(results), figures=own_figures(results),
+        files=_links(study.folder, OWN, beside), named=_named(results), figures=own_figures(results),
     )
-    itemised = {number: replace(trials[number], config=config_of(store, trial), modules=modules_of(store, trial))
-                for number in found.itemised for trial in (store.ledger.trials[number],)}
+    itemised = {number: replace(trials[number], config=config_of(study, trial), modules=modules_of(study, trial))
+                for number in found.itemised for trial in (study.trials[number],)}
     return replace(found, trials={**trials, **itemised})
 
 
@@ -68,25 +62,26 @@ def _named(results: Results) -> Ablation | None:
 
     They are compared with the base that the study names, or else the first that is finished.
     """
-    records, metric, meta = records_of(results), main_metric(results), results.store.meta
-    named = [one for one in records if one.get("label") and one.get("origin") != SEED]
+    records, metric, meta = records_of(results), main_metric(results), results.study.meta
+    named = [one for one in records if one.get("label") and one.get("origin") != Origin.REPLICATE]
     finished = [str(one["label"]) for one in named if scores_of(one, records, metric)]
-    base = meta.get("base") if meta.get("base") in finished else next(iter(finished), None)
+    base = meta.base if meta.base in finished else next(iter(finished), None)
     if base is None or len(named) < 2:
         return None
     return ablation(records, metric, base, results.verdict.confidence)
 
 
-def _facts_of(store: Store, trial: Trial, rungs: list[dict[str, Any]], beside: Path | None) -> TrialFacts:
-    folder = store.trial_folder(trial)
-    record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
-    params = trial.params or (trial.answers if trial.state == COMPLETE else {})
+def _facts_of(study: StudyDir, trial: Trial, beside: Path | None) -> TrialFacts:
+    folder = study.trial_folder(trial)
+    record = study.record(trial) if trial.state in (State.COMPLETE, State.FAILED) else None
+    params = trial.params or (trial.answers if trial.state == State.COMPLETE else {})
     return TrialFacts(
         number=trial.number, state=trial.state, origin=trial.origin, label=trial.label, of=trial.of, seed=trial.seed,
-        reason=trial.reason, params=params, violated=tuple(name for name, miss in trial.slacks.items() if miss > 0),
-        cost=trial.cost, links=_links(folder, (*LINKED, *_rung_files(folder)), beside), values=trial.values,
+        reason=trial.reason, params=params,
+        violated=tuple(name for name, slack in trial.constraints.items() if slack > 0),
+        costs=trial.costs, links=_links(folder, (*LINKED, *_rung_files(folder)), beside), values=trial.values,
         curve=tuple(one for one in _curve(folder, record) if isinstance(one, dict)),
-        rungs=tuple((float(event["step"]), float(event["loss"])) for event in rungs if event.get("step") is not None),
+        rungs=tuple((float(rung.step), rung.loss) for rung in trial.rungs if rung.step is not None),
     )
 
 
@@ -115,20 +110,17 @@ def _links(folder: Path, names: Iterable[str], beside: Path | None) -> dict[str,
     return {name: quote(Path(os.path.relpath(folder / name, beside)).as_posix()) for name in there}
 
 
-def _finished(results: Results, events: list[dict[str, Any]]) -> list[Finished]:
+def _finished(results: Results) -> list[Finished]:
     """The finished first trainings of those that may stand on the front, with what all had spent until then."""
-    trials, names = results.store.ledger.trials, list(results.objectives)
-    start = datetime.fromisoformat(results.store.meta.get("created") or events[0]["time"]) if events else None
-    spent: dict[int, float] = {}
-    found = []
-    for event in events:
-        number = event["trial"]
-        if event["event"] in (RUNG, ENDED) and event.get("seconds") is not None:
-            spent[number] = max(spent.get(number, 0.0), float(event["seconds"]))
-        trial = trials[number]
-        mine = trial.origin != SEED and trial.feasible and trial.in_space
-        if event["event"] == ENDED and event["state"] == COMPLETE and mine and start is not None:
+    study, spent, done = results.study, dict[int, float](), []
+    start = datetime.fromisoformat(study.meta.created)
+    for event in study.log:
+        seconds = event.get("seconds") or event.get("wall_seconds")
+        if event["event"] in (Kind.RUNG, Kind.ENDED) and seconds is not None:
+            spent[event["trial"]] = max(spent.get(event["trial"], 0.0), float(seconds))
+        trial = study.trials[event["trial"]]
+        if event["event"] == Kind.ENDED and trial.eligible and trial.values:
             hours = (datetime.fromisoformat(event["time"]) - start).total_seconds() / 3600
-            values = tuple(float(event["values"][name]) for name in names)
-            found.append(Finished(hours, sum(spent.values()) / 3600, number, values))
-    return found
+            values = tuple(trial.values[name] for name in study.meta.directions)
+            done.append(Finished(hours, sum(spent.values()) / 3600, trial.number, values))
+    return done

@@ -15,12 +15,10 @@ from scalesearch.report.plot import Subject, tradeoff
 from scalesearch.report.proxies import ProxyCorrelations, proxy_correlations
 from scalesearch.report.style import save
 from scalesearch.report.table import cell, filled, frame, front_rows, replicate_rows
-from scalesearch.study.config.objectives import main_objective
 from scalesearch.study.config.teacher import describe_taught
 from scalesearch.study.replicates.summary import Verdict
-from scalesearch.study.trials.record import rejected_record
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, FAILED, SEED
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State
 from scalesearch.tasks import MEASURED
 
 SHORT = {"total": "", "non_embedding": "-non-embedding"}
@@ -31,14 +29,14 @@ class Results:
     """Everything a study has found so far.
 
     Attributes:
-        store: the study's folder, loaded.
+        study: the study's folder, loaded.
         table: one row a candidate (see ``report.table.frame``).
         front: the rows that nothing dominates, from the cheapest.
         seeds: one row a training of the candidates that have several, the first included.
         verdict: what the seeds say of the front's order.
     """
 
-    store: Store
+    study: StudyDir
     table: pd.DataFrame
     front: pd.DataFrame
     seeds: pd.DataFrame
@@ -47,24 +45,24 @@ class Results:
     @property
     def objectives(self) -> dict[str, str]:
         """Name to direction."""
-        return dict(self.store.meta["objectives"])
+        return dict(self.study.meta.directions)
 
     @property
     def subject(self) -> Subject:
         """What its figures are about."""
-        meta = self.store.meta
-        return Subject(self.objectives, meta["protocol"], meta["bounds"], meta["data"]["name"], meta["synthetic"],
+        meta = self.study.meta
+        return Subject(self.objectives, meta.protocol, meta.bounds, meta.data["name"], meta.synthetic,
                        self.signature, self.verdict.confidence)
 
     @property
     def params(self) -> set[str]:
         """Every question that any proposal answered."""
-        return {name for trial in self.store.ledger.trials.values() for name in trial.params}
+        return {name for trial in self.study.trials for name in trial.params}
 
     @property
     def signature(self) -> str:
         """BLEU's, or that of another task's metrics, of the first finished candidate; empty before there is one."""
-        done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
+        done = (self.study.record(trial) for trial in self.study.trials.having(State.COMPLETE))
         metrics = next((record["metrics"] for record in done if record), {})
         said = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
         return str(said.get("bleu_signature") or next(iter(said.values()), ""))
@@ -72,12 +70,12 @@ class Results:
     @property
     def task(self) -> str:
         """Of the data."""
-        return str(self.store.meta["data"].get("spec", {}).get("task", "translation"))
+        return self.study.meta.task
 
     @property
     def teacher(self) -> dict[str, Any] | None:
         """From whose translations the candidates learned, as the first finished record says; None without one."""
-        done = (self.store.record(trial) for trial in self.store.ledger.having(COMPLETE))
+        done = (self.study.record(trial) for trial in self.study.trials.having(State.COMPLETE))
         return next((record.get("teacher") for record in done if record), None)
 
     def proxies(self) -> ProxyCorrelations:
@@ -87,7 +85,7 @@ class Results:
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Of the front, and the reference point: beyond the worst of all finished candidates. None before any."""
         names, ways = list(self.objectives), list(self.objectives.values())
-        values = self.table.loc[self.table["state"] == COMPLETE, names].to_numpy(dtype=float)
+        values = self.table.loc[self.table["state"] == State.COMPLETE, names].to_numpy(dtype=float)
         if not len(values):
             return None
         corner = worst_corner(values, ways)
@@ -95,13 +93,13 @@ class Results:
 
     def notes(self) -> list[str]:
         """What must be known to read the numbers: protocol, corpus, signature, seed."""
-        meta = self.store.meta
+        meta = self.study.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
         lines = [
-            f"Costs: {protocol_words(meta['protocol'])}; FLOPs = 2 · MACs.",
-            f"Data: {meta['data']['name']}, hash {meta['data']['hash']}{synthetic if meta['synthetic'] else ''}.",
+            f"Costs: {protocol_words(meta.protocol)}; FLOPs = 2 · MACs.",
+            f"Data: {meta.data['name']}, hash {meta.data['hash']}{synthetic if meta.synthetic else ''}.",
             "Chosen by scores on valid; what is called test was not looked at in choosing.",
-            *self.verdict.notes(meta["seed"]),
+            *self.verdict.notes(meta.seed),
         ]
         name = "BLEU" if self.task == "translation" else f"Metrics of {self.task}"
         taught = [describe_taught(self.teacher)] if self.teacher else []
@@ -114,21 +112,17 @@ def load(folder: Path) -> Results:
     Raises:
         UserError: there is no study.
     """
-    store = Store(folder).load()
-    records = []
-    for trial in store.ledger.trials.values():
-        record = store.record(trial) if trial.state in (COMPLETE, FAILED) else None
-        passed = {"rungs": trial.rungs} if store.meta.get("rungs") else {}
-        records.append({**record, **passed} if record else rejected_record(trial))
-    objectives, verdict = store.meta["objectives"], Verdict(store.ledger, store.meta)
-    table = frame(records, objectives, verdict.confidence)
-    return Results(store, table, front_rows(table, objectives), _trainings(records, objectives), verdict)
+    study = StudyDir(folder).load()
+    rows, objectives, verdict = study.rows(), study.meta.directions, Verdict(study.trials, study.meta)
+    table = frame(rows, objectives, verdict.confidence)
+    return Results(study, table, front_rows(table, objectives), _trainings(rows, objectives), verdict)
 
 
 def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:
     """Every training of the candidates that have several, candidate by candidate."""
-    several = {record["of"] for record in records if record["origin"] == SEED}
-    first = [{**record, "origin": SEED, "of": record["trial"]} for record in records if record["trial"] in several]
+    several = {record["of"] for record in records if record["origin"] == Origin.REPLICATE}
+    first = [{**record, "origin": Origin.REPLICATE, "of": record["trial"]} for record in records
+             if record["trial"] in several]
     rows = replicate_rows([*first, *records], objectives)
     return rows.sort_values(["of", "trial"], kind="stable").reset_index(drop=True) if len(rows) else rows
 
@@ -138,7 +132,7 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
 
     The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
     """
-    place = folder or results.store.folder
+    place = folder or results.study.folder
     files = []
     for name, rows in (("front.csv", results.front), ("all.csv", results.table),
                        *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
@@ -150,7 +144,7 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
 def plots(results: Results, folder: Path) -> list[Path]:
     """A figure of :func:`main_metric` against each cost."""
     y = main_metric(results)
-    if not np.any((results.table["state"] == COMPLETE) & results.table[y].notna()):
+    if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):
         return []
     costs = [name for name in results.objectives if "." in name or name in MEASURED]
     for usual in ("params.total", "macs.total"):
@@ -167,7 +161,7 @@ def plots(results: Results, folder: Path) -> list[Path]:
 
 def main_metric(results: Results) -> str:
     """The task's main metric, or else the first metric among the objectives."""
-    return main_objective(results.store.meta)
+    return results.study.meta.main_objective
 
 
 def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, str]:
@@ -180,17 +174,18 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
         UserError: nothing like that is there.
     """
     if trial is not None:
-        found = results.store.ledger.trials.get(trial)
-        if found is None or found.state != COMPLETE:
+        found = results.study.trials.get(trial)
+        if found is None or found.state != State.COMPLETE:
             raise UserError(f"trial {trial} is not a finished candidate of this study")
-        return trial, "as asked" if found.origin != SEED else f"trial {found.of} with seed {found.seed}, as asked"
+        again = f"trial {found.of} with seed {found.seed}, " if found.origin == Origin.REPLICATE else ""
+        return trial, f"{again}as asked"
     name = best or next(iter(results.objectives))
     if name not in results.front.columns or not len(results.front):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}")
     low = results.objectives.get(name, direction(name)) == "min"
     values: Any = results.front[name].astype(float)
     at = values.idxmin() if low else values.idxmax()
-    row, seed = results.front.loc[at], results.store.meta["seed"]
+    row, seed = results.front.loc[at], results.study.meta.seed
     weights = f"; the weights are those of seed {seed}" if row["seeds"] > 1 else ""
     return int(row["trial"]), f"best {name} of the front ({cell(row, name)}{weights})"
 

@@ -19,8 +19,7 @@ from scalesearch.report.scaling.tables import frame, to_json, to_markdown
 from scalesearch.report.style import save
 from scalesearch.study.config.teacher import describe_taught
 from scalesearch.study.results.results import Results, main_metric
-from scalesearch.study.trials.record import rejected_record
-from scalesearch.study.trials.trials import COMPLETE
+from scalesearch.study.trials.trial import State
 from scalesearch.tasks import COMMON, MEASURED
 
 
@@ -36,11 +35,11 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
     Raises:
         UserError: it is no scaling study, or there is no such metric or cost.
     """
-    store = results.store
-    plan_of(store.meta)
-    records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
+    study = results.study
+    plan_of(study.meta.to_json())
+    records = study.rows()
     name = metric or main_metric(results)
-    return scaling_study(records, store.meta, name, results.objectives.get(name, direction(name)),
+    return scaling_study(records, study.meta.to_json(), name, results.objectives.get(name, direction(name)),
                          confidence or results.verdict.confidence, at, _signature(results, records, name),
                          describe_taught(results.teacher) if results.teacher else "")
 
@@ -48,14 +47,14 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
 def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: str) -> str:
     """The metric's own, or that of its task's; a loss has none."""
     name = metric.removeprefix("test.")
-    metrics = next((record.get("metrics") or {} for record in records if record["state"] == COMPLETE), {})
+    metrics = next((record.get("metrics") or {} for record in records if record["state"] == State.COMPLETE), {})
     own = str(metrics.get(f"{name}_signature") or "")
     return own if own or name in COMMON or name in MEASURED else results.signature
 
 
 def publish_scaling(results: Results, folder: Path | None = None) -> list[Path]:
     """Writes all tables and figures of a scaling study into its folder, or ``folder``; returns their paths."""
-    return write_scaling(scaling_of(results), folder or results.store.folder)
+    return write_scaling(scaling_of(results), folder or results.study.folder)
 
 
 def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:

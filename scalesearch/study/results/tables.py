@@ -7,7 +7,6 @@ from scalesearch.files import write_text
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.ablation import Ablation, ablation
 from scalesearch.study.results.results import Results
-from scalesearch.study.trials.record import rejected_record
 
 
 def table_of(results: Results, metric: str, base: str | None = None, confidence: float = CONFIDENCE) -> Ablation:
@@ -16,14 +15,14 @@ def table_of(results: Results, metric: str, base: str | None = None, confidence:
     Raises:
         UserError: nothing has a name, there is no such base, or it has no finished training.
     """
-    return ablation(records_of(results), metric, base or results.store.meta.get("base"), confidence)
+    return ablation(records_of(results), metric, base or results.study.meta.base, confidence)
 
 
 def records_of(results: Results) -> list[dict[str, Any]]:
     """All records; of a study of rows those of the rows that its file names now."""
-    store = results.store
-    records = [store.record(trial) or rejected_record(trial) for trial in store.ledger.trials.values()]
-    rows = store.meta.get("rows")
+    study = results.study
+    records = study.rows()
+    rows = study.meta.rows
     return records if rows is None else [record for record in records if record["label"] in rows]
 
 

@@ -1,9 +1,9 @@
-"""A study's warm start: what it takes over from other studies, and what of their fronts it trains first.
+"""A study's warm start: what it imports from other studies, and what of their fronts it trains first.
 
-A finished candidate of another study counts here as it is where it was trained on the same data, by the same recipe,
-with the same seed and as many processes: the same training would give the same numbers. Its costs are billed anew. It
-stands on no rung: others would otherwise wait for it to make room.
-Elsewhere scores are on another scale; then the architectures of that study's front are proposed first.
+A finished trial of another study counts here as it is where it was trained on the same data, by the same recipe, with
+the same seed and as many processes: the same training would give the same numbers. Its costs are computed anew. It has
+no rung results, so it does not count towards promotion quotas.
+Elsewhere scores are on another scale; then the architectures of that study's front are trained here first.
 
 What was chosen is written to ``warm.json`` before anything acts on it, so that an interrupted study goes on alike,
 whatever has become of the others.
@@ -13,7 +13,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
@@ -26,72 +26,55 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.schedule.rungs import spread
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.warm_start import FILE, WarmSpec, place_of
-from scalesearch.study.trials import trials as states
-from scalesearch.study.trials.evaluator import Bill
+from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.plan import Plan
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, WARM, Trial
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State, Trial
 
-LEFT_BEHIND = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
-NO_SHEET, OVER, TWICE, LOST = ("do not fit this space", "miss a limit of this study", "are known already",
-                               "have no record")
-
-
-@dataclass(frozen=True)
-class Known:
-    """A finished candidate of another study, as this space asks for it.
-
-    Attributes:
-        folder: of its training. study: the other study's name. trial: its number there.
-        values: of this study's objectives; empty for one that is to be trained here.
-    """
-
-    folder: str
-    study: str
-    trial: int
-    id: str
-    params: dict[str, Any]
-    values: dict[str, float] = field(default_factory=dict)
+NOT_COPIED = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
+NO_PARAMS, INFEASIBLE, TWICE, LOST = ("do not fit this space", "miss a limit of this study", "are known already",
+                                      "have no record")
 
 
 @dataclass(frozen=True)
-class Warm:
-    """What a study begins with.
+class WarmStart:
+    """What a study begins with: trials whose ``source`` says where they come from.
 
     Attributes:
-        taken: taken over as finished. first: trained here before anything else.
+        imported: taken over as finished. first: trained here before anything else.
         left: reason to how many were left out for it.
         other: what is different of the studies whose scores do not count here.
     """
 
-    taken: tuple[Known, ...] = ()
-    first: tuple[Known, ...] = ()
+    imported: tuple[Trial, ...] = ()
+    first: tuple[Trial, ...] = ()
     left: Mapping[str, int] = field(default_factory=dict)
     other: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return asdict(self)
+        return {"imported": [trial.to_json() for trial in self.imported],
+                "first": [trial.to_json() for trial in self.first], "left": dict(self.left), "other": list(self.other)}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Warm":
+    def from_json(cls, data: Mapping[str, Any]) -> "WarmStart":
         """What ``to_json`` wrote."""
-        taken, first = (tuple(Known(**known) for known in found[key]) for key in ("taken", "first"))
-        return cls(taken, first, found["left"], tuple(found["other"]))
+        imported, first = (tuple(map(Trial.from_json, data[key])) for key in ("imported", "first"))
+        return cls(imported, first, data["left"], tuple(data["other"]))
 
     def describe(self) -> str:
         """One line for a person."""
         why = f" (theirs had {', '.join(self.other)})" if self.other else ""
         left = f"; left out: {', '.join(f'{n} that {why}' for why, n in self.left.items())}" if self.left else ""
-        return (f"Warm start: {len(self.taken)} finished candidates taken over, {len(self.first)} architectures of "
+        return (f"Warm start: {len(self.imported)} finished candidates imported, {len(self.first)} architectures of "
                 f"other fronts to be trained here first{why}{left}.")
 
 
-def choose(spec: WarmSpec, plan: Plan, most: int) -> Warm:
+def choose(spec: WarmSpec, plan: Plan, most: int) -> WarmStart:
     """What of the studies in ``spec`` this one begins with; nothing is written.
 
     Args:
-        plan: of this study, with the facts that its records will say.
+        plan: of this study.
         most: architectures to train first, where ``spec`` does not say.
 
     Raises:
@@ -99,55 +82,53 @@ def choose(spec: WarmSpec, plan: Plan, most: int) -> Warm:
     """
     left: Counter[str] = Counter()
     other: dict[str, None] = {}
-    stores = [Store(place_of(folder)).load() for folder in spec.folders]
-    found = [list(_known(store, plan, left, other)) for store in stores]
-    taken = _once((known for one in found for known in one if known.values), set(), left)
-    here = {known.id for known in taken}
-    queues = [_spread(store, one) for store, one in zip(stores, found)]
-    in_turn = (known for known in chain.from_iterable(zip_longest(*queues)) if known is not None)
+    studies = [StudyDir(place_of(folder)).load() for folder in spec.folders]
+    usable = [list(_usable(study, plan, left, other)) for study in studies]
+    imported = _once((trial for trials in usable for trial in trials if trial.values), set(), left)
+    here = {str(trial.architecture) for trial in imported}
+    queues = [_spread(study, trials) for study, trials in zip(studies, usable)]
+    in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
     first = _once(in_turn, here, Counter())[: most if spec.most is None else spec.most]
-    return Warm(taken, first, dict(left), tuple(other) if first else ())
+    return WarmStart(imported, first, dict(left), tuple(other) if first else ())
 
 
-def _known(store: Store, plan: Plan, left: Counter[str], other: dict[str, None]) -> Iterable[Known]:
-    """The finished candidates that fit this study's space and limits."""
-    for trial in store.ledger.having(COMPLETE):
-        record = store.record(trial)
-        params = record and _asked(plan.bill, record["architecture"])
-        if record is None or params is None:
-            left[LOST if record is None else NO_SHEET] += 1
+def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, None]) -> Iterable[Trial]:
+    """The finished trials that fit this study's space and limits; with values where their scores count here."""
+    for old in study.trials.having(State.COMPLETE):
+        if old.origin == Origin.REPLICATE:
             continue
-        candidate = plan.bill.judge(params)
-        if not candidate.feasible or candidate.cost is None:
-            left[OVER] += 1
+        record = study.record(old)
+        params = record and params_here(plan.evaluator, old)
+        if record is None or params is None:
+            left[LOST if record is None else NO_PARAMS] += 1
+            continue
+        trial = plan.evaluator.evaluate(params)
+        if not trial.feasible:
+            left[INFEASIBLE] += 1
             continue
         differs = differences(record, plan)
-        scored = {} if differs else _scored(record, plan, candidate.cost)
+        scored = None if differs else _scored(record, plan, trial.costs)
         other |= dict.fromkeys(differs or ([] if scored else ["other metrics"]))
-        yield Known(str(store.trial_folder(trial).resolve()), str(store.meta["name"]), trial.number, str(trial.id),
-                    dict(params), scored)
+        source = {"study": study.meta.name, "trial": old.number, "folder": str(study.trial_folder(old).resolve())}
+        yield replace(trial, values=scored, source=source, wall_seconds=old.wall_seconds)
 
 
-def _asked(bill: Bill, architecture: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What this space would have to be answered to give that network; None where it never does."""
-    replay, params = bill.space.replay(architecture["answers"]), dict[str, Any]()
-
-    def ask(name: str, question: Any) -> Any:
-        params[name] = question.settle(replay(name, question))
-        return params[name]
-
+def params_here(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | None:
+    """The params by which this space describes the architecture of ``trial``; None where it never does."""
+    space = evaluator.space
     try:
-        same = bill.space.architecture(bill.space.answer(ask)).id == architecture["id"]
+        answers = space.answer(space.replay(trial.answers))
+        same = space.architecture(answers).id == trial.architecture
     except UserError:
         return None
-    return params if same else None
+    return answers.params if same else None
 
 
 def differences(record: Mapping[str, Any], plan: Plan) -> list[str]:
-    """What was other in the training of ``record`` than it is in this study; its scores count where nothing is."""
+    """What differs between the training of ``record`` and this study's; its scores count where nothing does."""
     from scalesearch.train.checkpoint import FREE
 
-    mine = plan.facts
+    mine = plan.shared
 
     def recipe(facts: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in facts.get("recipe", {}).items() if key not in (*FREE, "measure")}
@@ -155,87 +136,83 @@ def differences(record: Mapping[str, Any], plan: Plan) -> list[str]:
     pairs = {
         "other data": (record.get("data", {}).get("hash"), mine.get("data", {}).get("hash")),
         "another recipe": (recipe(record), recipe(mine)),
-        "another seed": (record.get("seed"), mine.get("seed")),
+        "another seed": (record.get("seed"), mine.get("study_seed")),
         "another teacher": (bool(record.get("teacher")), bool(mine.get("teacher"))),
         "another number of processes": (record.get("processes", 1), plan.job.get("processes", 1)),
     }
     return [words for words, (theirs, ours) in pairs.items() if theirs != ours]
 
 
-def _scored(record: Mapping[str, Any], plan: Plan, cost: Any) -> dict[str, float]:
-    """This study's objectives; empty where the record lacks one of the metrics."""
+def _scored(record: Mapping[str, Any], plan: Plan, costs: Mapping[str, float]) -> dict[str, float] | None:
+    """This study's objectives; None where the record lacks one of the metrics."""
     try:
-        return values(plan.objectives, record.get("metrics") or {}, lambda name: float(cost[name]))
+        return values(plan.objectives, record.get("metrics") or {}, costs)
     except UserError:
-        return {}
+        return None
 
 
-def _once(found: Iterable[Known], here: set[str], left: Counter[str]) -> tuple[Known, ...]:
-    """Each network once, and none that is ``here``."""
-    kept: dict[str, Known] = {}
-    for known in found:
-        if known.id in kept or known.id in here:
+def _once(trials: Iterable[Trial], here: set[str], left: Counter[str]) -> tuple[Trial, ...]:
+    """Each architecture once, and none that is ``here``."""
+    kept: dict[str, Trial] = {}
+    for trial in trials:
+        if trial.architecture in kept or trial.architecture in here:
             left[TWICE] += 1
         else:
-            kept[known.id] = known
+            kept[str(trial.architecture)] = trial
     return tuple(kept.values())
 
 
-def _spread(store: Store, found: list[Known]) -> list[Known]:
+def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     """Of those whose scores do not count here, the ones on their study's front: far apart ones first."""
-    ways: Mapping[str, str] = store.meta["objectives"]
-    trials = [trial for trial in store.ledger.having(COMPLETE) if trial.values and trial.in_space]
+    objectives = study.meta.objectives
+    trials = [trial for trial in study.trials if trial.eligible]
     if not trials:
         return []
-    table = np.array([[(trial.values or {})[name] for name in ways] for trial in trials], float)
-    on_front = {trial.number for trial, on in zip(trials, pareto_front(table, list(ways.values()))) if on}
-    able = [known for known in found if known.trial in on_front and not known.values]
-    signs = np.array([1.0 if way == "min" else -1.0 for way in ways.values()])
-    rows = {trial.number: row for trial, row in zip(trials, table * signs)}
-    return [able[place] for place in spread(np.array([rows[known.trial] for known in able]), len(able))]
+    table = np.array([[(trial.values or {})[one.name] for one in objectives] for trial in trials], float)
+    on = pareto_front(table, [one.direction for one in objectives])
+    on_front = {trial.number for trial, is_on in zip(trials, on) if is_on}
+    able = [trial for trial in usable if trial.source and trial.source["trial"] in on_front and not trial.values]
+    rows = {trial.number: row for trial, row in zip(trials, table * np.array([one.sign for one in objectives]))}
+    places = np.array([rows[trial.source["trial"]] for trial in able if trial.source])
+    return [able[place] for place in spread(places, len(able))]
 
 
-def begin(store: Store, spec: WarmSpec | None, plan: Plan, most: int, say: Callable[[str], object]) -> Plan:
-    """Takes over what there is to take, as far as that was not done; returns the plan with what to train first.
+def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: Callable[[str], object]) -> Plan:
+    """Imports what there is to import, as far as that was not done; returns the plan with what to train first.
 
-    Only the process that owns ``store`` may call this, before it proposes anything.
+    Only the process that owns ``study`` may call this, before it proposes anything.
 
     Raises:
         UserError: a folder holds no study, or what was chosen from it cannot be read any more.
     """
     if spec is None:
         return plan
-    file = store.folder / FILE
+    file = study.folder / FILE
     if file.is_file():
-        warm = Warm.from_json(json.loads(file.read_text()))
+        warm = WarmStart.from_json(json.loads(file.read_text()))
     else:
         warm = choose(spec, plan, most)
         write_json(file, warm.to_json())
-    say(warm.describe())
-    done = sum(trial.origin == WARM for trial in store.ledger.trials.values())
-    for known in warm.taken[done:]:
-        _take(store, known, plan)
-    return Plan(**{**vars(plan), "first": tuple(known.params for known in warm.first)})
+    tell(warm.describe())
+    for trial in warm.imported[len(study.trials.of(Origin.IMPORTED)) :]:
+        label = next((one.label for one in plan.references if one.architecture.id == trial.architecture), None)
+        import_trial(study, replace(trial, state=State.COMPLETE, origin=Origin.IMPORTED, label=label), plan.shared)
+    return replace(plan, enqueued=tuple(trial.params for trial in warm.first))
 
 
-def _take(store: Store, known: Known, plan: Plan) -> Trial:
-    """Files, then record, then event: as a candidate that was trained here."""
-    candidate = plan.bill.judge(known.params)
-    assert candidate.architecture is not None and candidate.cost is not None, "what was chosen is feasible"
-    label = next((r.label for r in plan.references if r.architecture.id == known.id), None)
-    trial = Trial(store.ledger.next_number(), COMPLETE, WARM, label, True, dict(known.params), dict(candidate.answers),
-                  dict(candidate.slacks), known.id, candidate.cost.to_json(), values=known.values)
-    source, target = Path(known.folder), store.trial_folder(trial)
+def import_trial(study: StudyDir, trial: Trial, shared: Mapping[str, Any]) -> Trial:
+    """Takes over a trial that was trained elsewhere (``trial.source``): its files, then its record, then the event.
+
+    Raises:
+        UserError: its folder is gone.
+    """
+    assert trial.source is not None, "it comes from somewhere"
+    trial = replace(trial, number=len(study.trials))
+    source, target = Path(trial.source["folder"]), study.trial_folder(trial)
     if not (source / "record.json").is_file():
-        raise UserError(f"{source}: the candidate to begin with is gone. Put it back, or start another study with "
-                        "--out")
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*LEFT_BEHIND), dirs_exist_ok=True)
+        raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another study with --out")
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
     record = json.loads((source / "record.json").read_text())
-    mine = {"trial": trial.number, "origin": WARM, "label": label, "in_space": True, "asked": trial.params,
-            "architecture": {"id": trial.id, "answers": dict(candidate.answers)}, "cost": trial.cost,
-            "slacks": trial.slacks, "feasible": True, "values": trial.values,
-            "taken_from": {"study": known.study, "trial": known.trial, "folder": known.folder}}
-    here = {key: value for key, value in plan.facts.items() if key in ("study", "space", "protocol", "objectives")}
-    write_json(target / "record.json", {**record, **mine, **here})
-    facts = {key: value for key, value in vars(trial).items() if key not in ("number", "attempts", "crashes")}
-    return store.append(states.PROPOSED, trial.number, **facts, taken_from=mine["taken_from"])
+    here = {key: value for key, value in shared.items() if key in ("study", "space", "protocol", "objectives")}
+    write_json(target / "record.json", {**record, **trial.to_json(), "seed": record["seed"], **here})
+    return study.propose(trial)

@@ -4,22 +4,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.study.trials.trials import PENDING, REFERENCE, Ledger
+from scalesearch.study.trials.study_meta import StudyMeta
+from scalesearch.study.trials.trial import Origin, State
+from scalesearch.study.trials.trials import Trials
 
 # What changes which candidates are looked for, and not what a trained one is worth: numbers stay comparable.
-ASKED = {
+SEARCHED = {
     "space": "the space",
     "objectives": "the objectives",
     "protocol": "the cost protocol",
     "limits": "the limits",
-    "proposer": "the proposer",
+    "sampler": "the sampler",
     "rungs": "the rungs",
     "warm_start": "the warm start",
     "kind": "the kind of study",
 }
 # What changes what comes of training the same architecture.
 TRAINED = {
-    "recipe": "the training recipe",
     "seed": "the training seed",
     "teacher": "the teacher",
 }
@@ -33,16 +34,16 @@ class Changed(UserError):
         self.fork = fork
 
 
-def refuse_a_changed(place: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def refuse_a_changed(place: Any, old: StudyMeta, new: StudyMeta) -> None:
     """Raises Changed where the study in ``place``, begun as ``old`` says, is not the one that ``new`` describes."""
-    params = [words for key, words in ASKED.items() if old.get(key) != new.get(key)]
+    searched = [words for key, words in SEARCHED.items() if getattr(old, key) != getattr(new, key)]
     trained = trained_otherwise(old, new)
-    measured = ["what the recipe measures"] if not trained and old["recipe"] != new["recipe"] else []
-    found = params + trained + measured
-    if not found:
+    measured = ["what the recipe measures"] if not trained and old.recipe != new.recipe else []
+    changed = searched + trained + measured
+    if not changed:
         return
-    begun = f"{place}: since this study began, {_and(found)} changed"
-    if new.get("kind"):
+    begun = f"{place}: since this study began, {_and(changed)} changed"
+    if new.kind != "search":
         raise Changed(f"{begun}. Undo that, or start another study with --out", fork=False)
     if trained:
         raise Changed(f"{begun}, so old and new candidates would not compare. Undo that, or start another study with "
@@ -51,22 +52,24 @@ def refuse_a_changed(place: Any, old: Mapping[str, Any], new: Mapping[str, Any])
                   "finished candidates that still count, which changes nothing here: --fork FOLDER", fork=True)
 
 
-def refuse_other_references(place: Any, ledger: Ledger, references: Sequence[Any]) -> None:
+def refuse_other_references(place: Any, trials: Trials, references: Sequence[Any]) -> None:
     """Raises Changed where a name now means another architecture than the one that was trained under it."""
     now = {reference.label: reference.architecture.id for reference in references}
-    for trial in ledger.trials.values():
-        if trial.origin != REFERENCE or now.get(trial.label, trial.id if trial.state != PENDING else None) == trial.id:
+    for trial in trials.of(Origin.REFERENCE):
+        removed = trial.architecture if trial.state != State.PENDING else None  # nothing may lose what it trains
+        if now.get(str(trial.label), removed) == trial.architecture:
             continue
         what = "is another architecture now" if trial.label in now else "is no longer there, and was in training"
         raise Changed(f"{place}: since this study began, `{trial.label}` changed: it {what}. Undo that, give the new "
                       "one a name of its own, or start another study with --out", fork=False)
 
 
-def trained_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What makes the numbers of old candidates other numbers than new ones would have, in words."""
-    before, now = (dict(meta, recipe=_unmeasured(meta["recipe"])) for meta in (old, new))
-    found = [words for key, words in TRAINED.items() if before.get(key) != now.get(key)]
-    return found + ["the data"] * (old["data"]["hash"] != new["data"]["hash"])
+def trained_otherwise(old: StudyMeta, new: StudyMeta) -> list[str]:
+    """What makes the numbers of old trials other numbers than new ones would have, in words."""
+    changed = [words for key, words in TRAINED.items() if getattr(old, key) != getattr(new, key)]
+    if _unmeasured(old.recipe) != _unmeasured(new.recipe):
+        changed.insert(0, "the training recipe")
+    return changed + ["the data"] * (old.data["hash"] != new.data["hash"])
 
 
 def _unmeasured(recipe: Mapping[str, Any]) -> dict[str, Any]:

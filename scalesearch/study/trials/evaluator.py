@@ -1,26 +1,30 @@
-"""Judges a proposal by its bill before anything is trained: what it costs, and by how much it misses a limit."""
+"""Evaluates a proposal before anything is trained: what it costs, and by how much it misses a limit."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
 from scalesearch.cost import Cost, cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
-from scalesearch.samplers.feasible_region import Region
-from scalesearch.samplers.grid import key_of
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.encoding import decode, suggest
+from scalesearch.samplers.exact_draws import ExactDraws
+from scalesearch.samplers.feasible_region import FeasibleRegion
+from scalesearch.samplers.known import Known
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.study.trials.trial import State, Trial
 
 BUILDABLE = "buildable"
-KEPT = 2000  # judged candidates that are remembered, some ten kilobytes each
-MOST = 50.0  # a slack is a logarithm of a ratio; nothing real is e^50 times a budget, and Optuna wants finite numbers
+MAX_KEPT = 2000  # evaluated proposals that are remembered, some ten kilobytes each
+MAX_SLACK = 50.0  # a slack is a logarithm of a ratio; nothing real is e^50 times a budget, and Optuna wants finite ones
 
 
 class Limit(Protocol):
-    """What a space's Constraint is to a study."""
+    """A limit of a study: a space's Constraint, or a budget."""
 
     @property
     def text(self) -> str:
@@ -30,82 +34,85 @@ class Limit(Protocol):
         """Zero or less where the constraint holds; log(cost / budget) for a budget."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One proposal, judged.
+class Evaluator:
+    """Evaluates params of ``space`` by ``limits`` under ``protocol``.
 
     Attributes:
-        params: question (by name) to the value the proposer gave.
-        architecture: what the answers describe, or None where nothing can be built from them.
-        cost: its bill under the study's protocol.
-        slacks: name of each limit, always the same ones in the same order, to how far it is missed (<= 0: met).
-        reason: why it is infeasible, in words; empty for a feasible one.
-        answers: its canonical answers, constants included, also where nothing can be built from them.
+        names: of all constraints, the same for every trial and in the same order.
     """
-
-    params: Mapping[str, Any]
-    architecture: Architecture | None
-    cost: Cost | None
-    slacks: Mapping[str, float]
-    reason: str = ""
-    answers: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def feasible(self) -> bool:
-        """Whether it may be trained."""
-        return all(slack <= 0 for slack in self.slacks.values())
-
-
-class Bill:
-    """Judges answers of ``space`` by ``limits`` under ``protocol``; takes about a millisecond a candidate."""
 
     def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits
         self.names = (BUILDABLE, *dict.fromkeys(limit.text for limit in limits))
-        self._judged: dict[tuple[tuple[str, str], ...], Candidate] = {}  # the latest: proposers look at some again
+        self._kept: dict[tuple[tuple[str, str], ...], tuple[Trial, Architecture | None]] = {}
+
+    def define(self, trial: Any) -> Any:
+        """The space's answers where an Optuna trial suggests its parameters: a define-by-run function."""
+        return suggest(self.space, trial)
+
+    def known(self, params: Mapping[str, Any], objectives: tuple[Objective, ...] = ()) -> Known:
+        """What is exact of Optuna's ``params`` before they are trained: costs, constraints, the architecture."""
+        trial = self.evaluate(decode(self.space, params).params)
+        values = [None if one.measured or not trial.costs else float(trial.costs[one.name]) for one in objectives]
+        return Known(values, trial.constraints, trial.architecture, bool(trial.costs))
 
     @cached_property
-    def region(self) -> Region:
+    def region(self) -> FeasibleRegion:
         """The part of the space that the limits allow."""
-        return Region(self)
+        return FeasibleRegion(self.define, self.known, lambda: ExactDraws.of(self.space, self.protocol, self.limits))
 
-    def judge(self, params: Mapping[str, Any]) -> Candidate:
-        """The candidate that the space makes of ``params``.
+    def evaluate(self, params: Mapping[str, Any]) -> Trial:
+        """The trial, of no number yet, that the space makes of ``params``: pending or infeasible.
 
         Raises:
-            KeyError: a question of the space is not among ``params``.
+            KeyError: a parameter of the space is not among ``params``.
         """
-        key = key_of(params)
-        if key not in self._judged:
-            if len(self._judged) >= KEPT:
-                del self._judged[next(iter(self._judged))]
-            self._judged[key] = self._judge(params)
-        return replace(self._judged[key], params=params)
+        return replace(self._evaluated(params)[0], params=params)
 
-    def _judge(self, params: Mapping[str, Any]) -> Candidate:
-        answers = self.space.answer(lambda path, question: params[path])
+    def architecture(self, params: Mapping[str, Any]) -> Architecture | None:
+        """What ``params`` describe; None where nothing can be built."""
+        return self._evaluated(params)[1]
+
+    def _evaluated(self, params: Mapping[str, Any]) -> tuple[Trial, Architecture | None]:
+        key = tuple(sorted((name, repr(value)) for name, value in params.items()))
+        if key not in self._kept:
+            if len(self._kept) >= MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = self._evaluate(params)
+        return self._kept[key]
+
+    def _evaluate(self, params: Mapping[str, Any]) -> tuple[Trial, Architecture | None]:
+        answers = self.space.answer(lambda path, parameter: params[path])
         try:
             architecture = self.space.architecture(answers)
         except UserError as error:  # Unbuildable, with the key and the reason
-            slacks = {name: float(name == BUILDABLE) for name in self.names}
-            return Candidate(params, None, None, slacks, str(error), answers)
-        return self.judge_architecture(architecture, params)
+            constraints = {name: float(name == BUILDABLE) for name in self.names}
+            return Trial(-1, State.INFEASIBLE, params=params, answers=dict(answers), constraints=constraints,
+                         reason=str(error)), None
+        return self.evaluate_architecture(architecture, params), architecture
 
-    def judge_architecture(self, architecture: Architecture, params: Mapping[str, Any]) -> Candidate:
-        """The candidate that ``architecture`` is, whether or not the space could have proposed it."""
+    def evaluate_architecture(self, architecture: Architecture, params: Mapping[str, Any] | None = None) -> Trial:
+        """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
         price = cost(architecture.block, self.protocol)
 
         def lookup(name: str) -> Any:
             return price[name] if name in COST_NAMES else architecture.answers[name]
 
-        slacks = {BUILDABLE: 0.0} | {
-            limit.text: max(-MOST, min(MOST, limit.slack(lookup))) for limit in self.limits
+        constraints = {BUILDABLE: 0.0} | {
+            limit.text: max(-MAX_SLACK, min(MAX_SLACK, limit.slack(lookup))) for limit in self.limits
         }
-        broken = [_miss(text, slack) for text, slack in slacks.items() if slack > 0]
-        return Candidate(params, architecture, price, slacks, "; ".join(broken), architecture.answers)
+        missed = [_miss(text, slack) for text, slack in constraints.items() if slack > 0]
+        return Trial(-1, State.INFEASIBLE if missed else State.PENDING, params=params or {},
+                     in_space=params is not None, architecture=architecture.id, answers=dict(architecture.answers),
+                     costs=flat(price), constraints=constraints, reason="; ".join(missed))
+
+
+def flat(price: Cost) -> dict[str, float]:
+    """Every cost of a bill by its full name, such as ``params.total``."""
+    return {**price.values, **price.load}
 
 
 def _miss(text: str, slack: float) -> str:
-    """In words; how far is said of costs alone, whose slack is the logarithm of a ratio."""
+    """A missed limit in words; by how much is said of costs alone, whose slack is the logarithm of a ratio."""
     far = f" (by {math.expm1(slack):.1%})" if any(name in text for name in COST_NAMES) else ""
     return f"not {text}{far}"

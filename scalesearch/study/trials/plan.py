@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.study.config.objectives import Objective
 from scalesearch.study.config.replication import ONE, Seeds
-from scalesearch.study.trials.evaluator import Bill
+from scalesearch.study.trials.evaluator import Evaluator
 
 
 @dataclass(frozen=True)
 class Reference:
     """An architecture that the study file names: trained first, labelled in plots.
 
-    ``params`` holds its answers where the space could have proposed it, else None.
+    ``params`` holds its parameters where the space could have proposed it, else None.
     """
 
     label: str
@@ -28,25 +28,25 @@ class Plan:
     """What a driver works off.
 
     Attributes:
-        trials: candidates of the proposer to train; references come on top. With rungs, as much compute as so many
-            full trainings take, spent on more candidates.
+        trials: candidates to train; references come on top. With rungs, as much compute as so many full trainings
+            take, spent on more candidates.
         job: what every ``job.json`` says.
-        facts: what every record says.
-        attempts: how often a candidate whose worker dies is started at most.
-        asks: proposals in a row that bring nothing new, after which the study ends.
-        rungs: where candidates pause.
-        seeds: what may be spent on further seeds for the front, once the search is over.
-        first: answers of what is proposed before the proposer is asked.
+        shared: what every record says (:attr:`StudyMeta.shared`).
+        attempts: how often a trial whose worker dies is started at most.
+        max_proposals: proposals in a row that bring nothing new, after which the study ends.
+        rungs: where trials pause.
+        seeds: what may be spent on replicates of the front, once the search is over.
+        enqueued: params that are proposed before the sampler is asked.
     """
 
-    bill: Bill
+    evaluator: Evaluator
     objectives: tuple[Objective, ...]
     trials: int
     job: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
     references: tuple[Reference, ...] = ()
     attempts: int = 3
-    asks: int = 1000
+    max_proposals: int = 1000
     rungs: Rungs = FULL
     seeds: Seeds = ONE
-    first: tuple[Mapping[str, Any], ...] = ()
+    enqueued: tuple[Mapping[str, Any], ...] = ()

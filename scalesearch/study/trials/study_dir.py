@@ -14,74 +14,76 @@
       front.csv  all.csv  seeds.csv  bleu-vs-params.svg …
 """
 
-import errno
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
-from scalesearch.files import room_for, write_json, write_text
+from scalesearch.files import write_json, write_text
 from scalesearch.study.config.storage_url import hide
-from scalesearch.study.trials.trials import Ledger, Trial
+from scalesearch.study.trials.event_log import EventLog
+from scalesearch.study.trials.study_meta import StudyMeta
+from scalesearch.study.trials.trial import Kind, State, Trial
+from scalesearch.study.trials.trials import Trials
 
-FORMAT = 1
 
+class StudyDir:
+    """Reads and writes one study's folder. Only the process that holds :meth:`owned` may write.
 
-class Store:
-    """Reads and writes one study's folder. Only the process that holds :meth:`owned` may write."""
+    Attributes:
+        log: its events. trials: as they were folded by :meth:`load` and :meth:`append`.
+    """
+
+    meta: StudyMeta  # once looked at, or created
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.meta: dict[str, Any] = {}
-        self.ledger = Ledger()
-
-    @property
-    def events(self) -> Path:
-        """The append-only log."""
-        return self.folder / "events.jsonl"
+        self.log = EventLog(folder / "events.jsonl")
+        self.trials = Trials()
 
     def exists(self) -> bool:
         """Whether there is a study here."""
         return (self.folder / "study.json").is_file()
 
     def begun(self) -> bool:
-        """Whether anything has happened in it yet; a start that was refused leaves nothing to go on with."""
-        happened = self.events.exists() and self.events.stat().st_size > 0
+        """Whether anything has happened in it yet; a start that was refused leaves nothing to resume."""
+        happened = self.log.file.exists() and self.log.file.stat().st_size > 0
         return self.exists() and (happened or (self.folder / "teacher").is_dir())
 
-    def create(self, meta: Mapping[str, Any], study: str, space: str) -> None:
-        """Starts a study: ``meta`` (JSON values) last, so that a study without it was never started."""
+    def create(self, meta: StudyMeta, study: str, space: str) -> None:
+        """Starts a study: ``meta`` last, so that a folder without it was never started."""
         write_text(self.folder / "study.yaml", hide(study))
         write_text(self.folder / "space.yaml", space)
-        self.meta = {"format": FORMAT, **meta}
-        write_json(self.folder / "study.json", self.meta)
+        self._write(meta)
 
-    def revise(self, key: str, value: Any) -> None:
-        """Has ``study.json`` say something else of ``key``, or with None nothing any more."""
-        rest = {name: said for name, said in self.meta.items() if name != key}
-        self.meta = rest if value is None else {**rest, key: value}
-        write_json(self.folder / "study.json", self.meta)
+    def revise(self, **changed: Any) -> None:
+        """Has ``study.json`` say something else of some keys."""
+        self._write(replace(self.meta, **changed))
 
-    def load(self) -> "Store":
+    def _write(self, meta: StudyMeta) -> None:
+        self.meta = meta
+        write_json(self.folder / "study.json", meta.to_json())
+
+    def load(self) -> "StudyDir":
         """Reads what is there, without changing anything.
 
         Raises:
             UserError: no study is here, it is of another format, or its log is damaged before its end.
         """
         self.look()
-        self.ledger = Ledger()
-        for event in self._read():
-            self.ledger.apply(event)
+        self.trials = Trials()
+        for event in self.log:
+            self.trials.apply(event)
         return self
 
-    def look(self) -> "Store":
+    def look(self) -> "StudyDir":
         """Reads what the study is, and nothing of what has happened in it.
 
         Raises:
@@ -90,51 +92,35 @@ class Store:
         if not self.exists():
             raise UserError(f"{self.folder}: there is no study here (no study.json); start one with "
                             "`scalesearch study run STUDY.yaml`")
-        self.meta = json.loads((self.folder / "study.json").read_text())
-        if self.meta["format"] != FORMAT:
-            raise UserError(f"{self.folder}: a study of format {self.meta['format']}; this version reads {FORMAT}")
+        try:
+            self.meta = StudyMeta.from_json(json.loads((self.folder / "study.json").read_text()))
+        except UserError as error:
+            raise UserError(f"{self.folder}: {error}") from None
         return self
 
-    def history(self) -> Iterator[dict[str, Any]]:
-        """Every event, in order, as it was written."""
-        return self._read()
+    def append(self, kind: Kind, trial: int, **facts: Any) -> Trial:
+        """Writes one event, synced to the disk, and returns the trial as it now is; see :meth:`EventLog.append`."""
+        return self.trials.apply(self.log.append(kind, trial, **facts))
 
-    def append(self, event: str, trial: int, **facts: Any) -> Trial:
-        """Writes one event, synced to the disk, and returns the trial as it now is.
-
-        Raises:
-            OSError: the disk is gone; the log is left as it was.
-            DiskFull: there is no room; likewise.
-        """
-        facts = {"event": event, "trial": trial, "time": now(), **facts}
-        line = json.dumps(facts, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        with room_for(self.events), self.events.open("ab", buffering=0) as file:
-            size = file.tell()
-            try:
-                if file.write(line) < len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(file.fileno())
-            except OSError:
-                os.truncate(self.events, size)  # half a line must not be glued to the next one
-                raise
-        return self.ledger.apply(facts)
-
-    def mend(self) -> None:
-        """Removes a last line that a crash cut off, and keeps it beside the log."""
-        data = self.events.read_bytes() if self.events.exists() else b""
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            (self.folder / "events.torn").write_bytes(data[whole:])
-            os.truncate(self.events, whole)
+    def propose(self, trial: Trial) -> Trial:
+        """Announces a new trial."""
+        facts = trial.to_json()
+        return self.append(Kind.PROPOSED, facts.pop("trial"), **facts)
 
     def trial_folder(self, trial: Trial) -> Path:
         """Where everything of one trained candidate lies."""
-        return self.folder / "trials" / trial.name
+        return self.folder / "trials" / trial.folder
 
     def record(self, trial: Trial) -> dict[str, Any] | None:
-        """The record of a finished candidate, or None where it has none."""
+        """The record of a finished trial, or None where it has none."""
         path = self.trial_folder(trial) / "record.json"
         return json.loads(path.read_text()) if path.is_file() else None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every trial as tables take it: the record of one that has ended, else the trial itself."""
+        ended = (State.COMPLETE, State.FAILED)
+        rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json() for trial in self.trials]
+        return rows if self.meta.rungs.pauses else [{**row, "rungs": None} for row in rows]
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -158,19 +144,3 @@ class Store:
             yield
         finally:
             lock.release()
-
-    def _read(self) -> Iterator[dict[str, Any]]:
-        if not self.events.exists():
-            return
-        lines = self.events.read_bytes().split(b"\n")
-        for number, line in enumerate(lines[:-1], 1):  # what follows the last line end is torn, or nothing
-            try:
-                yield json.loads(line)
-            except ValueError:
-                raise UserError(f"{self.events}:{number}: not a JSON line; the log was changed or the disk damaged "
-                                "it. Restore the file, or delete this line to lose that one event") from None
-
-
-def now() -> str:
-    """The time, in UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

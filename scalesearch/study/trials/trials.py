@@ -1,135 +1,79 @@
-"""What has happened in a study, folded from its events; the same fold runs live and after a crash."""
+"""All trials of a study, folded from its events; the same fold runs live and after a crash."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-PENDING, COMPLETE, FAILED, INFEASIBLE, DUPLICATE = "pending", "complete", "failed", "infeasible", "duplicate"
-PAUSED = "paused"
-PROPOSER, REFERENCE, SEED, WARM, ENQUEUED = "proposer", "reference", "seed", "warm", "enqueued"  # origins
-CHARGED = (PROPOSER, ENQUEUED)  # those of what the study's compute is for
-PROPOSED, STARTED, CRASHED, RUNG, ENDED = "proposed", "started", "crashed", "rung", "ended"
+from scalesearch.study.trials.trial import Kind, Origin, State, Trial
 
 
-@dataclass
-class Trial:
-    """One candidate that was looked at.
+class Trials:
+    """The trials of a study by number; knows which architectures have been seen.
 
     Attributes:
-        number: counts from 0 in the order of proposal.
-        state: pending (to be trained, or in training), paused at a rung, complete, failed,
-            infeasible or duplicate.
-        origin: ``proposer``; ``reference`` for one that the study file names; ``warm`` for one that another study has
-            trained, ``enqueued`` for one of another's front that is trained here; ``seed`` for another training of a
-            candidate, which is no candidate itself.
-        label: what plots call a reference.
-        in_space: whether the space could have proposed it; a reference may come from elsewhere.
-        params: question to value; empty for a reference from elsewhere.
-        answers: canonical, constants included: what the architecture file would say.
-        slacks: limit to how far it is missed.
-        id: of the architecture; None where nothing could be built.
-        cost: its bill as JSON, or None.
-        of: for a duplicate or a further seed, the number of the trial that has the same architecture.
-        seed: of a training with a further seed; others have the study's.
-        values: objective to value, once complete.
-        reason: why it is infeasible or failed.
-        rungs: the validation loss at each rung that it has reached.
-        attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
-            the disk was full is no fault of the candidate's.
-        seconds: wall time from its start to its result: training, validation, decoding.
+        events: how many were applied.
     """
 
-    number: int
-    state: str
-    origin: str = PROPOSER
-    label: str | None = None
-    in_space: bool = True
-    params: dict[str, Any] = field(default_factory=dict)
-    answers: dict[str, Any] = field(default_factory=dict)
-    slacks: dict[str, float] = field(default_factory=dict)
-    id: str | None = None
-    cost: dict[str, Any] | None = None
-    of: int | None = None
-    seed: int | None = None
-    values: dict[str, float] | None = None
-    reason: str = ""
-    rungs: list[float] = field(default_factory=list)
-    attempts: int = 0
-    crashes: int = 0
-    seconds: float | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of its folder."""
-        return f"{self.number:04d}-{self.id}"
-
-    @property
-    def feasible(self) -> bool:
-        """Whether it meets every limit (a reference is trained even where it does not)."""
-        return all(slack <= 0 for slack in self.slacks.values())
-
-
-class Ledger:
-    """All trials of a study, by number; knows which architectures have been seen."""
-
     def __init__(self) -> None:
-        self.trials: dict[int, Trial] = {}
+        self.events = 0
+        self._trials: dict[int, Trial] = {}
         self._first: dict[str, int] = {}
 
     def apply(self, event: Mapping[str, Any]) -> Trial:
-        """Takes in one event and returns the trial it is about.
+        """Takes in one event and returns the trial as it now is.
 
         Raises:
             KeyError: an event about a trial that was never proposed.
         """
-        kind, number = event["event"], event["trial"]
-        if kind == PROPOSED:
-            known = {key: event[key] for key in Trial.__dataclass_fields__ if key in event}
-            trial = self.trials[number] = Trial(number=number, **known)
-            if trial.state in (PENDING, COMPLETE, FAILED) and trial.id and trial.origin != SEED:
-                self._first.setdefault(trial.id, number)
-            return trial
-        trial = self.trials[number]
-        if kind == STARTED:
-            trial.attempts, trial.state = trial.attempts + 1, PENDING
-        elif kind == RUNG:
-            trial.state, trial.rungs = PAUSED, [*trial.rungs, event["loss"]]
-        elif kind == CRASHED:
-            trial.crashes, trial.reason = trial.crashes + event.get("counts", True), event["reason"]
-        elif kind == ENDED:
-            trial.state, trial.values = event["state"], event.get("values")
-            trial.reason, trial.seconds = event.get("reason", ""), event.get("seconds")
+        number = event["trial"]
+        if event["event"] == Kind.PROPOSED:
+            trial = Trial.from_json(event)
+            if trial.state in (State.PENDING, State.COMPLETE, State.FAILED) and trial.architecture and \
+                    trial.origin != Origin.REPLICATE:
+                self._first.setdefault(trial.architecture, number)
+        else:
+            trial = self._trials[number].after(event)
+        self._trials[number] = trial
+        self.events += 1
         return trial
 
-    def first(self, identity: str) -> Trial | None:
-        """The trial that trains, or trained, this architecture."""
-        number = self._first.get(identity)
-        return None if number is None else self.trials[number]
+    def __getitem__(self, number: int) -> Trial:
+        return self._trials[number]
 
-    def next_number(self) -> int:
-        """The number of the next proposal."""
-        return len(self.trials)
+    def __len__(self) -> int:
+        return len(self._trials)
 
-    def having(self, *states: str) -> list[Trial]:
+    def __iter__(self) -> Iterator[Trial]:
+        """Goes over a copy, since a screen reads while the driver adds."""
+        return iter(list(self._trials.values()))
+
+    def get(self, number: int | None) -> Trial | None:
+        """Trial ``number``, or None where there is none."""
+        return None if number is None else self._trials.get(number)
+
+    def first(self, architecture: str | None) -> Trial | None:
+        """The trial that trains, or trained, the architecture of this id."""
+        return self.get(self._first.get(architecture)) if architecture else None
+
+    def having(self, *states: State) -> list[Trial]:
         """The trials in any of ``states``, in order."""
-        return [trial for trial in self._all() if trial.state in states]
+        return [trial for trial in self if trial.state in states]
 
-    def searched(self) -> list[Trial]:
-        """The candidates, as the search has come by them: all trials but those with further seeds."""
-        return [trial for trial in self._all() if trial.origin != SEED]
+    def of(self, *origins: Origin) -> list[Trial]:
+        """The trials of any of ``origins``, in order."""
+        return [trial for trial in self if trial.origin in origins]
 
-    def replicated(self) -> list[Trial]:
+    def candidates(self) -> list[Trial]:
+        """All trials but replicates, in order."""
+        return [trial for trial in self if trial.origin != Origin.REPLICATE]
+
+    def replicates(self) -> list[Trial]:
         """The trainings with further seeds, in order."""
-        return [trial for trial in self._all() if trial.origin == SEED]
+        return self.of(Origin.REPLICATE)
 
-    def _all(self) -> list[Trial]:
-        """A copy, since a screen reads while its thread's owner adds."""
-        return list(self.trials.values())
-
-    def twins(self, number: int) -> list[Trial]:
+    def duplicates(self, number: int) -> list[Trial]:
         """The duplicates of trial ``number``."""
-        return [trial for trial in self.having(DUPLICATE) if trial.of == number]
+        return [trial for trial in self.having(State.DUPLICATE) if trial.of == number]
 
     def outcome(self, trial: Trial) -> Trial:
-        """The trial whose result counts for ``trial``: itself, or the one it repeats."""
-        return self.trials[trial.of] if trial.state == DUPLICATE and trial.of is not None else trial
+        """The trial whose result counts for ``trial``: itself, or the one that it repeats."""
+        return self._trials[trial.of] if trial.state == State.DUPLICATE and trial.of is not None else trial

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.samplers import PROPOSERS
+from scalesearch.samplers import NAMES
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.space.syntax.diagnostics import either
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.replication import Seeds
-from scalesearch.study.engine.dry_run import preview
-from scalesearch.study.engine.setup import make_bill, refuse_the_impossible
+from scalesearch.study.engine.dry_run import dry_run
+from scalesearch.study.engine.setup import make_evaluator, refuse_the_impossible
 
 SPACE = """\
 space:
@@ -167,7 +167,7 @@ s.yaml:13:14: reference: expected a file, answers under `set`, or both
    |              ^^^^^^^^^^^
   = help: such as `{name: wide, set: {width: 256}}`
 
-11 problems""".replace("KINDS", either(PROPOSERS)).replace("PROTOCOLS", either(PROTOCOL_NAMES))
+11 problems""".replace("KINDS", either(NAMES)).replace("PROTOCOLS", either(PROTOCOL_NAMES))
 
 
 @pytest.mark.parametrize(("text", "seeds"), [
@@ -254,25 +254,25 @@ def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
 ])
 def test_what_only_shows_on_trying_is_found_before_anything_starts(tmp_path, text, message):
     with pytest.raises(UserError) as error:
-        preview(read_study(write(tmp_path, text)))
+        dry_run(read_study(write(tmp_path, text)))
     assert message in str(error.value)
 
 
 def test_candidates_are_billed_with_the_corpus_s_vocabulary_unless_the_study_says_another(tmp_path):
     space = SPACE.replace("cost: {", "cost: { protocol: { name: decode, source: 7, vocab: 9000 },")
-    found = preview(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
+    found = dry_run(read_study(write(tmp_path, space + REST))).to_json()["protocol"]
     assert (found["name"], found["source"], found["vocab"]) == ("decode", 7, 400)
-    said = preview(read_study(write(tmp_path, space + REST + "protocol: { vocab: 77 }\n"))).to_json()["protocol"]
+    said = dry_run(read_study(write(tmp_path, space + REST + "protocol: { vocab: 77 }\n"))).to_json()["protocol"]
     assert (said["name"], said["source"], said["vocab"]) == ("decode", 7, 77)
 
 
 def test_a_preview_says_what_would_be_done_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, SPACE + REST + "budget: params.total <= 50k\n")
-    found = preview(read_study(file, ["seeds=3"])).to_json()
+    found = dry_run(read_study(file, ["seeds=3"])).to_json()
     assert found["seeds"] == {"most": 3, "trials": 10, "confidence": 0.9}
     assert found["space"]["size"] == 4 and found["sampled"] == 2000 and 0 < found["feasible"] < 2000
-    assert all(p["feasible"] == (p["cost"]["params"]["total"] <= 50_000) for p in found["proposals"])
+    assert all(p["feasible"] == (p["costs"]["params.total"] <= 50_000) for p in found["proposals"])
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -376,9 +376,9 @@ WIDE = SPACE.replace("width: 32 | 64", "width: 16..512 step 8").replace("hidden:
 def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
     spec = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
-    bill = make_bill(spec, None)
-    refuse_the_impossible(bill, spec.proposer_seed)
-    assert 0 < bill.region.share < 1e-3 and "draws" in vars(bill.region)  # it was looked for: nothing drawn met it
+    evaluator = make_evaluator(spec, None)
+    refuse_the_impossible(evaluator, spec.proposer_seed)
+    assert 0 < evaluator.region.share < 1e-3  # it was looked for: nothing drawn met it
     impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
     with pytest.raises(UserError, match="none of 2000 random candidates meets it; counted, nothing in the space does"):
-        refuse_the_impossible(make_bill(impossible, None), 1)
+        refuse_the_impossible(make_evaluator(impossible, None), 1)

@@ -10,13 +10,13 @@ from scalesearch.report.ablation import ablation
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.replication import Seeds
 from scalesearch.study.config.rows import short_names
-from scalesearch.study.engine.dry_run import preview
+from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
 from scalesearch.study.results.results import load
 from scalesearch.study.results.tables import table_of
 from scalesearch.study.trials.compatibility import Changed
 from scalesearch.study.trials.plan import Reference
-from scalesearch.study.trials.trials import COMPLETE, DUPLICATE
+from scalesearch.study.trials.trial import State
 from tests.corpora import DATA, beside_a_text  # noqa: F401 - a fixture
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
@@ -37,9 +37,9 @@ objectives: {{ bleu: max, params.total: min }}
 def test_rows_are_trained_and_nothing_is_proposed(tmp_path):
     driver = make_driver(tmp_path, PLAN)
     assert driver.run() == "3 of 3 rows trained"
-    assert [trial.state for trial in driver.ledger.trials.values()] == [COMPLETE, COMPLETE, DUPLICATE]
-    assert all(trial.in_space for trial in driver.ledger.trials.values()), "they may stand on the front"
-    copy = driver.mirror.study.trials
+    assert [trial.state for trial in driver.trials] == [State.COMPLETE, State.COMPLETE, State.DUPLICATE]
+    assert all(trial.in_space for trial in driver.trials), "they may stand on the front"
+    copy = driver.search.study.trials
     assert [trial.state.name for trial in copy] == ["COMPLETE"] * 3 and not copy[0].params
 
 
@@ -47,10 +47,10 @@ def test_each_has_its_seeds_and_a_row_that_is_another_s_twin_has_none(tmp_path):
     plan = make_plan(0, references=PLAN.references, seeds=Seeds(references=3))
     driver = make_driver(tmp_path, plan, work=noisy_work)
     driver.run()
-    assert sorted(trial.of for trial in driver.ledger.replicated()) == [0, 0, 1, 1]
+    assert sorted(trial.of for trial in driver.trials.replicates()) == [0, 0, 1, 1]
     again = make_driver(tmp_path, plan, work=noisy_work)
     again.run()
-    assert len(again.ledger.trials) == len(driver.ledger.trials) == 7
+    assert len(again.trials) == len(driver.trials) == 7
 
 
 def test_when_no_row_trains_the_study_stops_early(tmp_path):
@@ -84,10 +84,10 @@ def test_a_run_ends_in_a_table_of_exact_costs(trained):
     table = table_of(results, "bleu")
     assert [row.name for row in table.rows] == ["base", "encoder.depth: 2", "width: 32"]
     spec = read_study(trained[1])
-    costs = {name: one.cost["params.total"] for name, one in preview(spec).candidates.items()}
+    costs = {one.label: one.costs["params.total"] for one in dry_run(spec).trials}
     assert {row.name: row.params for row in table.rows} == costs
     meta = json.loads((trained[0] / "study.json").read_text())
-    assert (meta["kind"], meta["base"], meta["rows"]) == ("ablation", "base", list(costs)) and "proposer" not in meta
+    assert (meta["kind"], meta["base"], meta["rows"]) == ("ablation", "base", list(costs)) and meta["sampler"] is None
 
 
 def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
@@ -116,18 +116,19 @@ def _searching(file):
 def test_rows_beyond_the_budget_are_not_trained(tmp_path):
     file = tmp_path / "rows.yaml"
     file.write_text(FILE)
-    found = preview(read_study(file))
-    base = found.candidates["base"].cost["params.total"]
+    found = dry_run(read_study(file))
+    base = found.trials[0].costs["params.total"]
     file.write_text(FILE + f"budget: params.total <= {base}\n")
-    found = preview(read_study(file))
-    assert found.trained == ["base"] and set(found.spec.rows.left_out) == {"encoder.depth: 2", "width: 32"}
+    found = dry_run(read_study(file))
+    assert [one.label for one in found.trained] == ["base"]
+    assert set(found.spec.rows.left_out) == {"encoder.depth: 2", "width: 32"}
     assert found.trainings == 1 and "not params.total" in found.to_json()["left_out"]["width: 32"]
     file.write_text(FILE + f"budget: params.total < {base}\n")
     with pytest.raises(UserError, match="budget: none of the 3 rows meets it"):
-        preview(read_study(file))
+        dry_run(read_study(file))
     file.write_text(FILE + f"budget: params.total > {base}\n")
     with pytest.raises(UserError, match="budget: the base misses it"):
-        preview(read_study(file))
+        dry_run(read_study(file))
 
 
 def test_a_fork_of_rows_is_refused(trained, tmp_path):

@@ -10,7 +10,7 @@ from scalesearch.library import find_file
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.spec import ReferenceSpec
 from scalesearch.study.engine.setup import reference_space, references
-from scalesearch.study.trials.evaluator import Bill
+from scalesearch.study.trials.evaluator import Evaluator
 
 STUDIES = sorted(path.stem for path in (Path(__file__).parents[3] / "studies").glob("*.yaml"))
 
@@ -38,8 +38,9 @@ def test_transformer_tiny_is_the_published_one():
 def test_the_study_of_the_papers_holds_its_references_under_its_budget():
     spec = read_study(find_file("papers-multi30k", "studies"))
     found = references(spec)
-    bill = Bill(spec.space, protocol_of({**spec.space.protocol, "vocab": 8000}), limits(spec.space, spec.budget))
+    protocol = protocol_of({**spec.space.protocol, "vocab": 8000})
+    evaluator = Evaluator(spec.space, protocol, limits(spec.space, spec.budget))
     assert [reference.label for reference in found] == ["Transformer", "PartialFormer", "Anthe", "EdgeFormer"]
     for reference in found:
         assert reference.params is not None
-        assert bill.judge(reference.params).feasible
+        assert evaluator.evaluate(reference.params).feasible

@@ -13,9 +13,9 @@ from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.teacher import TeacherSpec
 from scalesearch.study.engine.distillation import find_teacher, share
 from scalesearch.study.engine.driver import Driver
-from scalesearch.study.engine.dry_run import Preview, preview
+from scalesearch.study.engine.dry_run import DryRun, dry_run
 from scalesearch.study.engine.run import launch
-from scalesearch.study.engine.setup import Odds, load_data, make_bill
+from scalesearch.study.engine.setup import Feasibility, load_data, make_evaluator
 from scalesearch.study.results.results import load
 from tests.corpora import write_text
 from tests.processes import start, wait_until
@@ -77,7 +77,7 @@ def test_a_teacher_of_translations_is_refused(tmp_path):
 def test_an_open_architecture_is_refused_by_a_dry_run(tmp_path):
     file = write(tmp_path, f"{SPACE}{REST}teacher: {{ set: {{ width: 64 }} }}\n")
     with pytest.raises(UserError, match=r"teacher: it leaves encoder\.depth open"):
-        preview(read_study(file))
+        dry_run(read_study(file))
 
 
 def test_how_far_it_is():
@@ -199,7 +199,7 @@ def test_a_dry_run_says_who_will_teach(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spec = read_study(write(tmp_path, TAUGHT), ("teacher.mix=yes",))
     corpus = load_data(spec.data)
-    found = Preview(spec, make_bill(spec, corpus), 1, Odds(1, 1, {}, {}), (), find_teacher(spec, corpus))
+    found = DryRun(spec, make_evaluator(spec, corpus), (), 1, Feasibility(1, 1, {}, {}), find_teacher(spec, corpus))
     said = io.StringIO()
     found.show(Console(file=said, width=400))
     assert "trained once: 60 steps" in said.getvalue()

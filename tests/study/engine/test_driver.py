@@ -5,11 +5,14 @@ from collections import Counter
 
 import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from scalesearch.errors import UserError
+from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.plan import Reference
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, DUPLICATE, FAILED, INFEASIBLE, PENDING
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
 from tests.study.fakes import FakeSpace, architecture_of, breaking_work, fake_work, make_driver, make_plan, score
 
 KINDS = ["tpe", "nsga2", "random"]
@@ -24,25 +27,25 @@ def trained(folder):
 def test_trains_as_many_as_asked_each_once_and_none_over_budget(tmp_path, kind):
     driver = make_driver(tmp_path, make_plan(12), kind=kind)
     assert driver.run() == "12 candidates trained"
-    ledger = Store(tmp_path).load().ledger
-    done = ledger.having(COMPLETE)
-    assert len(done) == 12 and len({trial.id for trial in done}) == 12
-    assert all(trial.cost["params"]["total"] <= 6000 for trial in done)
-    assert trained(tmp_path) == Counter(trial.name for trial in done)
+    trials = StudyDir(tmp_path).load().trials
+    done = trials.having(State.COMPLETE)
+    assert len(done) == 12 and len({trial.architecture for trial in done}) == 12
+    assert all(trial.costs["params.total"] <= 6000 for trial in done)
+    assert trained(tmp_path) == Counter(trial.folder for trial in done)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_optuna_hears_of_every_proposal_with_the_same_constraints(tmp_path, kind):
     driver = make_driver(tmp_path, make_plan(10, most=2000), kind=kind)
     driver.run()
-    states = {COMPLETE: "COMPLETE", INFEASIBLE: "PRUNED", DUPLICATE: "COMPLETE"}
-    there = driver.mirror.study.get_trials()
-    ours = list(driver.ledger.trials.values())
+    states = {State.COMPLETE: "COMPLETE", State.INFEASIBLE: "PRUNED", State.DUPLICATE: "FAIL"}
+    there = driver.search.study.get_trials()
+    ours = list(driver.trials)
     assert [trial.state.name for trial in there] == [states[trial.state] for trial in ours]
-    assert INFEASIBLE in {trial.state for trial in ours}
+    assert kind != "tpe" or State.INFEASIBLE in {trial.state for trial in ours}  # others never leave the region
     assert {tuple(trial.constraints) for trial in there} == {("buildable", "params.total <= 2000")}
     for mine, theirs in zip(ours, there):
-        assert (max(theirs.constraints.values()) > 0) == (mine.state == INFEASIBLE)
+        assert (max(theirs.constraints.values()) > 0) == (mine.state == State.INFEASIBLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -51,7 +54,7 @@ def test_the_same_seed_proposes_the_same(tmp_path, kind):
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         driver = make_driver(tmp_path / name, make_plan(12), kind=kind, seed=seed)
         driver.run()
-        params.append([trial.params for trial in driver.ledger.trials.values()])
+        params.append([trial.params for trial in driver.trials])
     assert params[0] == params[1] != params[2]
 
 
@@ -60,10 +63,8 @@ def test_going_on_proposes_what_the_uninterrupted_study_did(tmp_path, kind):
     make_driver(tmp_path / "whole", make_plan(12), kind=kind).run()
     make_driver(tmp_path / "parts", make_plan(5), kind=kind).run()
     make_driver(tmp_path / "parts", make_plan(12), kind=kind).run()
-    whole, parts = (Store(tmp_path / name).load().ledger.trials for name in ("whole", "parts"))
-    assert {n: (t.params, t.state, t.values) for n, t in whole.items()} == {
-        n: (t.params, t.state, t.values) for n, t in parts.items()
-    }
+    whole, parts = (StudyDir(tmp_path / name).load().trials for name in ("whole", "parts"))
+    assert [(t.params, t.state, t.values) for t in whole] == [(t.params, t.state, t.values) for t in parts]
 
 
 @pytest.mark.parametrize("damage", ["deleted", "garbage", "half", "other"])
@@ -82,43 +83,45 @@ def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
         file.write_bytes((tmp_path / "other" / "optuna.journal").read_bytes())
     driver = make_driver(tmp_path / "parts", make_plan(12))
     driver.run()
-    whole = Store(tmp_path / "whole").load().ledger.trials
-    assert [trial.params for trial in driver.ledger.trials.values()] == [trial.params for trial in whole.values()]
-    assert len(driver.mirror.study.trials) == len(whole)
+    driver.export.close()
+    whole = StudyDir(tmp_path / "whole").load().trials
+    assert [trial.params for trial in driver.trials] == [trial.params for trial in whole]
+    there = optuna.load_study(study_name="fake", storage=JournalStorage(JournalFileBackend(str(file))))
+    assert sorted(trial.user_attrs["trial"] for trial in there.trials) == [trial.number for trial in whole]
 
 
 def test_a_small_space_ends_with_the_reason(tmp_path):
-    driver = make_driver(tmp_path, make_plan(50, most=200, asks=600))
+    driver = make_driver(tmp_path, make_plan(50, most=200, max_proposals=600))
     reason = driver.run()
     assert reason.startswith("nothing new in 600 proposals")
-    ids = {trial.id for trial in driver.ledger.having(COMPLETE)}
+    ids = {trial.architecture for trial in driver.trials.having(State.COMPLETE)}
     reachable = [architecture_of({"width": w, "depth": d, "kind": k}) for w in (8,) for d in (1, 2)
                  for k in ("plain", "gated")]
     assert ids == {found.id for found in reachable}
 
 
 def test_the_record_holds_what_makes_a_number_credible(tmp_path):
-    driver = make_driver(tmp_path, make_plan(2, facts={"seed": 7, "protocol": {"name": "forward"}}))
+    driver = make_driver(tmp_path, make_plan(2, shared={"study_seed": 7, "protocol": {"name": "forward"}}))
     driver.run()
-    trial = driver.ledger.having(COMPLETE)[0]
-    record = driver.store.record(trial)
-    assert record["architecture"]["id"] == trial.id and record["seed"] == 7
-    assert record["values"]["bleu"] == pytest.approx(score(record["architecture"]["answers"]))
-    assert record["cost"]["params"]["total"] == record["values"]["params.total"]
+    trial = driver.trials.having(State.COMPLETE)[0]
+    record = driver.study.record(trial)
+    assert record["architecture"] == trial.architecture and record["seed"] == 7
+    assert record["values"]["bleu"] == pytest.approx(score(record["answers"]))
+    assert record["costs"]["params.total"] == record["values"]["params.total"]
     assert record["curve"] == [[1, 2]] and record["versions"]["torch"] and record["feasible"] is True
 
 
 def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):
     driver = make_driver(tmp_path / "heals", make_plan(2, attempts=3), work=breaking_work)
     assert driver.run() == "2 candidates trained"
-    assert {trial.crashes for trial in driver.ledger.having(COMPLETE)} == {2}
+    assert {trial.crashes for trial in driver.trials.having(State.COMPLETE)} == {2}
 
     driver = make_driver(tmp_path / "fails", make_plan(4, attempts=2), work=breaking_work)
     with pytest.raises(UserError, match=r"candidates failed, the last with: RuntimeError: the worker broke"):
         driver.run()
-    lost = driver.ledger.having(FAILED)
-    assert driver.store.record(lost[0])["reason"] == "RuntimeError: the worker broke"
-    assert {trial.state.name for trial in driver.mirror.study.trials} <= {"FAIL", "PRUNED"}
+    lost = driver.trials.having(State.FAILED)
+    assert driver.study.record(lost[0])["reason"] == "RuntimeError: the worker broke"
+    assert {trial.state.name for trial in driver.search.study.trials} <= {"FAIL", "PRUNED"}
 
 
 @pytest.mark.parametrize("metrics", [{}, {"bleu": None}, {"bleu": float("inf")}])
@@ -144,38 +147,36 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
     )
     driver = make_driver(tmp_path, make_plan(4, references=references))
     driver.run()
-    base, same, large, foreign, *others = driver.ledger.trials.values()
-    assert [base.label, same.state, foreign.label] == ["base", DUPLICATE, "foreign"]
-    assert large.state == COMPLETE and not large.feasible and not foreign.in_space
-    assert sum(trial.state == COMPLETE for trial in others) == 4
-    numbers = [trial.user_attrs["trial"] for trial in driver.mirror.study.trials]
+    base, same, large, foreign, *others = driver.trials
+    assert [base.label, same.state, foreign.label] == ["base", State.DUPLICATE, "foreign"]
+    assert large.state == State.COMPLETE and not large.feasible and not foreign.in_space
+    assert sum(trial.state == State.COMPLETE for trial in others) == 4
+    numbers = [trial.user_attrs["trial"] for trial in driver.search.study.trials]
     assert numbers == [0, 1, 2] + [trial.number for trial in others]
-    assert foreign.id not in {trial.id for trial in others} and base.id not in {
-        trial.id for trial in others if trial.state == COMPLETE
+    assert foreign.architecture not in {trial.architecture for trial in others} and base.architecture not in {
+        trial.architecture for trial in others if trial.state == State.COMPLETE
     }
 
 
 def test_what_is_announced_is_already_on_disk(tmp_path):
-    """The moment Optuna or a viewer hears of a result, log and record hold it."""
-    driver = make_driver(tmp_path, make_plan(5))
-    tell, heard = driver.mirror.tell, []
+    """The moment Optuna or a callback is told of a result, log and record hold it."""
+    ended = []
 
-    def listen(number, values):
-        there = Store(tmp_path).load()
-        trial = there.ledger.outcome(there.ledger.trials[number])
-        assert trial.state == COMPLETE and there.record(trial)["values"] == values
-        heard.append(number)
-        tell(number, values)
+    class Listener(Callback):
+        def ended(self, trial):
+            there = StudyDir(tmp_path).load()
+            assert there.trials[trial.number] == trial and trial.state == State.COMPLETE
+            assert there.record(trial)["values"] == trial.values
+            ended.append(trial.number)
 
-    driver.mirror.tell = listen
-    driver.run()
-    assert len(heard) >= 5
+    make_driver(tmp_path, make_plan(5), view=Listener()).run()
+    assert len(ended) == 5
 
 
 def test_training_starts_only_after_the_proposal_is_logged(tmp_path):
     def work(folder):
-        there = Store(tmp_path).load().ledger
-        assert folder.rsplit("/", 1)[1] in {trial.name for trial in there.having(PENDING) if trial.attempts}
+        there = StudyDir(tmp_path).load().trials
+        assert folder.rsplit("/", 1)[1] in {trial.folder for trial in there.having(State.PENDING) if trial.attempts}
         fake_work(folder)
 
     assert make_driver(tmp_path, make_plan(4), work=work).run() == "4 candidates trained"
@@ -185,10 +186,11 @@ def test_any_optuna_storage_will_do(tmp_path):
     url = f"sqlite:///{tmp_path}/shared.db"
     driver = make_driver(tmp_path / "one", make_plan(4), storage=url)
     driver.run()
+    driver.export.close()
     assert optuna.load_study(study_name="fake", storage=url).best_trials
     assert not (tmp_path / "one" / "optuna.journal").exists()
     make_driver(tmp_path / "one", make_plan(6), storage=url).run()
-    assert len(Store(tmp_path / "one").load().ledger.having(COMPLETE)) == 6
+    assert len(StudyDir(tmp_path / "one").load().trials.having(State.COMPLETE)) == 6
 
 
 def test_an_unreachable_storage_is_named_without_its_password(tmp_path):
@@ -198,7 +200,7 @@ def test_an_unreachable_storage_is_named_without_its_password(tmp_path):
 
 
 def test_the_fake_space_has_infeasible_and_unbuildable_corners():
-    candidate = make_plan().bill.judge({"width": 64, "depth": 8, "kind": "plain"})
-    assert candidate.slacks == {"buildable": 1.0, "params.total <= 6000": 0.0} and not candidate.feasible
+    candidate = make_plan().evaluator.evaluate({"width": 64, "depth": 8, "kind": "plain"})
+    assert candidate.constraints == {"buildable": 1.0, "params.total <= 6000": 0.0} and not candidate.feasible
     assert candidate.reason == "depth: 8 layers of 64 do not fit"
     assert len(FakeSpace().dimensions()) == 4

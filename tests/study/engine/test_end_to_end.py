@@ -76,7 +76,7 @@ def test_every_record_holds_what_it_must(folder):
                 "seconds", "cpu_seconds", "state", "reason", "curve", "space"} <= set(record)
         assert record["data"]["hash"] and record["data"]["synthetic"] is False and record["metrics"]["bleu_signature"]
         assert record["recipe"]["steps"] == 60 and record["steps"] == 60
-        assert record["params"] == record["cost"]["params"]["total"]
+        assert record["params"] == record["costs"]["params.total"]
 
 
 def test_the_exported_architecture_costs_what_the_record_says(folder):
@@ -90,7 +90,7 @@ def test_the_exported_architecture_costs_what_the_record_says(folder):
     assert architecture.id == record["architecture"]["id"]
     protocol = record["protocol"]
     found = cost(architecture.block, find_protocol(*(protocol[key] for key in ("name", "source", "target", "vocab"))))
-    assert found["macs.total"] == record["cost"]["macs"]["total"]
+    assert found["macs.total"] == record["costs"]["macs.total"]
 
 
 def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_path):
@@ -101,7 +101,7 @@ def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_pat
                 "--set", "seeds.trials=2")
     found = where / "found"
     records = [json.loads(file.read_text()) for file in found.glob("trials/*/record.json")]
-    again = [record for record in records if record["origin"] == "seed"]
+    again = [record for record in records if record["origin"] == "replicate"]
     assert len(records) == 3 + len(again) and 1 <= len(again) <= 2 and {record["seed"] for record in again} == {2}
     assert f"2 candidates trained, then {len(again)} with further seeds" in said and "interval of a mean" in said
     table = pd.read_csv(found / "all.csv").set_index("trial")

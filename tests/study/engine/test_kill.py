@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
 from tests.processes import ended, wait_until
 from tests.study.engine.test_driver import trained
 from tests.study.fakes import make_driver, make_plan
@@ -43,16 +43,16 @@ def test_a_study_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
     assert out == f"{TRIALS} candidates trained\n", err
 
     make_driver(tmp_path / "whole", make_plan(TRIALS)).run()
-    mine, whole = (Store(path).load().ledger for path in (folder, tmp_path / "whole"))
-    assert [(t.params, t.state, t.values) for t in mine.trials.values()] == [
-        (t.params, t.state, t.values) for t in whole.trials.values()
+    mine, whole = (StudyDir(path).load().trials for path in (folder, tmp_path / "whole"))
+    assert [(t.params, t.state, t.values) for t in mine] == [
+        (t.params, t.state, t.values) for t in whole
     ]
     # Training may be cut short by a kill and started again, but never after its result was there.
-    done = mine.having(COMPLETE)
+    done = mine.having(State.COMPLETE)
     starts = trained(folder)
-    assert set(starts) == {trial.name for trial in done}
+    assert set(starts) == {trial.folder for trial in done}
     assert sum(starts.values()) <= len(done) + 3
-    assert all(starts[trial.name] == 1 for trial in done if trial.attempts == 1)
+    assert all(starts[trial.folder] == 1 for trial in done if trial.attempts == 1)
 
 
 def test_a_result_that_nobody_recorded_is_taken_in_not_trained_again(tmp_path):
@@ -60,17 +60,17 @@ def test_a_result_that_nobody_recorded_is_taken_in_not_trained_again(tmp_path):
         pass
 
     driver = make_driver(tmp_path, make_plan(4))
-    append = driver.store.append
+    append = driver.study.append
 
     def die_before_recording(event, trial, **facts):
-        if event == "ended" and trial == driver.ledger.having(COMPLETE)[-1].number and len(trained(tmp_path)) == 2:
+        if event == "ended" and len(trained(tmp_path)) == 2:
             raise Killed
         return append(event, trial, **facts)
 
-    driver.store.append = die_before_recording
+    driver.study.append = die_before_recording
     with pytest.raises(Killed):
         driver.run()
-    assert len(Store(tmp_path).load().ledger.having(COMPLETE)) == 1
+    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) == 1
     assert make_driver(tmp_path, make_plan(4)).run() == "4 candidates trained"
     assert set(trained(tmp_path).values()) == {1}
 
@@ -81,4 +81,4 @@ def test_a_torn_last_line_is_set_aside_and_the_rest_goes_on(tmp_path):
     log.write_bytes(log.read_bytes() + b'{"event": "propo')
     assert make_driver(tmp_path, make_plan(5)).run() == "5 candidates trained"
     assert (tmp_path / "events.torn").read_bytes() == b'{"event": "propo'
-    assert len(Store(tmp_path).load().ledger.having(COMPLETE)) == 5
+    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) == 5

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from scalesearch.pareto.front import pareto_front
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
 from tests.study import kills
 from tests.study.kills import ALL, CONTROL, DRIVER, INPROCESS, PROCESSES, RAYLET, WORKER, Killed, check, plan_of
 
@@ -15,12 +15,12 @@ BY_RAY = {WORKER: 5, RAYLET: 5, CONTROL: 5, DRIVER: 1, ALL: 1}
 BY_PROCESSES = {WORKER: 16, DRIVER: 11, ALL: 8}
 
 
-def state_of(ledger):
-    return [(t.number, t.params, t.state, t.rungs, t.values) for t in ledger.trials.values()]
+def state_of(trials):
+    return [(t.number, t.params, t.state, t.rungs, t.values) for t in trials]
 
 
-def front_of(ledger):
-    done = ledger.having(COMPLETE)
+def front_of(trials):
+    done = trials.having(State.COMPLETE)
     names = sorted(done[0].values)
     directions = ["max" if name == "bleu" else "min" for name in names]
     on = pareto_front([[trial.values[name] for name in names] for trial in done], directions)
@@ -30,7 +30,7 @@ def front_of(ledger):
 def whole(folder, *given, backend=INPROCESS):
     driver = kills.driver_of(folder, backend, *given)
     driver.run()
-    return Store(folder).load().ledger
+    return StudyDir(folder).load().trials
 
 
 def fifty(folder, seed=SEED):
@@ -50,9 +50,9 @@ def test_more_than_fifty_kills_lose_nothing_and_do_nothing_twice(tmp_path):
     finally:
         print(kills.summary(killed.kills))
         (tmp_path / "kills.txt").write_text(kills.summary(killed.kills) + "\n")
-    ledger = check(killed)
+    trials = check(killed)
     assert len(killed.kills) >= 50 and {kill.kind for kill in killed.kills} == {WORKER, DRIVER, RAYLET, CONTROL, ALL}
-    assert len(ledger.having(COMPLETE)) > 10 and any(len(t.rungs) == kills.RUNGS.pauses for t in ledger.trials.values())
+    assert len(trials.having(State.COMPLETE)) > 10 and any(len(t.rungs) == kills.RUNGS.pauses for t in trials)
 
 
 @pytest.mark.slow
@@ -71,7 +71,8 @@ def test_killed_with_two_workers_the_front_is_the_uninterrupted_one(tmp_path):
     killed.run()
     mine, other = check(killed), whole(tmp_path / "whole", 14, 0.0, "random")
     assert front_of(mine) == front_of(other)
-    assert {t.id for t in mine.having(COMPLETE)} == {t.id for t in other.having(COMPLETE)}
+    mine, other = ({t.architecture for t in trials.having(State.COMPLETE)} for trials in (mine, other))
+    assert mine == other
 
 
 def test_a_few_kills_with_rungs_lose_nothing(tmp_path):

@@ -7,9 +7,9 @@ import pytest
 
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.executors.worker import finish, rung_file
-from scalesearch.study.trials.history import spent
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, FAILED, PAUSED, PENDING
+from scalesearch.study.trials.compute import spent
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
 from tests.study.fakes import fake_result, make_driver, make_plan, score
 
 RUNGS = Rungs((0.1, 0.3, 1.0), 3)
@@ -40,14 +40,14 @@ def passages(folder):
 def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):
     driver = make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work)
     driver.run()
-    ledger = Store(tmp_path).load().ledger
-    begun = [trial for trial in ledger.trials.values() if trial.state in (COMPLETE, PAUSED)]
-    assert len(begun) > 8 and ledger.having(COMPLETE) and not ledger.having(PENDING)
-    assert 6 <= spent(ledger, RUNGS) <= 8 + 1e-9
-    assert all(len(trial.rungs) == 2 for trial in ledger.having(COMPLETE))
+    trials = StudyDir(tmp_path).load().trials
+    begun = [trial for trial in trials if trial.state in (State.COMPLETE, State.PAUSED)]
+    assert len(begun) > 8 and trials.having(State.COMPLETE) and not trials.having(State.PENDING)
+    assert 6 <= spent(trials, RUNGS) <= 8 + 1e-9
+    assert all(len(trial.rungs) == 2 for trial in trials.having(State.COMPLETE))
     for shares in passages(tmp_path).values():  # each share once: nothing is trained again
         assert shares == ["0.1", "0.3"][: len(shares)]
-    assert Counter(t.name for t in ledger.having(COMPLETE)) == Counter(
+    assert Counter(t.folder for t in trials.having(State.COMPLETE)) == Counter(
         path.parent.name for path in tmp_path.rglob("result.json"))
 
 
@@ -55,7 +55,7 @@ def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):
 def test_little_compute_still_brings_somebody_to_the_end(tmp_path, trials):
     driver = make_driver(tmp_path, make_plan(trials, rungs=RUNGS), work=work)
     driver.run()
-    assert driver.ledger.having(COMPLETE) and spent(driver.ledger, RUNGS) <= trials + 1e-9
+    assert driver.trials.having(State.COMPLETE) and spent(driver.trials, RUNGS) <= trials + 1e-9
 
 
 def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path):
@@ -64,23 +64,23 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path):
     for _ in range(400):
         driver = make_driver(tmp_path / "cut", make_plan(5, rungs=RUNGS), work=work)
         driver.recover()
-        if not (driver._fill() or driver.ledger.having(PENDING)):
+        if not (driver._dispatch() or driver.trials.having(State.PENDING)):
             break
         driver.runner.poll(0.1)  # trains one step; that it has ended is never heard
-    ours = [(t.number, t.state, t.params, t.rungs) for t in driver.ledger.trials.values()]
-    assert ours == [(t.number, t.state, t.params, t.rungs) for t in whole.ledger.trials.values()]
+    ours = [(t.number, t.state, t.params, t.rungs) for t in driver.trials]
+    assert ours == [(t.number, t.state, t.params, t.rungs) for t in whole.trials]
     assert passages(tmp_path / "cut") == passages(tmp_path / "whole")
 
 
 def test_a_rung_that_was_written_but_not_heard_of_is_taken_in(tmp_path):
     driver = make_driver(tmp_path, make_plan(3, rungs=RUNGS), work=work)
-    driver._fill()
+    driver._dispatch()
     driver.runner.poll(0.1)
-    (trial,) = driver.ledger.having(PENDING)
-    assert (driver.store.trial_folder(trial) / rung_file(0)).exists()
+    (trial,) = driver.trials.having(State.PENDING)
+    assert (driver.study.trial_folder(trial) / rung_file(0)).exists()
     again = make_driver(tmp_path, make_plan(3, rungs=RUNGS), work=work)
     again.recover()
-    (trial,) = again.ledger.having(PAUSED)
+    (trial,) = again.trials.having(State.PAUSED)
     assert len(trial.rungs) == 1 and trial.attempts == 1
 
 
@@ -88,5 +88,5 @@ def test_a_rung_that_was_written_but_not_heard_of_is_taken_in(tmp_path):
 def test_without_rungs_nothing_pauses(tmp_path, kind):
     driver = make_driver(tmp_path, make_plan(6), work=work, kind=kind)
     driver.run()
-    assert len(driver.ledger.having(COMPLETE)) == 6 and not driver.ledger.having(PAUSED, FAILED)
+    assert len(driver.trials.having(State.COMPLETE)) == 6 and not driver.trials.having(State.PAUSED, State.FAILED)
     assert not passages(tmp_path)

@@ -12,16 +12,16 @@ import pytest
 from scalesearch.errors import UserError
 from scalesearch.study.executors.base import Done, Job
 from scalesearch.study.executors.shared_fs import sight
-from scalesearch.study.monitor.console import View
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, PENDING
+from scalesearch.study.trials.callback import Callback
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
 from tests.corpora import write_text
 from tests.processes import call
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_end_to_end import STUDY
 from tests.study.executors.test_executors import ends
 from tests.study.fakes import fake_work, make_driver, make_plan
-from tests.study.optuna_sync.test_storage import same
+from tests.study.optuna_sync.test_export import same
 from tests.study.postgres import running
 
 pytestmark = pytest.mark.ray
@@ -136,8 +136,8 @@ def test_a_worker_that_does_not_see_the_folder_ends_the_study_with_the_reason_an
     with pytest.raises(UserError, match=r"does not see \S+job.json. The study's folder must be on a file system that "
                                         "all nodes"):
         make_driver(folder, make_plan(3), runner=make_runner(elsewhere, workers=1)).run()
-    ledger = Store(folder).load().ledger
-    waiting, = ledger.having(PENDING)
+    trials = StudyDir(folder).load().trials
+    waiting, = trials.having(State.PENDING)
     assert (waiting.attempts, waiting.crashes) == (1, 0) and not (tmp_path / "not-shared").exists()
     assert make_driver(folder, make_plan(3), work=fake_work).run() == "3 candidates trained"
 
@@ -154,14 +154,14 @@ def placed(folder):
     fake_work(folder)
 
 
-class Changing(View):
+class Changing(Callback):
     """Adds a node while candidates train, then takes away the one that the first of them is on."""
 
     def __init__(self, cluster, leaving, folder):
         self.cluster, self.leaving, self.folder, self.joined = cluster, leaving, folder, None
         self.said = []
 
-    def say(self, text):
+    def message(self, text):
         self.said.append(text)
 
     def update(self):
@@ -184,8 +184,8 @@ def test_a_node_that_joins_is_used_and_what_a_leaving_one_trained_goes_on_elsewh
     assert "1 at a time have room now" in runner.describe()
     driver = make_driver(folder, make_plan(5), runner=runner, view=view)
     assert driver.run() == "5 candidates trained"
-    done = driver.ledger.having(COMPLETE)
-    nodes = {trial.number: (driver.store.trial_folder(trial) / "nodes").read_text().split() for trial in done}
+    done = driver.trials.having(State.COMPLETE)
+    nodes = {trial.number: (driver.study.trial_folder(trial) / "nodes").read_text().split() for trial in done}
     moved, = (number for number, found in nodes.items() if leaving.node_id in found)
     assert nodes.pop(moved) == [leaving.node_id, view.joined.node_id]
     assert all(found == [view.joined.node_id] for found in nodes.values())
@@ -208,5 +208,5 @@ def test_a_real_study_on_the_cluster_keeps_its_copy_in_postgresql(cluster, tmp_p
         assert "3 Ray workers on the cluster at" in said and "2 CPU each; 2 at a time have room now" in said
         assert "2 candidates trained" in said and "secret" not in said
         url = server.url.replace("postgresql:", "postgresql+psycopg:")
-        same(Store(tmp_path / "found").load().ledger, optuna.load_study(study_name="tiny", storage=url),
+        same(StudyDir(tmp_path / "found").load().trials, optuna.load_study(study_name="tiny", storage=url),
              ("loss", "bleu", "params.total", "macs.total"))

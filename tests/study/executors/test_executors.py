@@ -8,7 +8,7 @@ import pytest
 from scalesearch.errors import UserError
 from scalesearch.study.executors.base import Crashed, Done, Job
 from scalesearch.study.executors.local import InProcessRunner
-from scalesearch.study.trials.trials import COMPLETE
+from scalesearch.study.trials.trial import State
 from tests.study.fakes import fake_work, make_driver, make_plan
 
 
@@ -91,8 +91,8 @@ def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
     runner._task = runner._remote(fake_work)
     driver = make_driver(tmp_path / "study", make_plan(4), runner=runner)
     assert driver.run() == "4 candidates trained"
-    done = driver.ledger.having(COMPLETE)
-    pids = [(driver.store.trial_folder(trial) / "trained").read_text() for trial in done]
+    done = driver.trials.having(State.COMPLETE)
+    pids = [(driver.study.trial_folder(trial) / "trained").read_text() for trial in done]
     assert len(set(pids)) == 4 and str(os.getpid()) not in "".join(pids).split()
 
 

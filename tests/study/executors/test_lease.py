@@ -117,11 +117,11 @@ def test_the_screen_tells_a_candidate_whose_worker_died(tmp_path):
     from tests.study.fakes import OBJECTIVES
 
     driver = make_driver(tmp_path, make_plan(2))
-    driver._fill()
-    (trial,) = driver.ledger.having("pending")
+    driver._dispatch()
+    (trial,) = driver.trials.having("pending")
     console = Console(width=140)
-    screen = Screen(console, driver.ledger, OBJECTIVES, 2, 1, tmp_path)
-    place = driver.store.trial_folder(trial)
+    screen = Screen(console, driver.trials, OBJECTIVES, 2, 1, tmp_path)
+    place = driver.study.trial_folder(trial)
     foreign(place)
     assert screen._progress(trial) == "starting"
     os.utime(place / lease.FILE, (0, 0))

@@ -2,14 +2,24 @@
 
 import io
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from scalesearch.study.config.replication import Seeds
+from scalesearch.study.executors.lease import held
 from scalesearch.study.executors.local import InProcessRunner
-from scalesearch.study.monitor.console import Lines, Screen, describe_progress, short
+from scalesearch.study.monitor.console import Lines, Screen
+from scalesearch.study.monitor.format import short
+from scalesearch.study.monitor.heartbeat import RUNNING, STOPPED, Heartbeat, Owner
+from scalesearch.study.monitor.running import describe_progress
+from scalesearch.study.monitor.snapshot import Snapshots
 from scalesearch.study.trials.plan import Reference
-from tests.study.fakes import OBJECTIVES, architecture_of, breaking_work, fake_work, make_driver, make_plan
+from scalesearch.study.trials.trial import Origin, State
+from tests.study.fakes import architecture_of, breaking_work, fake_work, make_driver, make_plan
+from tests.study.made import drawn
 
 
 def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
@@ -27,29 +37,47 @@ def test_lines_say_why_a_worker_is_started_again(tmp_path):
 
 
 def test_the_screen_counts_what_is_there_and_shows_progress(tmp_path):
+    """The first is shown with its pace; each later one with what the earlier ones took."""
     console = Console(file=io.StringIO(), width=110)
     shown = []
 
-    def work(folder):
-        facts = {"kind": "update", "share": 0.25, "loss": 3.21, "tokens_per_second": 12345, "eta_seconds": 61}
-        with open(f"{folder}/progress.json", "w") as file:
-            json.dump(facts, file)
-        console.print(screen.render())
-        shown.append(console.file.getvalue())
+    def drawn():
+        console.print(screen.render(110))
+        text = console.file.getvalue()
         console.file.seek(0)
         console.file.truncate()
+        return text
+
+    def work(folder):
+        facts = {"kind": "update", "share": 0.25, "loss": 3.21, "seconds": 20, "step": 40}
+        (Path(folder) / "progress.json").write_text(json.dumps(facts))
+        with held(Path(folder)):
+            shown.append(drawn())
         fake_work(folder)
 
     driver = make_driver(tmp_path, make_plan(3), runner=InProcessRunner(work))
-    screen = Screen(console, driver.ledger, OBJECTIVES, 3, 1, tmp_path)
+    facts = {"workers": 1, "where": "in this process", "candidates": 3, "references": 0}
+    with Heartbeat(tmp_path, facts).kept() as heartbeat:
+        screen = Screen(driver.study)
+        heartbeat.finish(driver.run())
+    assert "0.2 of 3 candidates" in shown[0] and "Nothing is finished yet" in shown[0]
+    assert "3.210" in shown[0] and "0:01:00" in shown[0] and "about 0:03:40 left" in shown[0]
+    assert "2.2 of 3 candidates" in shown[2] and "Front so far" in shown[2] and "In training" in shown[2]
+    over = drawn()
+    assert "3 of 3" in over and "In training" not in over and "about" not in over and "finished" in over
+    assert "Hypervolume" in over and "trial 2 complete after 0 wall seconds" not in over
+
+
+def test_the_screen_says_what_happened_last(tmp_path):
+    driver = make_driver(tmp_path, make_plan(1), work=breaking_work)
+    screen = Screen(driver.study)
+    driver.callback = screen
     driver.run()
-    assert "0 of 3" in shown[0] and "unknown yet" in shown[0] and "0 on the front" in shown[0]
-    assert "25%, loss 3.210, 12,345 tokens/s, 0:01:01 left" in shown[0]
-    console.print(screen.render())
-    over = console.file.getvalue()
-    assert "3 of 3" in over and "time left" not in over and "progress" not in over and "bleu: max" in over
-    assert "time left" in shown[2] and "progress" in shown[2]
-    assert "2 of 3" in shown[2] and "about 0:00:0" in shown[2] and "bleu: max" in shown[2]
+    console = Console(file=io.StringIO(), width=140)
+    console.print(screen.render(140))
+    text = console.file.getvalue()
+    assert text.count("its worker died (RuntimeError: the worker broke); started again") == 2
+    assert "trial 0 complete after 0 wall seconds" in text
 
 
 def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobody_works(tmp_path):
@@ -58,14 +86,16 @@ def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobod
     driver = make_driver(tmp_path, make_plan(0, references=tuple(rows)))
     driver.run()
 
-    def shown(**how):
-        console = Console(file=io.StringIO(), width=110)
-        console.print(Screen(console, driver.ledger, OBJECTIVES, 2, 1, tmp_path, **how).render())
-        return console.file.getvalue()
+    def shown(state, seeds):
+        driver.study.revise(seeds=Seeds(1, 0, references=seeds))
+        owner = Owner(state, workers=1, candidates=0, references=2)
+        return drawn(Snapshots(driver.study).take(owner), 110)
 
-    assert "time left" not in shown() and "time left" in shown(seeds=2)
-    assert "running" in shown(seeds=2) and "to go on" not in shown(seeds=2)
-    assert "to go on" in shown(seeds=2, alive=False) and "time left" not in shown(seeds=2, alive=False)
+    assert "about 0:00:00 left" in shown(RUNNING, 1) and "0 of 2 rows' further seeds" in shown(RUNNING, 2)
+    again = replace(driver.trials[0], number=2, state=State.PENDING, origin=Origin.REPLICATE, of=0, seed=2)
+    driver.study.propose(again)
+    assert "In training" in shown(RUNNING, 2) and "Interrupted" not in shown(RUNNING, 2)
+    assert "Interrupted" in shown(STOPPED, 2) and "about" not in shown(STOPPED, 2)
 
 
 @pytest.mark.parametrize(("value", "text"), [(27.314, "27.31"), (1_240_000, "1.24M"), (0.0021, "0.0021"),

@@ -43,9 +43,9 @@ def test_failures_make_the_others_dearer(made):
 
 
 def test_with_rungs_everyone_counts_with_its_share(made):
-    made.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).store.append("started", 1, attempt=2)
+    made.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).study.append("started", 1, attempt=2)
     made.end(1, 215)
-    now = made.situation(Wanted(4, 0), Rungs((0.1, 1.0), 2))
+    now = made.situation(Wanted(4, 0), rungs=Rungs((0.1, 1.0), 2))
     full = (20 + 215) / (0.1 + 1.0)
     assert seconds_of_one(now) == pytest.approx(full)
     assert time_left(now, 1).seconds == pytest.approx((4 - 1.1) * full)
@@ -61,12 +61,12 @@ def test_references_and_their_seeds_alone(made):
     assert time_left(now, 1).seconds == pytest.approx(60 + 4 * 60)
     assert time_left(now, 4).seconds == pytest.approx(60 + 60)  # the seeds wait for the second reference
     made.propose(1, origin="reference", label="b", in_space=False).end(1, 100)
-    made.propose(2, origin="seed", of=0, seed=2).end(2, 70).propose(3, origin="seed", of=1, seed=2)
+    made.propose(2, origin="replicate", of=0, seed=2).end(2, 70).propose(3, origin="replicate", of=1, seed=2)
     now = made.situation(Wanted(0, 2), seeds=seeds)
     full = (60 + 100 + 70) / 3
     assert done_so_far(now).reference_seeds == (1, 4)
     assert time_left(now, 1).seconds == pytest.approx(full + 60 + 100)  # the one under way, and each one's third
-    shown = Watch(made.store.folder).look()
+    shown = Watch(made.study.folder).look()
     assert shown.front.size == 0 and shown.front.volume is None
     means = {row.label: (row.seeds, row.values["bleu"]) for row in shown.front.rows}
     assert means == {"a": (2, 10.0), "b": (1, 10.0)}
@@ -76,7 +76,7 @@ def test_further_seeds_of_the_front_are_an_upper_limit(made):
     made.propose(0).end(0, 100)
     eta = time_left(made.situation(Wanted(2, 0), seeds=Seeds(3, 4)), 2)
     assert (eta.seconds, eta.front_seeds) == (pytest.approx(100 + 200), pytest.approx(200))
-    made.propose(1).end(1, 100).propose(2, origin="seed", of=0, seed=2)
+    made.propose(1).end(1, 100).propose(2, origin="replicate", of=0, seed=2)
     now = made.situation(Wanted(5, 0), seeds=Seeds(3, 4))
     assert time_left(now, 2).seconds == pytest.approx(200)  # nothing of the search goes on beside further seeds
     assert done_so_far(now).front_seeds == (1, 4)
@@ -97,7 +97,7 @@ def test_many_parts_are_shared_out_at_once():
 
 def test_a_resumed_study_has_what_its_last_start_wants(made):
     made.propose(0).end(0, 10)
-    assert Watch(made.store.folder).look().done.candidates == (1.0, 6.0)
+    assert Watch(made.study.folder).look().done.candidates == (1.0, 6.0)
     made.owned(candidates=9, references=0)
-    shown = Watch(made.store.folder).look()
+    shown = Watch(made.study.folder).look()
     assert shown.done.candidates == (1.0, 9.0) and shown.eta.seconds == pytest.approx(4 * 10)

@@ -55,16 +55,16 @@ def test_a_heartbeat_that_cannot_be_written_stops_nothing(tmp_path):
 def test_a_dead_process_has_stopped_and_a_silent_machine_is_named(made):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    file = made.store.folder / heartbeat.FILE
+    file = made.study.folder / heartbeat.FILE
     made.owned(process=ended.pid, machine=heartbeat.machine())
     os.utime(file, (1000, 1000))
     # With a fresh sign of life it may only be out of sight.
-    assert owner_of(made.store.folder, clock=lambda: 1009.0).state == RUNNING
-    owner = owner_of(made.store.folder, clock=lambda: 1010.0)
+    assert owner_of(made.study.folder, clock=lambda: 1009.0).state == RUNNING
+    owner = owner_of(made.study.folder, clock=lambda: 1010.0)
     assert owner.state == STOPPED and owner.reason == f"its process {ended.pid} has died"
     made.owned()
     os.utime(file, (1000, 1000))
-    owner = owner_of(made.store.folder, clock=lambda: 1120.0)
+    owner = owner_of(made.study.folder, clock=lambda: 1120.0)
     assert owner.state == RUNNING and not owner.over and owner.reason == "no sign of life for 120 s"
     file.write_text("{")
-    assert owner_of(made.store.folder).state == UNKNOWN
+    assert owner_of(made.study.folder).state == UNKNOWN

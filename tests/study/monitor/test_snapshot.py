@@ -9,14 +9,18 @@ from datetime import datetime
 import pytest
 
 from scalesearch.errors import UserError
+from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.config.replication import Seeds
 from scalesearch.study.executors.worker import Progress
 from scalesearch.study.monitor.heartbeat import FINISHED
 from scalesearch.study.monitor.render import Plain
-from scalesearch.study.monitor.running import teacher_at_work
+from scalesearch.study.monitor.running import running_teacher
 from scalesearch.study.monitor.snapshot import Watch
 from scalesearch.study.results.results import load
 from scalesearch.study.trials.plan import Reference
-from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
+from scalesearch.study.trials.trials import Trials
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.made import Made, drawn
@@ -54,7 +58,7 @@ def test_what_is_found_is_what_the_results_say(tmp_path):
 def test_the_latest_change_of_the_hypervolume_by_hand(made):
     for number, (bleu, params) in enumerate([(10, 1000), (20, 2000), (15, 2500)]):
         made.propose(number).end(number, 5, bleu, params)
-    volume = Watch(made.store.folder).look().front.volume
+    volume = Watch(made.study.folder).look().front.volume
     # The corner is a tenth of each range beyond the worst: BLEU 10 - 1, params 2500 + 150.
     assert volume.corner == {"bleu": pytest.approx(9), "params.total": pytest.approx(2650)}
     first, second = (10 - 9) * (2650 - 1000), (20 - 10) * (2650 - 2000)
@@ -67,7 +71,7 @@ def test_the_latest_change_of_the_hypervolume_by_hand(made):
 def test_a_front_shows_both_its_ends(made):
     for number in range(20):
         made.propose(number).end(number, 5, bleu=number + 1, params=1000 * (number + 1))
-    found = Watch(made.store.folder).look().front
+    found = Watch(made.study.folder).look().front
     assert found.size == 20 and len(found.rows) == 6
     assert (found.rows[0].trial, found.rows[-1].trial) == (19, 0)
 
@@ -75,41 +79,41 @@ def test_a_front_shows_both_its_ends(made):
 def test_what_is_in_training_is_shown_with_its_pace(made):
     made.propose(0, label="big", origin="reference", in_space=False).propose(1)
     place = made.working(0, step=100, share=0.25, loss=4.5, seconds=30, validation={"valid_loss": 4.25})
-    shown = Watch(made.store.folder).look()
+    shown = Watch(made.study.folder).look()
     one, other = shown.training
-    assert (one.kind, one.called, one.step, one.steps, one.loss, one.valid) == ("reference", "big", 100, 400, 4.5, 4.25)
+    assert (one.kind, one.name, one.step, one.steps, one.loss, one.valid) == ("reference", "big", 100, 400, 4.5, 4.25)
     assert one.seconds_left == pytest.approx(90) and one.full_seconds == pytest.approx(120)
     assert (one.doing, one.host, one.params, one.macs) == ("training", "here", 1000, 9000)
     assert (other.doing, other.seconds_left, other.kind) == ("waiting", None, "candidate")
-    made.store.append("started", 1, attempt=2)
-    assert [one.attempt for one in Watch(made.store.folder).look().training] == [1, 2]
+    made.study.append("started", 1, attempt=2)
+    assert [one.attempt for one in Watch(made.study.folder).look().training] == [1, 2]
     os.utime(place / "lease.json", (1, 1))
-    assert "no sign of life for" in Watch(made.store.folder).look().training[0].words
+    assert "no sign of life for" in Watch(made.study.folder).look().training[0].words
 
 
 def test_a_rung_is_told_from_the_end(tmp_path):
-    made = Made(tmp_path, rungs={"shares": [0.1, 0.3, 1.0], "eta": 3})
+    made = Made(tmp_path, rungs=Rungs((0.1, 0.3, 1.0), 3))
     for number in range(3):
         made.propose(number).rung(number, 0, 0.1, 10, loss=3.0 - number)
-    made.store.append("started", 2, attempt=2)
+    made.study.append("started", 2, attempt=2)
     made.working(2, step=60, share=0.15, seconds=15)
     shown = Watch(tmp_path).look()
     assert [(one.rung, one.until, one.attempt) for one in shown.training] == [(2, 0.3, 1)]
     assert shown.training[0].seconds_left == pytest.approx(15) and shown.training[0].full_seconds == pytest.approx(100)
     first, second, end = shown.rungs
-    assert (first.reached, first.went_on, first.waiting, first.best) == (3, 1, 2, 1.0)
+    assert (first.reached, first.went_on, first.paused, first.best) == (3, 1, 2, 1.0)
     assert (second.reached, second.best, end.reached, end.share) == (0, None, 0, 1.0)
     assert shown.done.done == pytest.approx(0.1 + 0.1 + 0.15)
 
 
 def test_the_rungs_of_a_study_that_ended(tmp_path):
-    make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work).run()
-    meta = json.loads((tmp_path / "study.json").read_text())
-    (tmp_path / "study.json").write_text(json.dumps({**meta, "rungs": {"shares": RUNGS.shares, "eta": 3}}))
-    rows, ledger = Watch(tmp_path).look().rungs, Store(tmp_path).load().ledger
-    assert rows[0].reached == sum(bool(trial.rungs) for trial in ledger.trials.values())
-    assert rows[-1].reached == len(ledger.having("complete")) and rows[1].went_on == rows[-1].reached
-    assert all(row.reached == row.went_on + row.waiting for row in rows[:-1])
+    driver = make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work)
+    driver.study.revise(rungs=RUNGS)
+    driver.run()
+    rows, trials = Watch(tmp_path).look().rungs, StudyDir(tmp_path).load().trials
+    assert rows[0].reached == sum(bool(trial.rungs) for trial in trials)
+    assert rows[-1].reached == len(trials.having(State.COMPLETE)) and rows[1].went_on == rows[-1].reached
+    assert all(row.reached == row.went_on + row.paused for row in rows[:-1])
 
 
 def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
@@ -126,10 +130,10 @@ def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
         assert (found.stage, found.share) == (stage, 0.25 if stage == "training" else 0.75)
         assert ("0:01:00 left" if stage == "training" else "3 of 4") in found.words
     (tmp_path / "teacher" / "corpus" / "result.json").write_text(json.dumps({"state": "complete", "pairs": 5000}))
-    assert teacher_at_work(Store(tmp_path).look()).words == "has translated 5,000 sentences"
+    assert running_teacher(StudyDir(tmp_path).look()).words == "has translated 5,000 sentences"
     (tmp_path / "teacher" / "corpus" / "result.json").unlink()
     (tmp_path / "teacher" / "result.json").write_text(json.dumps({"state": "failed", "reason": "diverged"}))
-    assert teacher_at_work(made.store).stage == "failed"
+    assert running_teacher(made.study).stage == "failed"
 
 
 def test_the_last_validation_outlives_the_next_update(tmp_path):
@@ -146,32 +150,33 @@ def test_half_written_files_are_waited_for(made):
     made.propose(0)
     place = made.working(0, share=0.5)
     (place / "progress.json").write_text('{"kind": "upd')
-    whole = made.store.events.read_bytes()
+    whole = made.study.log.file.read_bytes()
     last = json.dumps({"event": "ended", "trial": 0, "time": "2026-01-01T00:00:00.000+00:00", "state": "complete",
-                       "values": {"bleu": 9.0, "params.total": 1000.0}, "seconds": 3.0})
-    made.store.events.write_bytes(whole + last[:40].encode())
-    watch = Watch(made.store.folder)
+                       "values": {"bleu": 9.0, "params.total": 1000.0}, "wall_seconds": 3.0})
+    made.study.log.file.write_bytes(whole + last[:40].encode())
+    watch = Watch(made.study.folder)
     shown = watch.look()
     assert shown.training[0].doing == "starting" and shown.counts["complete"] == 0 and not shown.problem
-    with made.store.events.open("a") as file:
+    with made.study.log.file.open("a") as file:
         file.write(last[40:] + "\n")
     assert watch.look().counts["complete"] == 1
 
 
 def test_only_what_was_appended_is_read_and_another_log_from_its_beginning(made):
     made.propose(0).end(0, 3)
-    watch = Watch(made.store.folder)
+    watch = Watch(made.study.folder)
     watch.look()
-    read = watch.tail._at
-    assert read == made.store.events.stat().st_size and not watch.tail.update()
-    damaged = bytearray(made.store.events.read_bytes())
+    read, events = watch.follower._at, watch.study.trials.events
+    watch.follower.update()
+    assert read == made.study.log.file.stat().st_size and watch.study.trials.events == events
+    damaged = bytearray(made.study.log.file.read_bytes())
     damaged[:9] = b"#" * 9
-    with made.store.events.open("r+b") as file:  # what was read already is not looked at again
+    with made.study.log.file.open("r+b") as file:  # what was read already is not looked at again
         file.write(damaged)
     made.propose(1)
-    assert watch.look().counts["pending"] == 1 and watch.tail._at > read
-    made.store.events.unlink()
-    made.store.ledger.trials.clear()
+    assert watch.look().counts["pending"] == 1 and watch.follower._at > read
+    made.study.log.file.unlink()
+    made.study.trials = Trials()
     made.propose(0)
     shown = watch.look()
     assert (shown.counts["pending"], shown.counts["complete"], shown.front.size) == (1, 0, 0)
@@ -179,11 +184,11 @@ def test_only_what_was_appended_is_read_and_another_log_from_its_beginning(made)
 
 def test_a_line_that_cannot_be_read_is_said_and_tried_again(made):
     made.propose(0)
-    whole = made.store.events.read_bytes()
-    made.store.events.write_bytes(whole + b"\0\0\0\n")
-    watch = Watch(made.store.folder)
+    whole = made.study.log.file.read_bytes()
+    made.study.log.file.write_bytes(whole + b"\0\0\0\n")
+    watch = Watch(made.study.folder)
     assert "events.jsonl:3: not an event" in watch.look().problem and watch.look().counts["pending"] == 1
-    with made.store.events.open("r+b") as file:
+    with made.study.log.file.open("r+b") as file:
         file.truncate(len(whole))
     made.end(0, 3)
     shown = watch.look()
@@ -193,11 +198,11 @@ def test_a_line_that_cannot_be_read_is_said_and_tried_again(made):
 def test_a_folder_without_a_study_or_that_was_taken_away_is_said(tmp_path, made):
     with pytest.raises(UserError, match="there is no study here"):
         Watch(tmp_path / "none")
-    watch = Watch(made.store.folder)
-    (made.store.folder / "study.json").write_text("{")
+    watch = Watch(made.study.folder)
+    (made.study.folder / "study.json").write_text("{")
     with pytest.raises(UserError, match=r"study\.json: not a study's"):
         watch.look()
-    (made.store.folder / "study.json").unlink()
+    (made.study.folder / "study.json").unlink()
     with pytest.raises(UserError, match="there is no study here"):
         watch.look()
 
@@ -207,12 +212,12 @@ def test_a_folder_without_a_study_or_that_was_taken_away_is_said(tmp_path, made)
 
 @pytest.mark.parametrize("width", [80, 140])
 def test_the_screen_fits_and_says_everything(tmp_path, width):
-    made = Made(tmp_path, rungs={"shares": [0.1, 1.0], "eta": 2}, seeds={"most": 2, "trials": 3, "confidence": 0.9})
+    made = Made(tmp_path, rungs=Rungs((0.1, 1.0), 2), seeds=Seeds(2, 3))
     made.owned(candidates=6, references=1, since=time.time() - 65, where="2 Ray workers on this machine")
     made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
     made.propose(1).rung(1, 0, 0.1, 12).propose(2, label=None)
     made.working(2, step=40, share=0.075, loss=5.5, seconds=6)
-    made.store.append("crashed", 2, attempt=1, reason="the machine " + 30 * "very " + "far away is gone")
+    made.study.append("crashed", 2, attempt=1, reason="the machine " + 30 * "very " + "far away is gone")
     text = drawn(Watch(tmp_path).look(), width)
     assert all(len(line) <= width for line in text.splitlines())
     for words in ("running on far, process 1, for 0:01:05", "of 7 trainings · about",
@@ -224,7 +229,7 @@ def test_the_screen_fits_and_says_everything(tmp_path, width):
 
 
 def test_named_architectures_without_a_search_are_called_rows(tmp_path):
-    made = Made(tmp_path, seeds={"most": 1, "trials": 0, "references": 2})
+    made = Made(tmp_path, seeds=Seeds(1, 0, references=2))
     made.owned(candidates=0, references=2)
     made.propose(0, origin="reference", label="small").end(0, 100, bleu=12.5)
     made.propose(1, origin="reference", label="large").working(1, step=40, share=0.1, loss=5.5, seconds=6)
@@ -235,7 +240,7 @@ def test_named_architectures_without_a_search_are_called_rows(tmp_path):
 def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):
     for number in range(30):
         made.propose(number)
-    shown = Watch(made.store.folder).look()
+    shown = Watch(made.study.folder).look()
     text = drawn(shown, 100, 30)
     assert "more" in text and len(text.splitlines()) <= 30
     assert "more" not in drawn(shown, 100)
@@ -243,11 +248,11 @@ def test_a_low_terminal_leaves_workers_out_and_says_how_many(made):
 
 def test_plain_lines_tell_each_change_once(made):
     made.owned(candidates=8, references=0)
-    watch, plain = Watch(made.store.folder), Plain()
+    watch, plain = Watch(made.study.folder), Plain()
 
     def lines():
         shown = watch.look()
-        return plain.lines(shown, tuple(watch.tail.told))
+        return plain.lines(shown, tuple(watch.follower.events))
 
     made.propose(0)
     assert lines()[0].startswith("fake · ") and lines() == []

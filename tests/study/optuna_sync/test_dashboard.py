@@ -10,10 +10,10 @@ from urllib.request import urlopen
 import pytest
 
 from scalesearch.study.executors.ray_health import answers
-from scalesearch.study.optuna_sync.attributes import Values, attributes
+from scalesearch.study.optuna_sync.attributes import Exported, attributes
 from scalesearch.study.results.results import load
 from tests.processes import HANG, wait_until
-from tests.study.fakes import OBJECTIVES, FakeSpace, architecture_of, make_driver, make_plan
+from tests.study.fakes import OBJECTIVES, FakeSpace, architecture_of, exported, make_driver, make_plan
 from tests.study.pages import Reference, references_only
 
 STATES = {"complete": "Complete", "infeasible": "Pruned", "failed": "Fail"}
@@ -56,20 +56,20 @@ def test_the_dashboard_shows_the_study_that_we_show(tmp_path):
         found = ask(f"studies/{one['study_id']}")
     assert (found["name"], found["directions"]) == ("fake", ["maximize", "minimize"])
     assert found["objective_names"] == [objective.name for objective in OBJECTIVES]
-    assert len(found["trials"]) == len(results.store.ledger.trials)
+    assert len(found["trials"]) == len(results.study.trials)
     for there in found["trials"]:
         said = words(there["user_attrs"])
-        trial = results.store.ledger.trials[int(said["trial"])]
-        outcome = results.store.ledger.outcome(trial)
+        trial = results.study.trials[int(said["trial"])]
+        outcome = results.study.trials.outcome(trial)
         assert there["state"] == STATES[outcome.state] and said.get("label") == trial.label
         assert {one["name"]: one["param_external_value"] for one in there["params"]} == \
             {name: str(value) for name, value in trial.params.items()}
-        assert int(said["params.total"]) == trial.cost["params"]["total"]
-        assert float(said["misses params.total <= 20000"]) == trial.slacks["params.total <= 20000"]
+        assert int(said["params.total"]) == trial.costs["params.total"]
+        assert float(said["misses params.total <= 20000"]) == trial.constraints["params.total <= 20000"]
         if outcome.state == "complete":
             assert there["values"] == [outcome.values[objective.name] for objective in OBJECTIVES]
     best = {int(words(there["user_attrs"])["trial"]) for there in found["best_trials"]}
-    assert {results.store.ledger.outcome(results.store.ledger.trials[number]).number for number in best} == \
+    assert {results.study.trials.outcome(results.study.trials[number]).number for number in best} == \
         set(results.front["trial"])
 
 
@@ -84,22 +84,22 @@ def test_the_dashboard_shows_named_architectures_where_nothing_is_searched(tmp_p
 def test_references_from_outside_the_space_are_not_in_the_copy(tmp_path):
     references_only(tmp_path / "outside")
     references_only(tmp_path / "inside", params={})
-    outside, inside = (make_driver(tmp_path / name, make_plan(0)).mirror.study for name in ("outside", "inside"))
+    outside, inside = (exported(make_driver(tmp_path / name, make_plan(0))) for name in ("outside", "inside"))
     assert outside.get_trials() == [] and [one.params for one in inside.get_trials()] == [{}, {}]
     assert inside.metric_names == ["bleu", "params.total"]
 
 
 def test_answers_are_shown_as_they_are():
     sheet = {"width": 24, "depth": 4, "kind": "gated", "slope": 1.5}
-    params, shapes = Values(FakeSpace()).encode(sheet)
+    params, shapes = Exported(FakeSpace(), OBJECTIVES).params(sheet)
     assert params == sheet
     assert (shapes["depth"].low, shapes["depth"].high) == (1, 8) and shapes["kind"].choices == ("plain", "gated")
 
 
 def test_a_trial_says_its_costs_and_by_how_much_it_misses_a_limit(tmp_path):
     make_driver(tmp_path, make_plan(3, most=2000)).run()
-    for trial in load(tmp_path).store.ledger.trials.values():
+    for trial in load(tmp_path).study.trials:
         said = attributes(trial)
         missed = {name: value for name, value in said.items() if name.startswith("misses ")}
-        assert missed == {f"misses {name}": slack for name, slack in trial.slacks.items()} and len(missed) == 2
+        assert missed == {f"misses {name}": slack for name, slack in trial.constraints.items()} and len(missed) == 2
         assert said["feasible"] == all(value <= 0 for value in missed.values()) and said["trial"] == trial.number

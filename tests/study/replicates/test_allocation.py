@@ -3,51 +3,50 @@
 import math
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.pareto.noise import quantile
-from scalesearch.samplers.history import Goal
+from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.replication import Seeds
 from scalesearch.study.replicates.allocation import (
-    CONTENDER,
+    CHALLENGER,
     NEIGHBOURS,
-    Candidate,
     Training,
     level,
     next_training,
     order_of,
 )
-from tests.study.noisy import GOALS, confirmed, drawn
+from tests.study.fakes import OBJECTIVES
+from tests.study.noisy import again, confirmed, drawn, replicated
 
-TWO = (Goal("loss", "min", True), Goal("bleu", "max", True), Goal("params.total", "min", False))
+TWO = (objective("loss", "min"), *OBJECTIVES)
 truths = st.lists(st.floats(0, 40, width=32), min_size=1, max_size=7)
 budgets = st.builds(Seeds, st.integers(1, 4), st.integers(0, 8), st.sampled_from([0.8, 0.9, 0.95]))
 
 
 def one(number, cost, *bleu, **more):
-    return Candidate(number, {"params.total": cost}, tuple({"bleu": value} for value in bleu), **more)
+    return replicated(number, {"params.total": cost}, *({"bleu": value} for value in bleu), **more)
 
 
 @settings(max_examples=60, deadline=None)
 @given(truths, budgets, st.floats(0, 3), st.integers(0, 99))
 def test_never_more_than_is_allowed_nor_one_that_was_surely_worse(truth, seeds, sd, rng):
     rng = random.Random(rng)
-    candidates, params = drawn(truth, sd, rng), []
-    while (chosen := next_training(candidates, GOALS, seeds)) is not None:
-        order = order_of(candidates, GOALS, seeds)
+    candidates, asked = drawn(truth, sd, rng), []
+    while (chosen := next_training(candidates, OBJECTIVES, seeds)) is not None:
+        order = order_of(candidates, OBJECTIVES, seeds)
         in_doubt = {number for pair in order.comparisons if not pair.settled for number in (pair.first, pair.second)}
         assert chosen.number in {*order.front, *in_doubt}
         old = candidates[chosen.number]
         assert chosen.further == old.tried
-        candidates[chosen.number] = replace(old, scores=(*old.scores, {"bleu": rng.gauss(truth[chosen.number], sd)}))
-        params.append(chosen.number)
-    counts = Counter(params)
-    assert len(params) <= seeds.trials and all(1 + count <= seeds.most for count in counts.values())
-    assert seeds.most > 1 or not params
+        candidates[chosen.number] = again(old, rng.gauss(truth[chosen.number], sd))
+        asked.append(chosen.number)
+    counts = Counter(asked)
+    assert len(asked) <= seeds.trials and all(1 + count <= seeds.most for count in counts.values())
+    assert seeds.most > 1 or not asked
 
 
 @settings(max_examples=40, deadline=None)
@@ -64,71 +63,71 @@ def test_large_separations_are_settled_with_one_more_seed_of_each_member(members
     truth = [100.0 * number for number in range(members)]
     rng = random.Random(rng)
     worse = [one(members + extra, 50.0 + extra, -500.0 - extra) for extra in range(3)]
-    candidates, params = confirmed([*drawn(truth, 0.01, rng), *worse], [*truth, -500, -500, -500], 0.01, rng,
+    candidates, asked = confirmed([*drawn(truth, 0.01, rng), *worse], [*truth, -500, -500, -500], 0.01, rng,
                                   Seeds(4, 30))
-    assert Counter(chosen.number for chosen in params) == dict.fromkeys(range(members), 1)
-    assert order_of(candidates, GOALS, Seeds(4, 30)).settled
+    assert Counter(chosen.number for chosen in asked) == dict.fromkeys(range(members), 1)
+    assert order_of(candidates, OBJECTIVES, Seeds(4, 30)).settled
 
 
 @pytest.mark.parametrize(("seeds", "trainings"), [(Seeds(3, 3), 3), (Seeds(3, 50), 4), (Seeds(5, 50), 8)])
 def test_equal_candidates_stop_at_what_is_allowed(seeds, trainings):
-    candidates, params = [one(0, 1.0, 20.0), one(1, 2.0, 20.1)], 0
-    while (chosen := next_training(candidates, GOALS, seeds)) is not None:
-        old, params = candidates[chosen.number], params + 1
+    candidates, asked = [one(0, 1.0, 20.0), one(1, 2.0, 20.1)], 0
+    while (chosen := next_training(candidates, OBJECTIVES, seeds)) is not None:
+        old, asked = candidates[chosen.number], asked + 1
         score = 20.0 + 0.1 * chosen.number + 0.5 * (-1) ** chosen.further
-        candidates[chosen.number] = replace(old, scores=(*old.scores, {"bleu": score}))
-    assert params == trainings and not order_of(candidates, GOALS, seeds).settled
+        candidates[chosen.number] = again(old, score)
+    assert asked == trainings and not order_of(candidates, OBJECTIVES, seeds).settled
 
 
 def test_every_member_gets_a_second_seed_first_the_most_doubtful_before_the_others():
     front = [one(0, 1.0, 10.0), one(1, 2.0, 20.0), one(2, 3.0, 20.5), one(3, 4.0, 40.0)]
-    assert next_training(front, GOALS, Seeds(3, 9)) == Training(1, 1)
+    assert next_training(front, OBJECTIVES, Seeds(3, 9)) == Training(1, 1)
     front[1] = one(1, 2.0, 20.0, 20.1)
-    assert next_training(front, GOALS, Seeds(3, 9)) == Training(2, 1)
+    assert next_training(front, OBJECTIVES, Seeds(3, 9)) == Training(2, 1)
     front[2] = one(2, 3.0, 20.5, 20.6)
-    assert {next_training(front, GOALS, Seeds(3, 9)).number} <= {0, 3}
+    assert {next_training(front, OBJECTIVES, Seeds(3, 9)).number} <= {0, 3}
 
 
 def test_who_joins_the_front_because_another_fell_gets_a_second_seed_too():
     """The winner's curse: trial 1 was lucky once."""
     candidates = [one(0, 1.0, 10.0, 10.1), one(1, 2.0, 31.0, 20.0), one(2, 3.0, 30.0)]
-    assert order_of(candidates, GOALS, Seeds(3, 9)).front == (0, 1, 2)
-    assert next_training(candidates, GOALS, Seeds(3, 9)) == Training(2, 1)
+    assert order_of(candidates, OBJECTIVES, Seeds(3, 9)).front == (0, 1, 2)
+    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) == Training(2, 1)
 
 
 def test_the_least_settled_pair_gets_a_seed_and_of_the_two_the_one_with_fewer():
     candidates = [one(0, 1.0, 10.0, 10.4), one(1, 2.0, 20.0, 20.4, 20.2), one(2, 3.0, 20.5, 20.7)]
-    order = order_of(candidates, GOALS, Seeds(4, 9))
+    order = order_of(candidates, OBJECTIVES, Seeds(4, 9))
     assert [(pair.kind, pair.first, pair.second, pair.settled) for pair in order.comparisons] == [
         (NEIGHBOURS, 0, 1, True), (NEIGHBOURS, 1, 2, False)]
-    assert next_training(candidates, GOALS, Seeds(4, 9)) == Training(2, 2)
-    candidates[2] = replace(candidates[2], under_way=1)
-    assert next_training(candidates, GOALS, Seeds(4, 9)) == Training(1, 3), "what is under way counts as had"
-    assert next_training(candidates, GOALS, Seeds(3, 9)) is None
+    assert next_training(candidates, OBJECTIVES, Seeds(4, 9)) == Training(2, 2)
+    candidates[2] = one(2, 3.0, 20.5, 20.7, pending=1)
+    assert next_training(candidates, OBJECTIVES, Seeds(4, 9)) == Training(1, 3), "what is under way counts as had"
+    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None
 
 
-def test_a_candidate_within_noise_of_the_front_is_a_contender_and_a_clearly_worse_one_is_not():
+def test_a_candidate_within_noise_of_the_front_is_a_challenger_and_a_clearly_worse_one_is_not():
     candidates = [one(0, 1.0, 20.0, 21.0), one(1, 2.0, 20.2), one(2, 2.0, 2.0)]
-    order = order_of(candidates, GOALS, Seeds(2, 9))
+    order = order_of(candidates, OBJECTIVES, Seeds(2, 9))
     assert order.front == (0,)
-    assert [(pair.kind, pair.first, pair.second) for pair in order.comparisons] == [(CONTENDER, 0, 1)]
-    assert next_training(candidates, GOALS, Seeds(2, 9)) == Training(1, 1)
+    assert [(pair.kind, pair.first, pair.second) for pair in order.comparisons] == [(CHALLENGER, 0, 1)]
+    assert next_training(candidates, OBJECTIVES, Seeds(2, 9)) == Training(1, 1)
 
 
 def test_while_second_seeds_are_under_way_a_free_worker_waits():
-    candidates = [one(0, 1.0, 10.0, under_way=1), one(1, 2.0, 20.0)]
-    assert next_training(candidates, GOALS, Seeds(3, 9)) == Training(1, 1)
+    candidates = [one(0, 1.0, 10.0, pending=1), one(1, 2.0, 20.0)]
+    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) == Training(1, 1)
     candidates[1] = one(1, 2.0, 20.0, 20.5)
-    assert next_training(candidates, GOALS, Seeds(3, 9)) is None
+    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None
     candidates[0] = one(0, 1.0, 10.0, failed=1)
-    assert next_training(candidates, GOALS, Seeds(3, 9)) == Training(0, 2), "a seed that failed is not tried again"
+    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) == Training(0, 2), "a seed that failed is not tried again"
     candidates[0] = one(0, 1.0, 10.0, failed=2)
-    assert next_training(candidates, GOALS, Seeds(3, 9)) is None, "the pair is settled by the other's noise"
+    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None, "the pair is settled by the other's noise"
 
 
 def test_differences_and_intervals_are_those_of_student():
     candidates = [one(0, 1.0, 10.0, 12.0), one(1, 2.0, 13.0, 14.0, 15.0)]
-    (pair,) = order_of(candidates, GOALS, Seeds(3, 9)).comparisons
+    (pair,) = order_of(candidates, OBJECTIVES, Seeds(3, 9)).comparisons
     (difference,) = pair.differences
     sd = math.sqrt((2 * 1 + 2 * 1) / 3)  # squares 1, 1 and 1, 0, 1 over 1 + 2 degrees of freedom
     assert difference.value == 3.0
@@ -137,9 +136,9 @@ def test_differences_and_intervals_are_those_of_student():
     assert pair.settled == (difference.half < 3.0) and not pair.settled
 
 
-def test_several_measured_goals_share_the_level_and_a_pair_needs_one_sure_advantage_each_way():
+def test_several_measured_objectives_share_the_level_and_a_pair_needs_one_sure_advantage_each_way():
     def two(number, cost, *scores):
-        return Candidate(number, {"params.total": cost}, tuple({"loss": a, "bleu": b} for a, b in scores))
+        return replicated(number, {"params.total": cost}, *({"loss": a, "bleu": b} for a, b in scores))
 
     assert level(TWO, Seeds(3, 9, 0.9)) == pytest.approx(1 - 0.1 / 2 / 2)
     cheap, dear = two(0, 1.0, (3.0, 20.0), (3.01, 20.1)), two(1, 2.0, (2.0, 20.0), (2.01, 20.2))
@@ -152,31 +151,32 @@ def test_several_measured_goals_share_the_level_and_a_pair_needs_one_sure_advant
 
 
 def test_where_costs_alone_decide_nothing_is_in_doubt():
-    goals = (GOALS[0], Goal("params.total", "min", False), Goal("macs.total", "min", False))
-    fewer = Candidate(0, {"params.total": 1.0, "macs.total": 9.0}, ({"bleu": 20.0}, {"bleu": 20.1}))
-    faster = Candidate(1, {"params.total": 2.0, "macs.total": 3.0}, ({"bleu": 20.0}, {"bleu": 20.1}))
-    order = order_of([fewer, faster], goals, Seeds(3, 9))
+    objectives = (*OBJECTIVES, objective("macs.total", "min"))
+    fewer = replicated(0, {"params.total": 1.0, "macs.total": 9.0}, {"bleu": 20.0}, {"bleu": 20.1})
+    faster = replicated(1, {"params.total": 2.0, "macs.total": 3.0}, {"bleu": 20.0}, {"bleu": 20.1})
+    order = order_of([fewer, faster], objectives, Seeds(3, 9))
     assert order.front == (0, 1) and order.comparisons == () and order.settled
 
 
-def test_goals_that_are_all_measured_are_ordered_by_the_first_that_is_minimised():
-    goals = (Goal("latency", "min", True), Goal("bleu", "max", True))
-    made = [Candidate(number, {}, tuple({"latency": 5.0 - number + wobble, "bleu": 20.0 - number + wobble}
+def test_objectives_that_are_all_measured_are_ordered_by_the_first_that_is_minimised():
+    objectives = (objective("latency", "min"), objective("bleu", "max"))
+    made = [replicated(number, {}, *({"latency": 5.0 - number + wobble, "bleu": 20.0 - number + wobble}
             for wobble in (0, 0.01))) for number in range(3)]
-    order = order_of(made, goals, Seeds(3, 9))
+    order = order_of(made, objectives, Seeds(3, 9))
     assert order.front == (2, 1, 0) and order.settled
     assert [(pair.first, pair.second) for pair in order.comparisons] == [(2, 1), (1, 0)]
 
 
 def test_seeds_that_were_had_count_as_looks_also_where_they_are_no_longer_allowed():
     candidates = [one(0, 1.0, 10.0, 12.0, 11.0), one(1, 2.0, 13.0, 14.0)]
-    assert order_of(candidates, GOALS, Seeds(1, 0)).level == order_of(candidates, GOALS, Seeds(3, 9)).level == 0.95
+    levels = {order_of(candidates, OBJECTIVES, seeds).level for seeds in (Seeds(1, 0), Seeds(3, 9))}
+    assert levels == {0.95}
 
 
-def test_nothing_is_asked_for_without_candidates_or_measured_goals():
-    assert next_training([], GOALS, Seeds(3, 9)) is None
-    assert next_training([Candidate(0, {"params.total": 1.0}, ({},))], GOALS[1:], Seeds(3, 9)) is None
-    assert order_of([], GOALS, Seeds(3, 9)).settled
+def test_nothing_is_asked_for_without_candidates_or_measured_objectives():
+    assert next_training([], OBJECTIVES, Seeds(3, 9)) is None
+    assert next_training([one(0, 1.0, 20.0)], OBJECTIVES[1:], Seeds(3, 9)) is None
+    assert order_of([], OBJECTIVES, Seeds(3, 9)).settled
 
 
 @pytest.mark.parametrize(("truth", "seeds"), [
@@ -192,9 +192,9 @@ def test_false_orders_are_no_more_frequent_than_the_confidence_says(truth, seeds
     rng, pairs, called, off, lost = random.Random(7), 0, 0, 0, 0
     for _ in range(600):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, seeds)
-        order = order_of(candidates, GOALS, seeds)
+        order = order_of(candidates, OBJECTIVES, seeds)
         neighbours = [pair for pair in order.comparisons if pair.kind == NEIGHBOURS]
-        doubtful = {pair.second for pair in order.comparisons if pair.kind == CONTENDER}
+        doubtful = {pair.second for pair in order.comparisons if pair.kind == CHALLENGER}
         pairs += len(neighbours)
         called += sum(pair.settled and truth[pair.second] <= truth[pair.first] for pair in neighbours)
         outside = [number for number in range(len(truth)) if number not in order.front]
@@ -209,5 +209,5 @@ def test_what_differs_by_several_deviations_is_mostly_found():
     rng, truth, settled = random.Random(7), [0.0, 4.0, 8.0, 12.0], 0
     for _ in range(100):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, Seeds(3, 8))
-        settled += order_of(candidates, GOALS, Seeds(3, 8)).settled
+        settled += order_of(candidates, OBJECTIVES, Seeds(3, 8)).settled
     assert settled > 70

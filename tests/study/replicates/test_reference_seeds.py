@@ -16,7 +16,7 @@ NAMED = tuple(Reference(name, architecture_of(one), one if name == "base" else N
 def seeds_of(driver):
     """Trial to the seeds of its further trainings."""
     again = {}
-    for trial in driver.ledger.replicated():
+    for trial in driver.trials.replicates():
         again.setdefault(trial.of, []).append(trial.seed)
     return again
 
@@ -27,7 +27,7 @@ def test_each_reference_has_its_seeds_and_nobody_else(tmp_path):
     assert seeds_of(driver) == {0: [2, 3], 1: [2, 3]}
     again = make_driver(tmp_path, driver.plan, work=noisy_work)
     again.run()
-    assert len(again.ledger.trials) == len(driver.ledger.trials), "nothing is trained twice"
+    assert len(again.trials) == len(driver.trials), "nothing is trained twice"
 
 
 @pytest.mark.parametrize("trials", [0, 3])
@@ -41,4 +41,4 @@ def test_they_take_nothing_from_the_front(tmp_path, trials):
     assert others <= trials and (others > 0) == (trials > 0)
     alone = make_driver(tmp_path / "without", replace(plan, seeds=replace(plan.seeds, references=1)), work=noisy_work)
     alone.run()
-    assert len(alone.ledger.replicated()) <= trials
+    assert len(alone.trials.replicates()) <= trials

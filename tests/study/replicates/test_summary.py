@@ -21,12 +21,12 @@ from scalesearch.study.monitor.console import Lines, Screen
 from scalesearch.study.replicates.allocation import NEIGHBOURS
 from scalesearch.study.results.results import choose, load, publish
 from scalesearch.study.trials.plan import Reference
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, FAILED, INFEASIBLE, PENDING, SEED
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State
 from tests.processes import ended, wait_until
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_promotion import RUNGS, rung_result
-from tests.study.fakes import OBJECTIVES, architecture_of, make_driver, make_plan, score
+from tests.study.fakes import architecture_of, exported, make_driver, make_plan, score
 from tests.study.noisy import luck, noisy_result, noisy_work, seeded_plan
 from tests.study.slow_work import results
 
@@ -40,9 +40,9 @@ def either(folder):
     finish(Path(folder), lambda place, job: rung_result(place, job) if "until" in job else noisy_result(place, job))
 
 
-def facts(ledger):
+def facts(trials):
     """All that a study has decided."""
-    return [(t.number, t.origin, t.of, t.seed, t.state, t.params, t.rungs, t.values) for t in ledger.trials.values()]
+    return [(t.number, t.origin, t.of, t.seed, t.state, t.params, t.rungs, t.values) for t in trials]
 
 
 @pytest.fixture(scope="module")
@@ -50,37 +50,39 @@ def folder(tmp_path_factory):
     """A finished study; its file's word on seeds is noted as ``study run`` notes it."""
     where = tmp_path_factory.mktemp("seeds") / "fake"
     driver = make(where)
-    driver.store.revise("seeds", driver.plan.seeds.to_json())
+    driver.study.revise(seeds=driver.plan.seeds)
     (where / "reason").write_text(driver.run())
     return where
 
 
 def test_the_search_comes_first_and_then_the_front_with_seeds_of_its_own(folder):
-    ledger = Store(folder).load().ledger
-    origins = [trial.origin for trial in ledger.trials.values() if trial.state == COMPLETE]
-    assert origins.count("proposer") == 6 and 2 <= origins.count(SEED) <= 8
-    assert origins == sorted(origins, key=lambda origin: origin == SEED), "not before the search is over"
-    for trial in ledger.replicated():
-        first = ledger.trials[trial.of]
-        assert (trial.id, trial.cost, trial.params) == (first.id, first.cost, first.params)
-        again = [other.seed for other in ledger.replicated() if other.of == trial.of]
+    trials = StudyDir(folder).load().trials
+    origins = [trial.origin for trial in trials if trial.state == State.COMPLETE]
+    assert origins.count("sampler") == 6 and 2 <= origins.count(Origin.REPLICATE) <= 8
+    assert origins == sorted(origins, key=lambda origin: origin == Origin.REPLICATE), "not before the search is over"
+    for trial in trials.replicates():
+        first = trials[trial.of]
+        assert (trial.architecture, trial.costs, trial.params) == (first.architecture, first.costs, first.params)
+        again = [other.seed for other in trials.replicates() if other.of == trial.of]
         assert again == list(range(2, 2 + len(again))) and len(again) <= 2
-        job = json.loads((folder / "trials" / trial.name / "job.json").read_text())
-        assert (job["job"], job["of"], job["seed"], job["trial"]) == ("seed", trial.of, trial.seed, trial.number)
-        record = Store(folder).load().record(trial)
-        assert (record["origin"], record["of"], record["seed"]) == (SEED, trial.of, trial.seed)
-        assert record["values"]["bleu"] == pytest.approx(score(first.answers) + luck(first.id, trial.seed, 1.0))
+        job = json.loads((folder / "trials" / trial.folder / "job.json").read_text())
+        assert (job["job"], job["of"], job["seed"], job["trial"]) == ("replicate", trial.of, trial.seed, trial.number)
+        record = StudyDir(folder).load().record(trial)
+        assert (record["origin"], record["of"], record["seed"]) == (Origin.REPLICATE, trial.of, trial.seed)
+        drawn = luck(first.architecture, trial.seed, 1.0)
+        assert record["values"]["bleu"] == pytest.approx(score(first.answers) + drawn)
     assert set(trained(folder).values()) == {1}
 
 
 def test_the_search_and_optuna_hear_nothing_of_further_seeds(tmp_path):
     with_seeds, without = make(tmp_path / "a"), make(tmp_path / "b", make_plan(6))
     with_seeds.run(), without.run()
-    ours = {t.number: t.values for t in with_seeds.ledger.searched()}
-    assert ours == {t.number: t.values for t in without.ledger.trials.values()}
-    there = [[(t.user_attrs["trial"], t.values) for t in driver.mirror.study.trials]
-             for driver in (with_seeds, without)]
-    assert there[0] == there[1]
+    ours = {t.number: t.values for t in with_seeds.trials.candidates()}
+    assert ours == {t.number: t.values for t in without.trials}
+    for hears in (lambda driver: driver.search.study, exported):
+        there = [{t.user_attrs["trial"]: (t.state, t.values) for t in hears(driver).trials}
+                 for driver in (with_seeds, without)]
+        assert there[0] == there[1] and len(there[0]) == len(ours)
 
 
 def test_more_trials_later_propose_what_the_longer_study_would_have(tmp_path):
@@ -89,10 +91,9 @@ def test_more_trials_later_propose_what_the_longer_study_would_have(tmp_path):
     make(tmp_path / "parts").run()
     parts = make(tmp_path / "parts", seeded_plan(12))
     parts.run()
-    whole = Store(tmp_path / "whole").load().ledger
-    assert [(t.params, t.values) for t in parts.ledger.searched()] == [(t.params, t.values) for t in
-                                                                      whole.trials.values()]
-    assert len(parts.mirror.study.trials) == len(whole.trials)
+    whole = StudyDir(tmp_path / "whole").load().trials
+    assert [(t.params, t.values) for t in parts.trials.candidates()] == [(t.params, t.values) for t in whole]
+    assert len(parts.search.study.trials) == len(exported(parts).trials) == len(whole)
 
 
 @pytest.mark.parametrize("plan", [seeded_plan(), seeded_plan(5, rungs=RUNGS), seeded_plan(50, most=200)])
@@ -102,10 +103,10 @@ def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path, pl
     for _ in range(400):
         driver = make(tmp_path / "cut", plan, either)
         driver.recover()
-        if not (driver._fill() or driver.ledger.having(PENDING)):
+        if not (driver._dispatch() or driver.trials.having(State.PENDING)):
             break
         driver.runner.poll(0.1)  # trains one; that it has ended is never heard
-    assert whole.ledger.replicated() and facts(driver.ledger) == facts(whole.ledger)
+    assert whole.trials.replicates() and facts(driver.trials) == facts(whole.trials)
     assert trained(tmp_path / "cut") == trained(tmp_path / "whole")
     assert make(tmp_path / "whole", plan, either).run() == reason
 
@@ -123,8 +124,8 @@ def test_a_study_killed_among_its_further_seeds_ends_as_the_uninterrupted_one(tm
         status, out, err = ended(process)
         assert status == (-signal.SIGKILL if seeds else 0), err
     assert out == reason + "\n"
-    mine, whole = (Store(tmp_path / name).load().ledger for name in ("cut", "whole"))
-    assert facts(mine) == facts(whole) and len(whole.replicated()) > 3
+    mine, whole = (StudyDir(tmp_path / name).load().trials for name in ("cut", "whole"))
+    assert facts(mine) == facts(whole) and len(whole.replicates()) > 3
     starts = trained(tmp_path / "cut")
     assert sum(starts.values()) <= len(starts) + 2, "what had its result was not trained again"
 
@@ -157,22 +158,22 @@ def test_several_workers_keep_to_what_is_allowed(tmp_path, rng):
     runner = Shuffled(rng)
     driver = make(tmp_path, seeded_plan(8, seeds=Seeds(3, 5)), runner=runner)
     driver.run()
-    assert runner.widest == 3 and 2 <= len(driver.ledger.replicated()) <= 5
-    pairs = [(trial.of, trial.seed) for trial in driver.ledger.replicated()]
+    assert runner.widest == 3 and 2 <= len(driver.trials.replicates()) <= 5
+    pairs = [(trial.of, trial.seed) for trial in driver.trials.replicates()]
     assert len(set(pairs)) == len(pairs) and {seed for _, seed in pairs} <= {2, 3}
-    numbers = list(driver.ledger.trials)
+    numbers = [trial.number for trial in driver.trials]
     assert numbers == list(range(len(numbers)))
 
 
 def test_without_the_key_nothing_is_trained_again(tmp_path):
     driver = make(tmp_path, make_plan(6))
-    assert driver.run() == "6 candidates trained" and not driver.ledger.replicated()
+    assert driver.run() == "6 candidates trained" and not driver.trials.replicates()
 
 
 def test_seeds_may_be_asked_for_once_a_study_is_over(tmp_path):
     make(tmp_path, make_plan(6)).run()
     driver = make(tmp_path, seeded_plan(6))
-    assert driver.run().startswith("6 candidates trained, then ") and driver.ledger.replicated()
+    assert driver.run().startswith("6 candidates trained, then ") and driver.trials.replicates()
 
 
 def test_a_reference_on_the_front_is_trained_again_and_one_from_elsewhere_is_not(tmp_path):
@@ -181,7 +182,7 @@ def test_a_reference_on_the_front_is_trained_again_and_one_from_elsewhere_is_not
                   Reference("foreign", architecture_of({"width": 9, "depth": 3, "kind": "plain"})))
     driver = make(tmp_path, seeded_plan(3, references=references))
     driver.run()
-    again = driver.ledger.replicated()
+    again = driver.trials.replicates()
     assert {trial.label for trial in again if trial.of == 0} == {"small"} and 1 not in {trial.of for trial in again}
     table = load(tmp_path).table
     assert table.loc[table["label"] == "small", "seeds"].tolist() == [1 + sum(trial.of == 0 for trial in again)]
@@ -199,22 +200,22 @@ def test_a_seed_that_fails_costs_its_place_and_is_told(tmp_path):
 
     driver = make(tmp_path, seeded_plan(6, seeds=Seeds(3, 6)), runner=Failing(0))
     reason = driver.run()
-    lost = driver.ledger.having(FAILED)
-    assert lost and all(trial.origin == SEED and trial.seed == 2 for trial in lost)
-    assert len(driver.ledger.replicated()) <= 6 and reason.startswith("6 candidates trained, then ")
+    lost = driver.trials.having(State.FAILED)
+    assert lost and all(trial.origin == Origin.REPLICATE and trial.seed == 2 for trial in lost)
+    assert len(driver.trials.replicates()) <= 6 and reason.startswith("6 candidates trained, then ")
     notes = "\n".join(load(tmp_path).notes())
     assert f"Trial {lost[0].of} failed with seed 2 (it diverged), which its mean does not hold." in notes
 
 
 def test_the_table_holds_means_and_their_noise_and_no_seed_as_a_candidate(folder):
-    results, ledger = load(folder), Store(folder).load().ledger
-    assert len(results.table) == len(ledger.searched())
+    results, trials = load(folder), StudyDir(folder).load().trials
+    assert len(results.table) == len(trials.candidates())
     rows, samples = results.table.set_index("trial"), []
-    for trial in ledger.searched():
-        if trial.state != COMPLETE:
+    for trial in trials.candidates():
+        if trial.state != State.COMPLETE:
             assert pd.isna(rows.loc[trial.number, "seeds"]) and pd.isna(rows.loc[trial.number, "bleu.half"])
             continue
-        scores = [trial.values["bleu"], *(t.values["bleu"] for t in ledger.replicated() if t.of == trial.number)]
+        scores = [trial.values["bleu"], *(t.values["bleu"] for t in trials.replicates() if t.of == trial.number)]
         samples.append(scores)
         row = rows.loc[trial.number]
         assert row["seeds"] == len(scores) and row["bleu"] == pytest.approx(np.mean(scores))
@@ -267,7 +268,7 @@ def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_
     number, why = choose(results, "bleu", None)
     assert number == results.front.loc[results.front["bleu"].astype(float).idxmax(), "trial"]
     assert why.endswith("; the weights are those of seed 1)") and "±" in why
-    again = results.store.ledger.replicated()[0]
+    again = results.study.trials.replicates()[0]
     assert choose(results, None, again.number) == (again.number, f"trial {again.of} with seed {again.seed}, as asked")
 
 
@@ -275,26 +276,27 @@ def test_people_see_which_seed_of_which_trial_is_trained(tmp_path):
     said, shown = [], []
 
     def work(folder):
-        console.print(screen.render())
+        console.print(screen.render(110))
         shown.append(console.file.getvalue())
         noisy_work(folder)
 
     console = Console(file=io.StringIO(), width=110)
     driver = make(tmp_path, view=Lines(said.append), work=work)
-    screen = Screen(console, driver.ledger, OBJECTIVES, 6, 1, tmp_path)
+    screen = Screen(driver.study)
     driver.run()
-    first = driver.ledger.replicated()[0]
-    assert any(f"trial {first.number} [seed 2 of trial {first.of}] ({first.id}) in training" in line for line in said)
+    first = driver.trials.replicates()[0]
+    begun = f"trial {first.number} [seed 2 of trial {first.of}] ({first.architecture}) in training"
+    assert any(begun in line for line in said)
     assert f"{first.of}, seed 2" in shown[-1] and "further seeds" in shown[-1] and "6 of 6" in shown[-1]
 
 
 def test_infeasible_proposals_are_no_candidates_for_seeds(folder):
-    ledger = Store(folder).load().ledger
-    trained_again = {trial.of for trial in ledger.replicated()}
-    assert not trained_again & {trial.number for trial in ledger.having(INFEASIBLE)}
+    trials = StudyDir(folder).load().trials
+    trained_again = {trial.of for trial in trials.replicates()}
+    assert not trained_again & {trial.number for trial in trials.having(State.INFEASIBLE)}
 
 
 def test_rungs_and_seeds_together_train_the_seeds_to_the_end(tmp_path):
     driver = make(tmp_path, seeded_plan(5, rungs=RUNGS), either)
     driver.run()
-    assert driver.ledger.replicated() and all(not trial.rungs for trial in driver.ledger.replicated())
+    assert driver.trials.replicates() and all(not trial.rungs for trial in driver.trials.replicates())

@@ -21,12 +21,13 @@ from scalesearch.space import read_space
 from scalesearch.study.results.html_report import gather, write_page
 from scalesearch.study.results.module_costs import config_of, modules_of
 from scalesearch.study.results.results import load
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import Trial
+from scalesearch.study.trials.evaluator import flat
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State, Trial
 from tests.study.engine.test_promotion import work as rung_work
 from tests.study.fakes import META, fake_work, make_driver, make_plan
-from tests.study.noisy import noisy_work, seeded_plan
-from tests.study.pages import FAULT, HOSTILE, Page, page_of, references_only, say, study
+from tests.study.noisy import SEEDS, noisy_work, seeded_plan
+from tests.study.pages import FAULT, HOSTILE, Page, page_of, references_only, revise, study
 
 SECTIONS = {"front", "trials", "reliability", "hypervolume", "hyperparameters", "importance", "curves", "costs",
             "failures", "provenance"}
@@ -50,10 +51,10 @@ def test_the_page_is_well_formed_and_fetches_nothing(page):
 
 def test_every_finished_trial_has_a_row_and_links_to_its_files(page, folder):
     results = load(folder)
-    for trial in results.store.ledger.having("complete"):
+    for trial in results.study.trials.having(State.COMPLETE):
         assert f"trial-{trial.number}" in page.ids
         for name in ("architecture.yaml", "record.json"):
-            assert f"trials/{trial.name}/{name}" in page.hrefs
+            assert f"trials/{trial.folder}/{name}" in page.hrefs
     rows = [found for tag, found in page.tags if tag == "tr" and found.get("class") == "front"]
     assert {row["id"] for row in rows} == {f"trial-{number}" for number in results.front["trial"]}
 
@@ -77,10 +78,10 @@ def test_a_page_that_stands_alone_links_to_no_file(folder, tmp_path):
 
 
 def test_every_failure_and_every_missed_limit_is_there(page, folder):
-    ledger = load(folder).store.ledger
-    failed = ledger.having("failed")
+    trials = load(folder).study.trials
+    failed = trials.having(State.FAILED)
     assert failed and page.text.count(FAULT) == len(failed)
-    refused = ledger.having("infeasible")
+    refused = trials.having(State.INFEASIBLE)
     assert refused and f"{len(refused):,} proposals were infeasible" in page.text and "params.total" in page.text
 
 
@@ -90,7 +91,7 @@ def test_marks_lie_where_the_points_are_drawn(page, folder):
     places = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', text.partition("</svg>")[0])
     drawn = [(float(x), float(y)) for x, y in places]
     marks = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text)[1])
-    done = {trial.number: trial for trial in results.store.ledger.having("complete")}
+    done = {trial.number: trial for trial in results.study.trials.having(State.COMPLETE)}
     assert {trial for trial, _, _ in marks} == set(done)
     for trial, words, ((x, y),) in marks:
         assert min(abs(x - at) + abs(y - up) for at, up in drawn) < 0.2
@@ -145,15 +146,15 @@ def test_a_running_study_says_that_it_is_running(tmp_path):
 def test_rungs_are_counted_and_their_losses_shown(tmp_path):
     rungs = Rungs((0.1, 0.3, 1.0), 2)
     make_driver(tmp_path, make_plan(8, rungs=rungs), work=rung_work).run()
-    say(tmp_path, "rungs", {"shares": list(rungs.shares), "eta": 2})
+    revise(tmp_path, rungs=rungs)
     page = page_of(tmp_path)
-    passed = sum(bool(trial.rungs) for trial in load(tmp_path).store.ledger.trials.values())
+    passed = sum(bool(trial.rungs) for trial in load(tmp_path).study.trials)
     assert page.wrong == [] and "Rungs of successive halving" in page.text and f"0 10% {passed} " in page.text
 
 
 def test_further_seeds_come_with_their_verdict(tmp_path):
     make_driver(tmp_path, seeded_plan(), noisy_work).run()
-    say(tmp_path, "seeds", {"most": 3, "trials": 8, "confidence": 0.9})
+    revise(tmp_path, seeds=SEEDS)
     page, results = page_of(tmp_path), load(tmp_path)
     assert page.wrong == [] and "replicates: trainings with further seeds" in page.text and "±" in page.text
     for line in results.verdict.sentences():
@@ -172,8 +173,7 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
 
 
 def test_a_table_of_rows_has_a_front_and_nothing_about_questions(tmp_path):
-    say(references_only(tmp_path, params={}, most=20000), "kind", "ablation")
-    say(tmp_path, "base", HOSTILE)
+    revise(references_only(tmp_path, params={}, most=20000), kind="ablation", base=HOSTILE)
     page, results = page_of(tmp_path), load(tmp_path)
     assert page.wrong == [] and set(page.ids) >= {"front", "named", "hypervolume"} and len(results.front) == 2
     assert not set(page.ids) & {"hyperparameters", "importance"} and "infeasible" not in page.text
@@ -182,7 +182,7 @@ def test_a_table_of_rows_has_a_front_and_nothing_about_questions(tmp_path):
 
 def test_named_architectures_are_compared_with_the_first(tmp_path):
     page, results = page_of(references_only(tmp_path)), load(tmp_path)
-    small, large = (trial.values["bleu"] for trial in results.store.ledger.having("complete"))
+    small, large = (trial.values["bleu"] for trial in results.study.trials.having(State.COMPLETE))
     assert f"{large - small:+.2f} ± –" in page.text and f"{small:.2f}" in page.text
     assert "No row has a second seed" in page.text and "#trial-0" in page.hrefs
 
@@ -197,7 +197,7 @@ def test_named_architectures_are_compared_with_the_first_that_is_finished(tmp_pa
 def test_a_row_that_the_study_file_no_longer_names_is_not_in_the_table(tmp_path):
     sheets = {name: {"width": width, "depth": 2, "kind": "plain"} for name, width in (("a", 8), ("b", 16), ("c", 24))}
     sheets["the same"] = sheets["a"]
-    say(references_only(tmp_path, sheets, params={}), "rows", ["a", "c", "the same"])
+    revise(references_only(tmp_path, sheets, params={}), rows=("a", "c", "the same"))
     page = page_of(tmp_path)
     assert page.wrong == [] and "3 named architectures" in page.text and "#trial-1" not in page.hrefs
     assert "1 named architecture duplicated an architecture that was there already" in page.text
@@ -222,18 +222,18 @@ def test_the_ledger_of_a_trained_candidate_is_that_of_its_architecture_file(tmp_
     space = read_space(find_file("transformer", "spaces"))
     architecture = space.closed()
     bill = cost(architecture.block, protocol_of({"name": "forward", "source": 10, "target": 10, "vocab": 100}))
-    store = Store(tmp_path)
-    store.create(META, "study: fake\n", "width: 8\n")
-    trial = Trial(0, "complete", id=architecture.id, cost=bill.to_json())
-    store.trial_folder(trial).mkdir(parents=True)
-    assert config_of(store, trial) == "" and modules_of(store, trial) == ()
-    (store.trial_folder(trial) / "architecture.yaml").write_text(architecture.to_yaml())
-    found = modules_of(store, trial)
-    assert "width: 512" in config_of(store, trial)
+    study = StudyDir(tmp_path)
+    study.create(META, "study: fake\n", "width: 8\n")
+    trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flat(bill))
+    study.trial_folder(trial).mkdir(parents=True)
+    assert config_of(study, trial) == "" and modules_of(study, trial) == ()
+    (study.trial_folder(trial) / "architecture.yaml").write_text(architecture.to_yaml())
+    found = modules_of(study, trial)
+    assert "width: 512" in config_of(study, trial)
     assert sum(row.params for row in found if row.level == 0) == bill["params.total"]
     assert sum(row.macs for row in found if row.level == 0) == bill["macs.total"]
-    trial.cost["macs"]["total"] += 1
-    assert modules_of(store, trial) == ()
+    other = replace(trial, costs={**trial.costs, "macs.total": trial.costs["macs.total"] + 1})
+    assert modules_of(study, other) == ()
 
 
 def test_importance_finds_the_question_that_decides():

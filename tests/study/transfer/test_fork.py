@@ -10,8 +10,8 @@ from scalesearch.cli.main import main
 from scalesearch.space import read_space
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.results.results import load
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE, FAILED
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State
 
 STUDY = """\
 study: forked
@@ -76,8 +76,8 @@ def state(folder):
 
 def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command_does(call):
     call("s.yaml")
-    before, old = state("old"), Store(Path("old")).load()
-    most = sorted(trial.cost["params"]["total"] for trial in old.ledger.having(COMPLETE))[4]
+    before, old = state("old"), StudyDir(Path("old")).load()
+    most = sorted(trial.costs["params.total"] for trial in old.trials.having(State.COMPLETE))[4]
     change = ("--set", "space.width=20 | 24 | 28 | 32", "--set", f"budget=params.total <= {most}")
     said = call("s.yaml", "--resume", "--trials", "9", *change, status=2)
     assert "since this study began, the space and the limits changed. Undo that" in said
@@ -87,39 +87,57 @@ def test_a_changed_space_is_refused_with_the_command_that_forks_and_that_command
     seen = call(*command[3:], "--dry-run")
     assert not Path("old-2").exists()
     said = call(*command[3:])
-    new = Store(Path("old-2")).load()
+    new = StudyDir(Path("old-2")).load()
     assert state("old") == before
     assert set(seen.splitlines()) >= {line for line in said.splitlines() if "not trial" in line or "From old" in line}
 
-    fit = [trial for trial in old.ledger.having(COMPLETE) if trial.cost["params"]["total"] <= most]
-    taken = [trial for trial in new.ledger.trials.values() if new.record(trial) and "forked_from" in new.record(trial)]
-    assert [trial.id for trial in taken] == [trial.id for trial in fit] and len(fit) >= 2
-    assert f"{len(fit)} of {len(old.ledger.having(COMPLETE, FAILED))} candidates are taken over" in said
-    over = [trial for trial in old.ledger.having(COMPLETE) if trial not in fit]
-    assert over and all(f"not trial {t.number} ({t.id}): not params.total <= {most} (by " in said for t in over)
-    failed = old.ledger.having(FAILED)
-    assert failed and all(f"not trial {t.number} ({t.id}): it failed: the loss is not finite" in said for t in failed)
+    fit = [trial for trial in old.trials.having(State.COMPLETE) if trial.costs["params.total"] <= most]
+    taken = [trial for trial in new.trials if trial.source]
+    assert [trial.architecture for trial in taken] == [trial.architecture for trial in fit] and len(fit) >= 2
+    assert f"{len(fit)} of {len(old.trials.having(State.COMPLETE, State.FAILED))} candidates are taken over" in said
+    over = [trial for trial in old.trials.having(State.COMPLETE) if trial not in fit]
+    failed = old.trials.having(State.FAILED)
+    for some, why in ((over, f"not params.total <= {most} (by "), (failed, "it failed: the loss is not finite")):
+        assert some and all(f"not trial {t.number} ({t.architecture}): {why}" in said for t in some)
 
     for trial, was in zip(taken, fit):
         record, before_ = new.record(trial), old.record(was)
         assert trial.values == was.values and trial.in_space == (trial.answers["width"] == 32)
-        assert record["space"] == before_["space"] == old.meta["space"] != new.meta["space"]
-        assert record["forked_from"] == {"study": "forked", "id": old.meta["id"], "trial": was.number,
-                                         "folder": str(Path("old").resolve()), "space": old.meta["space"]}
+        assert record["space"] == before_["space"] == old.meta.space != new.meta.space
+        assert record["source"] == {"study": "forked", "id": old.meta.id, "trial": was.number,
+                                    "folder": str(old.trial_folder(was).resolve()), "space": old.meta.space}
         assert {key: record[key] for key in ("recipe", "seed", "data", "metrics", "versions")} == {
             key: before_[key] for key in ("recipe", "seed", "data", "metrics", "versions")}
         assert (new.trial_folder(trial) / "architecture.yaml").read_text() == (
             old.trial_folder(was) / "architecture.yaml").read_text()
-    assert [t.label for t in taken if t.origin == "reference"] == ["small"]
-    assert sum(t.state == COMPLETE and t.origin == "proposer" for t in new.ledger.trials.values()) == 9
-    known = [trial.id for trial in new.ledger.having(COMPLETE, FAILED)]
-    assert len(known) == len(set(known)) and new.meta["name"] == "old-2"
-    assert new.meta["forked_from"]["trials"] == len(fit)
+    assert [t.label for t in taken if t.origin == Origin.REFERENCE] == ["small"]
+    assert sum(t.state == State.COMPLETE and t.origin == Origin.SAMPLER for t in new.trials) == 9
+    known = [trial.architecture for trial in new.trials.having(State.COMPLETE, State.FAILED)]
+    assert len(known) == len(set(known)) and new.meta.name == "old-2"
+    assert new.meta.forked_from["trials"] == len(fit)
     assert len(load(Path("old-2")).front)
 
     again = call("s.yaml", "--out", "old-2", "--resume", "--trials", "10", *change)
     assert "10 candidates trained" in again
-    assert {new.record(t)["study"] for t in Store(Path("old-2")).load().ledger.having(COMPLETE)} == {"old-2"}
+    assert {new.record(t)["study"] for t in StudyDir(Path("old-2")).load().trials.having(State.COMPLETE)} == {"old-2"}
+
+
+def test_replicates_go_along_with_the_trial_that_they_repeat(call):
+    call("s.yaml", "--trials", "4", "--set", "seeds={most: 2, trials: 9}")
+    old = StudyDir(Path("old")).load()
+    firsts = {trial.of for trial in old.trials.replicates()}
+    least = min(old.trials[number].costs["params.total"] for number in firsts)
+    most = max(old.trials[number].costs["params.total"] for number in firsts) - 1
+    said = call("s.yaml", "--trials", "4", "--set", f"budget=params.total <= {most}", "--fork", "new")
+    new = StudyDir(Path("new")).load()
+    again = [trial for trial in new.trials.replicates() if trial.source]
+    assert least < most and again and "it is another training of trial" not in said  # the dear one misses the limit
+    for trial in again:
+        was = old.trials[trial.source["trial"]]
+        assert (trial.seed, trial.values) == (was.seed, was.values) and new.record(trial)["seed"] == was.seed
+        assert new.trials[trial.of].architecture == trial.architecture == old.trials[was.of].architecture
+        assert trial.label == new.trials[trial.of].label
+    assert len(load(Path("new")).seeds) == 2 * len(again)
 
 
 def test_an_objective_that_the_records_hold_already_is_taken_from_them(call):
@@ -127,13 +145,13 @@ def test_an_objective_that_the_records_hold_already_is_taken_from_them(call):
     more = ("--set", "objectives={bleu: max, macs.total: min}", "--set", "protocol.source=20", "--trials", "3")
     assert "the objectives and the cost protocol changed" in call("s.yaml", "--resume", *more, status=2)
     call("s.yaml", *more, "--fork", "new")
-    old, new = Store(Path("old")).load(), Store(Path("new")).load()
-    done = new.ledger.having(COMPLETE)
-    assert [trial.id for trial in done] == [trial.id for trial in old.ledger.having(COMPLETE)]
+    old, new = StudyDir(Path("old")).load(), StudyDir(Path("new")).load()
+    done = new.trials.having(State.COMPLETE)
+    assert [trial.architecture for trial in done] == [trial.architecture for trial in old.trials.having(State.COMPLETE)]
     for trial in done:
-        was = old.record(old.ledger.first(trial.id))
-        assert trial.values == {"bleu": was["metrics"]["bleu"], "macs.total": float(trial.cost["macs"]["total"])}
-        assert trial.cost["macs"]["total"] > was["cost"]["macs"]["total"]
+        was = old.record(old.trials.first(trial.architecture))
+        assert trial.values == {"bleu": was["metrics"]["bleu"], "macs.total": float(trial.costs["macs.total"])}
+        assert trial.costs["macs.total"] > was["costs"]["macs.total"]
 
 
 def test_what_was_not_measured_is_not_taken_over(call):
@@ -143,7 +161,7 @@ def test_what_was_not_measured_is_not_taken_over(call):
     assert "the objectives and what the recipe measures changed" in said and "--fork old-2" in said
     said = call("s.yaml", *latency, "--fork", "new", status=2)
     assert "nothing can be taken over" in said and "training gave no usable latency" in said
-    assert not Store(Path("new")).exists()
+    assert not StudyDir(Path("new")).exists()
 
 
 @pytest.mark.parametrize(("change", "what"), [
@@ -155,7 +173,7 @@ def test_what_changes_the_numbers_themselves_cannot_be_forked(call, change, what
     assert what in said and "changed, so old and new candidates would not compare" in said
     assert "start another study with --out" in said and "--fork" not in said
     said = call("s.yaml", "--fork", "new", "--set", change, status=2)
-    assert what in said and "nothing that it trained compares" in said and not Store(Path("new")).exists()
+    assert what in said and "nothing that it trained compares" in said and not StudyDir(Path("new")).exists()
 
 
 def test_where_a_fork_may_go(call):
@@ -169,14 +187,14 @@ def test_where_a_fork_may_go(call):
 
 def test_a_fork_that_was_cut_off_is_made_again(call, monkeypatch):
     call("s.yaml", "--trials", "2")
-    create, change = Store.create, ("--set", "budget=params.total <= 70k", "--trials", "3")
+    create, change = StudyDir.create, ("--set", "budget=params.total <= 70k", "--trials", "3")
 
     def die(self, *_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Store, "create", die)
+    monkeypatch.setattr(StudyDir, "create", die)
     assert "--out new --resume in place of --fork" in call("s.yaml", *change, "--fork", "new", status=130)
-    monkeypatch.setattr(Store, "create", create)
+    monkeypatch.setattr(StudyDir, "create", create)
     assert "3 candidates trained" in call("s.yaml", *change, "--fork", "new")
     events = [json.loads(line) for line in Path("new/events.jsonl").read_text().splitlines()]
-    assert [event["trial"] for event in events[:3]] == [0, 1, 2] and "forked_from" in events[0]
+    assert [event["trial"] for event in events[:3]] == [0, 1, 2] and events[0]["source"]["study"] == "forked"

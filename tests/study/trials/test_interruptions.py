@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from scalesearch.study.trials.study_dir import Store
-from scalesearch.study.trials.trials import COMPLETE
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
 from tests.corpora import write_text
 from tests.processes import call, ended, start, wait_until
 from tests.study.engine.test_end_to_end import STUDY
@@ -41,14 +41,14 @@ def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_
     status, out, err = ended(process)
     assert status == 128 + number and "Traceback" not in out + err
     assert "with the same command and --resume" in out
-    store = Store(folder / "found").load()
-    stopped = [store.trial_folder(trial) for trial in store.ledger.having("pending")]
+    store = StudyDir(folder / "found").load()
+    stopped = [store.trial_folder(trial) for trial in store.trials.having("pending")]
     assert len(stopped) == 2 and not list(folder.glob("found/trials/*/lease.json"))
     assert all((place / "checkpoint.pt").exists() and not (place / "result.json").exists() for place in stopped)
     said = call(folder, "study", "run", "tiny.yaml", "--resume", "--backend", "ray", "--workers", "2", *MORE)
     assert "1 candidates trained" in said
-    again = Store(folder / "found").load()
-    assert len(again.ledger.having(COMPLETE)) == 2  # the reference, and the candidate
+    again = StudyDir(folder / "found").load()
+    assert len(again.trials.having(State.COMPLETE)) == 2  # the reference, and the candidate
     for place in stopped:
         record = json.loads((place / "record.json").read_text())
         assert record["steps"] == 400 and record["attempts"] == 2

@@ -8,14 +8,14 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull
-from scalesearch.study.trials.study_dir import Store
+from scalesearch.study.trials.study_dir import StudyDir
 from tests.study.fakes import make_driver, make_plan
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from scalesearch.study.trials.study_dir import Store
-with Store(Path(sys.argv[1])).owned():
+from scalesearch.study.trials.study_dir import StudyDir
+with StudyDir(Path(sys.argv[1])).owned():
     print("mine", flush=True)
     sys.stdin.read()
 """
@@ -25,17 +25,17 @@ def test_a_second_owner_is_told_who_the_first_is_and_a_dead_one_is_none(tmp_path
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert first.stdout.readline() == "mine\n"
-    with pytest.raises(UserError, match=f"process {first.pid} on .* is running this study"), Store(tmp_path).owned():
+    with pytest.raises(UserError, match=f"process {first.pid} on .* is running this study"), StudyDir(tmp_path).owned():
         pass
     first.kill()
     first.communicate()
-    with Store(tmp_path).owned():
+    with StudyDir(tmp_path).owned():
         assert (tmp_path / ".owner").read_text().startswith(f"process {os.getpid()} ")
 
 
 def test_reading_a_folder_without_a_study_says_so(tmp_path):
     with pytest.raises(UserError, match="there is no study here"):
-        Store(tmp_path).load()
+        StudyDir(tmp_path).load()
 
 
 def test_a_damaged_line_in_the_middle_is_named(tmp_path):
@@ -45,7 +45,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     lines[3] = lines[3][:20]
     log.write_text("\n".join(lines) + "\n")
     with pytest.raises(UserError, match=r"events.jsonl:4: not a JSON line"):
-        Store(tmp_path).load()
+        StudyDir(tmp_path).load()
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
@@ -58,11 +58,11 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DiskFull, match=r"No space left.*what was there is untouched"):
-        driver.store.append("started", 0, attempt=9)
+        driver.study.append("started", 0, attempt=9)
     assert (tmp_path / "events.jsonl").read_bytes() == before
 
 
 def test_the_log_folds_to_what_the_driver_knew(tmp_path):
     driver = make_driver(tmp_path, make_plan(8))
     driver.run()
-    assert Store(tmp_path).load().ledger.trials == driver.ledger.trials
+    assert list(StudyDir(tmp_path).load().trials) == list(driver.trials)

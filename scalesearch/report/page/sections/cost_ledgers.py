@@ -32,7 +32,7 @@ def section(facts: Facts) -> Section:
 
 
 def _amount(trial: TrialFacts, quantity: str, name: str = "total") -> int:
-    return int((trial.cost or {}).get(quantity, {}).get(name, 0))
+    return int(trial.costs.get(f"{quantity}.{name}", 0))
 
 
 def _share(value: int, total: int) -> Cell:
@@ -50,8 +50,8 @@ def _table(facts: Facts, trials: Sequence[TrialFacts], quantity: str) -> Part:
 
 
 def _memory(facts: Facts, trials: Sequence[TrialFacts]) -> Part:
-    rows = [[Cell(trial.name, trial.number, left=True), *((trial.cost or {}).get("memory", {}).get(name)
-                                                          for name in MEMORY)] for trial in trials]
+    rows = [[Cell(trial.name, trial.number, left=True), *(trial.costs.get(f"memory.{name}") for name in MEMORY)]
+            for trial in trials]
     caption = (f"memory: bytes in float32; the key-value cache after {facts.subject.protocol['target']} target tokens; "
                "an estimate of what one sentence pair keeps for the backward pass.")
     return table(["trial", *MEMORY.values()], rows, caption, "costs-memory")
@@ -66,10 +66,10 @@ def _modules(trial: TrialFacts) -> Part:
                    f"{trial.name}: a module's numbers include all beneath it; the layers of a stack are summed.",
                    f"costs-{trial.number}-modules") if rows else
              text("Its architecture file no longer gives the costs that it was judged by, so there are no modules.")]
-    load = (trial.cost or {}).get("load")
+    load = {name: value for name, value in trial.costs.items() if name.startswith("load.")}
     if load:
-        parts.append(text(f"Uses of a weight in a pass: {load['mean']:.3g} on average, {load['min']:.3g} to "
-                          f"{load['max']:.3g}; balance (Jain's index) {load['balance']:.3g}."))
+        parts.append(text(f"Uses of a weight in a pass: {load['load.mean']:.3g} on average, {load['load.min']:.3g} to "
+                          f"{load['load.max']:.3g}; balance (Jain's index) {load['load.balance']:.3g}."))
     if trial.config:
         parts.append(fold("architecture.yaml", [("code", trial.config)]))
     return fold(f"{trial.name}: {params:,} params, {macs:,} MACs", parts, f"costs-{trial.number}")

@@ -31,7 +31,7 @@ def _main(facts: Facts) -> list[tuple[str, Any]]:
         "objectives": _plain(meta.get("objectives")),
         "constraints": "; ".join(meta.get("limits") or ()) or _plain(meta.get("bounds")),
         "costs": protocol_words(facts.subject.protocol), "metrics (signature)": facts.subject.signature,
-        **{key: _plain(meta.get(key)) for key in ("proposer", "rungs", "seeds", "teacher")},
+        **{key: _plain(meta.get(key)) for key in ("sampler", "rungs", "seeds", "teacher")},
         "devices": used["device"], "precision": used["dtype"],
     }
     return [(name, value) for name, value in found.items() if value not in (None, "")]

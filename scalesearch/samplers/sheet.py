@@ -1,0 +1,213 @@
+"""Sheets of parameters in Optuna's words: drawing, changing and listing what a define-by-run function asks for.
+
+Which parameters are asked for may depend on the values given, so a sheet is made by running the function to its end.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from scalesearch.errors import UserError
+
+Define = Callable[[Any], Any]  # suggests everything that it needs from the trial it is given
+Choose = Callable[[str, BaseDistribution], Any]
+Key = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The parameters of one trial, external values, and what they are drawn from."""
+
+    params: Mapping[str, Any]
+    distributions: Mapping[str, BaseDistribution]
+
+    @cached_property
+    def key(self) -> Key:
+        """What equal sheets have in common."""
+        return key_of(self.params)
+
+
+def key_of(params: Mapping[str, Any]) -> Key:
+    """What makes two sheets the same, whatever their order."""
+    return tuple(sorted((name, repr(value)) for name, value in params.items()))
+
+
+class SheetTrial:
+    """A trial whose suggestions ``choose`` makes; what a define-by-run function needs of one, without a study."""
+
+    def __init__(self, choose: Choose, number: int = 0) -> None:
+        self.choose, self.number = choose, number
+        self.params: dict[str, Any] = {}
+        self.distributions: dict[str, BaseDistribution] = {}
+        self.user_attrs: dict[str, Any] = {}
+
+    def suggest_float(self, name: str, low: float, high: float, *, step: float | None = None,
+                      log: bool = False) -> float:
+        """A real number, as Optuna's."""
+        return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
+
+    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
+        """A whole number, as Optuna's."""
+        return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of ``choices``, as Optuna's."""
+        return self._suggest(name, CategoricalDistribution(choices))
+
+    def set_user_attr(self, key: str, value: Any) -> None:
+        """Keeps an attribute, as Optuna's."""
+        self.user_attrs[key] = value
+
+    def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
+        if name not in self.params:
+            self.params[name], self.distributions[name] = self.choose(name, distribution), distribution
+        return self.params[name]
+
+
+def fill(define: Define, choose: Choose) -> Sheet:
+    """The sheet that ``define`` asks for where ``choose(name, distribution)`` gives every value."""
+    trial = SheetTrial(choose)
+    define(trial)
+    return Sheet(trial.params, trial.distributions)
+
+
+def sample(define: Define, rng: random.Random) -> Sheet:
+    """A random sheet: every parameter uniform, log-uniform for log ranges."""
+    return fill(define, lambda name, distribution: draw(distribution, rng))
+
+
+def change(define: Define, parent: Mapping[str, Any], rng: random.Random, new: Choose | None = None) -> Sheet:
+    """The sheet of ``parent``'s values, those that it lacks or that are no longer legal being drawn.
+
+    Args:
+        new: what a legal value of the parent is replaced by.
+    """
+    def choose(name: str, distribution: BaseDistribution) -> Any:
+        if name not in parent or not contains(distribution, parent[name]):
+            return draw(distribution, rng)
+        return new(name, distribution) if new else parent[name]
+
+    return fill(define, choose)
+
+
+def flat(search_space: Mapping[str, BaseDistribution]) -> Define:
+    """The define-by-run function that asks for everything in ``search_space``."""
+    def define(trial: Any) -> None:
+        for name, distribution in search_space.items():
+            suggest(trial, name, distribution)
+
+    return define
+
+
+def suggest(trial: Any, name: str, distribution: BaseDistribution) -> Any:
+    """What ``trial``, Optuna's or a :class:`SheetTrial`, suggests for a distribution."""
+    match distribution:
+        case CategoricalDistribution():
+            return trial.suggest_categorical(name, distribution.choices)
+        case IntDistribution(low=low, high=high, step=step, log=log):
+            return trial.suggest_int(name, low, high, step=step, log=log)
+        case FloatDistribution(low=low, high=high, step=step, log=log):
+            return trial.suggest_float(name, low, high, step=step, log=log)
+    raise TypeError(distribution)
+
+
+def enumerate_sheets(define: Define) -> Iterator[Sheet]:
+    """Every sheet, in the order of the values.
+
+    Raises:
+        UserError: a continuous range, of which there is no end.
+    """
+    script: list[int] = []  # which value the first, second, … parameter has
+    while True:
+        sizes: list[int] = []
+
+        def choose(name: str, distribution: BaseDistribution, sizes: list[int] = sizes) -> Any:
+            values = values_of(distribution)
+            if values is None:
+                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step")
+            if len(sizes) == len(script):
+                script.append(0)
+            sizes.append(len(values))
+            return values[script[len(sizes) - 1]]
+
+        yield fill(define, choose)
+        while script and script[-1] + 1 == sizes[len(script) - 1]:
+            script.pop()
+        if not script:
+            return
+        script[-1] += 1
+
+
+def values_of(distribution: BaseDistribution) -> Sequence[Any] | None:
+    """Everything that a parameter may be; None where there is no end of it."""
+    match distribution:
+        case CategoricalDistribution():
+            return distribution.choices
+        case IntDistribution(low=low, high=high, step=step):
+            return range(low, high + 1, step)
+        case FloatDistribution(low=low, high=high, step=step) if step is not None:
+            return [min(float(f"{low + at * step:.12g}"), high) for at in range(round((high - low) / step) + 1)]
+    return [distribution.low] if distribution.single() else None  # type: ignore[attr-defined]
+
+
+def draw(distribution: BaseDistribution, rng: random.Random) -> Any:
+    """A uniform draw, or a log-uniform one."""
+    match distribution:
+        case IntDistribution(low=low, high=high, log=True):
+            drawn = round(math.exp(rng.uniform(math.log(low - 0.5), math.log(high + 0.5))))
+            return min(max(drawn, low), high)
+        case FloatDistribution(low=low, high=high, step=None, log=log):
+            real = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
+            return min(max(real, low), high)
+    values = values_of(distribution)
+    assert values is not None
+    return values[rng.randrange(len(values))]
+
+
+def contains(distribution: BaseDistribution, value: Any) -> bool:
+    """Whether ``value`` is one of ``distribution``'s."""
+    if isinstance(distribution, CategoricalDistribution):
+        return any(choice == value and type(choice) is type(value) for choice in distribution.choices)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    low, high, step = distribution.low, distribution.high, distribution.step  # type: ignore[attr-defined]
+    steps = (value - low) / step if step else 0.0
+    return bool(low <= value <= high and abs(steps - round(steps)) < 1e-6)
+
+
+def near(distribution: BaseDistribution, value: Any, rng: random.Random, reach: float) -> Any:
+    """Another value: of numbers one near by, at least the next one; of words any other.
+
+    Args:
+        reach: standard deviation of a step along a list of numbers, as a share of the list.
+    """
+    values = values_of(distribution)
+    if values is None:
+        return _moved(distribution, value, rng.gauss(0, reach))
+    if len(values) < 2:
+        return value
+    if isinstance(distribution, CategoricalDistribution):
+        return rng.choice([choice for choice in values if choice is not value and choice != value])
+    at, last = place_of(values, value), len(values) - 1
+    step = max(1, round(abs(rng.gauss(0, reach)) * last))
+    places = [place for place in (at - step, at + step) if 0 <= place <= last]
+    return values[rng.choice(places) if places else (0 if at > last - at else last)]
+
+
+def _moved(distribution: Any, value: float, share: float) -> float:
+    """``value`` moved by a share of its range, of the range's logarithm for log ranges."""
+    low, high = distribution.low, distribution.high
+    moved = value * (high / low) ** share if distribution.log else value + share * (high - low)
+    return float(min(max(moved, low), high))
+
+
+def place_of(values: Sequence[Any], value: float) -> int:
+    """The place of a number in an evenly spaced list that holds it."""
+    return 0 if len(values) < 2 else round((value - values[0]) / (values[1] - values[0]))

@@ -1,0 +1,31 @@
+"""Numbers and times as people read them."""
+
+import time
+from datetime import timedelta
+
+
+def short(value: float) -> str:
+    """A number in few characters: 27.31, 1.24M, 0.0021."""
+    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            return f"{value / (limit if letter != 'k' else 1e3):.3g}{letter}"
+    return f"{value:.4g}"
+
+
+def span(seconds: float) -> str:
+    """A length of time, to the second."""
+    return str(timedelta(seconds=round(max(0, seconds))))
+
+
+def ago(seconds: float) -> str:
+    """How long ago, in one unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{max(0, seconds):.0f} s ago"
+
+
+def clock(when: float) -> str:
+    """A time on this machine's clock; with its day, if that was not within the last one."""
+    form = "%H:%M:%S" if time.time() - when < 86400 else "%d %b %H:%M"
+    return time.strftime(form, time.localtime(when))

@@ -1,0 +1,227 @@
+"""Optuna's copy of a study, for dashboards and plots: finished trials, added to a storage in the background.
+
+Nobody reads it back: the truth is the event log. So nothing that happens to a storage ends a study that has begun, and
+what it misses is not kept apart; once it answers, it gets whatever is not in it yet.
+"""
+
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import optuna
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from scalesearch.errors import UserError
+from scalesearch.pareto.objective import Objective
+from scalesearch.study.config.storage_url import hide
+from scalesearch.study.optuna_sync.attributes import NUMBER, Exported
+from scalesearch.study.trials.callback import Callback
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State, Trial
+
+OWNER = "scalesearch"  # the attribute of an Optuna study that says which of our studies it belongs to
+DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
+OPEN = (State.PENDING, State.PAUSED)
+# What may come of a database, its driver, a file or a network; a mistake of this package (AttributeError) may not.
+FAULTS = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, OSError, LookupError, RuntimeError, TypeError,
+          ValueError)
+MIN_WAIT, MAX_WAIT = 5.0, 300.0  # seconds until a storage that was away is tried again
+LAST_WAIT = 30.0  # seconds that a study that ends waits for a storage that does not answer
+# Seconds to connect, milliseconds for what was sent to arrive, seconds of silence before the other side is asked.
+LIBPQ = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 5,
+         "keepalives_count": 3}
+
+
+class OptunaExport(Callback):
+    """Adds every finished trial of ``study`` to an Optuna storage; a callback of the driver.
+
+    Args:
+        connect: opens the storage and returns its Optuna study.
+        where: the storage's name for people, without a password.
+        tell: takes a line for people.
+        clock: seconds.
+
+    Raises:
+        UserError, and any of ``FAULTS``: the storage cannot be used now, before the study begins.
+    """
+
+    def __init__(self, study: StudyDir, exported: Exported, connect: Callable[[], optuna.Study], where: str,
+                 tell: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._study, self._exported, self._connect, self._where = study, exported, connect, where
+        self._tell, self._clock = tell, clock
+        self._wait, self._next, self._away = MIN_WAIT, 0.0, ""
+        self._thread: Thread | None = None
+        self._there: set[int] = set()
+        self._open()
+        self._add()
+
+    def update(self) -> None:
+        """Exports in the background what has finished since, unless the storage is away and it is too soon."""
+        if not self._busy() and self._missing() and (not self._away or self._clock() >= self._next):
+            self._thread = Thread(target=self.export, daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Exports the rest; says what to do where that does not succeed."""
+        if self._thread is not None:
+            self._thread.join(LAST_WAIT)
+        if self._missing() and (self._busy() or not self.export()):
+            self._tell(f"the storage {self._where} is still away ({self._away or 'it does not answer'}). Nothing is "
+                       "lost: the study's folder holds everything. Once the storage is back, the same command with "
+                       "--resume brings it up to date")
+
+    def _busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def export(self) -> bool:
+        """Adds what is not there yet; returns whether the storage took it."""
+        try:
+            if self._away:
+                self._open()
+            self._add()
+        except (*FAULTS, UserError) as error:
+            self._failed(reason(error))
+            return False
+        if self._away:
+            self._tell(f"the storage {self._where} is back, and up to date")
+        self._away = ""
+        return True
+
+    def _failed(self, why: str) -> None:
+        if not self._away:
+            self._tell(f"the storage {self._where} cannot be written ({why}); the study goes on without it, and brings "
+                       "it up to date when it is back")
+        self._wait = min(2 * self._wait, MAX_WAIT) if self._away else MIN_WAIT
+        self._away, self._next = why, self._clock() + self._wait
+
+    def _missing(self) -> list[Trial]:
+        return [trial for trial in self._study.trials.candidates()
+                if trial.in_space and trial.state not in OPEN and trial.number not in self._there
+                and self._study.trials.outcome(trial).state not in OPEN]
+
+    def _open(self) -> None:
+        self._optuna = self._connect()
+        there = self._optuna.get_trials(deepcopy=False)
+        self._there = {trial.user_attrs[NUMBER] for trial in there if NUMBER in trial.user_attrs}
+
+    def _add(self) -> None:
+        for trial in self._missing():
+            self._optuna.add_trial(self._exported.frozen(trial, self._study.trials.outcome(trial)))
+            self._there.add(trial.number)
+
+
+def open_export(url: str | None, study: StudyDir, exported: Exported, objectives: tuple[Objective, ...],
+                tell: Callable[[str], object]) -> OptunaExport:
+    """The export of ``study`` to the storage behind ``url``, or without one to a journal in the study's folder.
+
+    Raises:
+        UserError: the storage cannot be reached, or holds another study of that name.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    file = study.folder / "optuna.journal"
+
+    def connect() -> optuna.Study:
+        if url is None:
+            return _embedded(file, study, objectives)
+        return _owned(_database(url), study, objectives)
+
+    where = hide(url) if url else str(file)
+    with _refusing(where):
+        return OptunaExport(study, exported, connect, where, tell)
+
+
+def reach(url: str) -> None:
+    """Raises UserError where the storage behind ``url`` cannot be used."""
+    with _refusing(hide(url)):
+        _database(url).remove_session()
+
+
+@contextmanager
+def _refusing(where: str) -> Iterator[None]:
+    """Turns the faults of the storage ``where`` into UserError."""
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(f"storage: {where} needs {_driver(where, error)}") from None
+    except FAULTS as error:
+        raise UserError(f"storage: {where} cannot be used: {hide(reason(error))}. Start or correct it, or keep "
+                        "Optuna's copy in the study's folder with --set storage=embedded") from None
+
+
+def _database(url: str) -> BaseStorage:
+    """Optuna's storage behind ``url``. PostgreSQL is spoken to by psycopg unless the URL says otherwise, and its
+    silence ends after seconds: unless told, the operating system waits for a quarter of an hour.
+    """
+    made = make_url(url)
+    if made.get_backend_name() != "postgresql":
+        return optuna.storages.get_storage(url)
+    if "+" not in made.drivername:
+        made = made.set(drivername="postgresql+psycopg")
+    waits = {key: value for key, value in LIBPQ.items() if key not in made.query}
+    address = made.render_as_string(hide_password=False)
+    return optuna.storages.get_storage(RDBStorage(address, engine_kwargs={"connect_args": waits}))
+
+
+def _driver(url: str, error: ImportError) -> str:
+    if url.startswith("postgresql"):
+        return "a driver for PostgreSQL: pip install 'scalesearch[postgres]'"
+    package = getattr(error.__cause__ or error, "name", None)
+    return f"a driver for its database, the package {package}, which is not installed"
+
+
+def _embedded(file: Path, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
+    """The study in the journal ``file``; a damaged one, or another study's, is put aside and made again."""
+    file = file.absolute()  # Optuna waits for ever for a lock that is a relative link
+    if file.exists():
+        _free(file)
+        try:
+            return _owned(JournalStorage(JournalFileBackend(str(file))), study, objectives)
+        except (UserError, LookupError, ValueError, TypeError, AssertionError):
+            file.replace(file.with_suffix(".old"))
+    return _owned(JournalStorage(JournalFileBackend(str(file))), study, objectives)
+
+
+def _free(file: Path) -> None:
+    """Removes what a writer that was killed may have left: its lock, and a line without an end."""
+    Path(f"{file}.lock").unlink(missing_ok=True)
+    data = file.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(file, whole)
+
+
+def _owned(storage: BaseStorage, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
+    name, wanted = study.meta.name, [DIRECTIONS[objective.direction] for objective in objectives]
+    found = optuna.create_study(storage=storage, study_name=name, directions=wanted, load_if_exists=True)
+    owner = found.user_attrs.get(OWNER)
+    if not found.get_trials(deepcopy=False):
+        found.set_user_attr(OWNER, study.meta.id)
+    elif owner != study.meta.id:
+        raise UserError(f"storage: it already holds another study named {name}; give this one another name under "
+                        "`study:`, or delete that one with `optuna delete-study`")
+    if found.directions != wanted:
+        raise UserError(f"storage: its study {name} has other objectives; give this one another name")
+    names = [objective.name for objective in objectives]
+    if found.metric_names != names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            found.set_metric_names(names)
+    return found
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in one line; Optuna's own words for a lost connection are of invalid data."""
+    if isinstance(error, optuna.exceptions.StorageInternalError) and error.__cause__:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    words = re.sub(r"^\([\w.]+\) ", "", lines[0])
+    return f"{words} {lines[1]}" if words.endswith(":") and len(lines) > 1 else words

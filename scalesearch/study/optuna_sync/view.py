@@ -1,0 +1,121 @@
+"""The search as an Optuna study in memory: a fold of the study's trials, which samplers and the scheduler read.
+
+In it are the trials that the space could have proposed, in their order: trained ones are COMPLETE, infeasible ones
+PRUNED with their constraints, failed ones and duplicates FAIL, everything else RUNNING. Replicates are not in it, and
+references from outside the space are shown to the scheduler alone: Optuna knows no trial without parameters.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import optuna
+from optuna.samplers import BaseSampler
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.encoding import encode, suggest
+from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS
+from scalesearch.study.optuna_sync.attributes import NUMBER
+from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.study.trials.trials import Trials
+
+STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
+          State.DUPLICATE: TrialState.FAIL}  # others are RUNNING
+DIRECTIONS = {"min": "minimize", "max": "maximize"}
+
+
+class SearchStudy:
+    """The Optuna study of a search.
+
+    Args:
+        space: asks the parameters.
+        objectives: of the study.
+        trials: what has happened so far.
+    """
+
+    def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials) -> None:
+        self.space, self.objectives, self.trials = space, objectives, trials
+        self.storage = InMemoryStorage()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in objectives],
+                                         storage=self.storage)
+        self._there: dict[int, int] = {}  # our number to Optuna's
+        self._outside: dict[int, tuple[Trial, FrozenTrial]] = {}
+        for trial in trials.candidates():
+            if trial.in_space:
+                self.add(trial)
+
+    def ask(self, sampler: BaseSampler) -> tuple[optuna.Trial, Mapping[str, Any]]:
+        """A new trial of Optuna's, and the params that ``sampler`` proposes for it.
+
+        Raises:
+            Exhausted: the sampler has nothing left to propose.
+        """
+        self.study.sampler = sampler
+        number = len(self._all())
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what is experimental in Optuna is our business, not the user's
+                asked = self.study.ask()
+                return asked, suggest(self.space, asked).params
+        except BaseException:
+            for left in self._all()[number:]:  # the search ends here; nobody is to take it for one in training
+                self.study.tell(left.number, state=TrialState.FAIL)
+            raise
+
+    def add(self, trial: Trial, asked: optuna.Trial | None = None) -> None:
+        """Takes in ``trial``, as it was evaluated; ``asked`` is Optuna's own where a sampler proposed it."""
+        if asked is None:
+            self._there[trial.number] = len(self._all())
+            self.study.add_trial(frozen(trial, self.space, self.objectives))
+            return
+        self._there[trial.number] = asked.number
+        for name, slack in trial.constraints.items():
+            asked.set_constraint(name, slack)
+        self.update(trial)
+
+    def update(self, trial: Trial) -> None:
+        """Takes over how far ``trial`` has come; of replicates and references from outside there is nothing to do."""
+        if trial.number not in self._there:
+            return
+        number = self._there[trial.number]
+        for name, value in attributes(trial, self.objectives).items():
+            self.storage.set_trial_user_attr(self._all()[number]._trial_id, name, value)
+        if trial.state in STATES:
+            self.study.tell(number, state=STATES[trial.state], values=_values(trial, self.objectives))
+
+    def history(self) -> list[FrozenTrial]:
+        """Every candidate, references from outside the space included, as the scheduler reads it."""
+        return self._all() + [self._shown(trial) for trial in self.trials.of(Origin.REFERENCE) if not trial.in_space]
+
+    def _all(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    def _shown(self, trial: Trial) -> FrozenTrial:
+        if self._outside.get(trial.number, (None,))[0] is not trial:
+            shown = frozen(trial, self.space, self.objectives)
+            shown.number = -1 - trial.number  # apart from the study's own
+            self._outside[trial.number] = trial, shown
+        return self._outside[trial.number][1]
+
+
+def frozen(trial: Trial, space: Any, objectives: tuple[Objective, ...]) -> FrozenTrial:
+    """``trial`` in Optuna's words."""
+    params, distributions = encode(space, trial.params) if trial.params else ({}, {})
+    return optuna.create_trial(
+        state=STATES.get(trial.state, TrialState.RUNNING), values=_values(trial, objectives), params=params,
+        distributions=distributions, user_attrs=attributes(trial, objectives), constraints=dict(trial.constraints),
+    )
+
+
+def attributes(trial: Trial, objectives: tuple[Objective, ...]) -> dict[str, Any]:
+    """What samplers and the scheduler read of a trial besides its params and values."""
+    exact = {one.name: trial.costs[one.name] for one in objectives if not one.measured and trial.costs}
+    return {NUMBER: trial.number, ARCHITECTURE: trial.architecture, COSTS: exact, RUNGS: list(trial.losses),
+            PAUSED: trial.state == State.PAUSED}
+
+
+def _values(trial: Trial, objectives: tuple[Objective, ...]) -> list[float] | None:
+    return [trial.values[one.name] for one in objectives] if trial.state == State.COMPLETE and trial.values else None

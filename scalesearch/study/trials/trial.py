@@ -1,0 +1,170 @@
+"""A trial: one candidate of a study. Its JSON is the event, the record and the row; its history is a fold of events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+class State(StrEnum):
+    """How far a trial has come."""
+
+    PENDING = "pending"  # to be trained, or in training
+    PAUSED = "paused"  # at a rung
+    COMPLETE = "complete"
+    FAILED = "failed"
+    INFEASIBLE = "infeasible"
+    DUPLICATE = "duplicate"  # another trial trains, or has trained, the same architecture
+
+
+class Origin(StrEnum):
+    """Where a trial comes from."""
+
+    SAMPLER = "sampler"
+    REFERENCE = "reference"  # named by the study file
+    REPLICATE = "replicate"  # another training of a trial with a further seed; no candidate itself
+    IMPORTED = "imported"  # trained by another study (warm start)
+    ENQUEUED = "enqueued"  # on another study's front, trained here (warm start)
+
+    @property
+    def charged(self) -> bool:
+        """Whether its training is paid from the study's ``trials``."""
+        return self in (Origin.SAMPLER, Origin.ENQUEUED)
+
+
+class Kind(StrEnum):
+    """What an event of the log says of a trial."""
+
+    PROPOSED = "proposed"
+    STARTED = "started"
+    CRASHED = "crashed"
+    RUNG = "rung"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What a trial came to at a rung: validation loss in nats a token, and the training up to there.
+
+    ``share`` is of a full training; ``seconds`` is wall time and ``cpu_seconds`` CPU time of the updates.
+    """
+
+    loss: float
+    step: int | None = None
+    tokens: int | None = None
+    share: float | None = None
+    cpu_seconds: float | None = None
+    seconds: float | None = None
+
+    @classmethod
+    def from_json(cls, facts: Json) -> Rung:
+        """The rung that an event or a worker's file describes."""
+        return cls(**{one.name: facts.get(one.name) for one in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One candidate that was looked at.
+
+    Attributes:
+        number: counts from 0 in the order of proposal.
+        params: parameter to value; empty for a reference that the space could not propose.
+        in_space: whether the space could have proposed it.
+        architecture: its id; None where nothing can be built.
+        answers: canonical, constants included: what the architecture file would say.
+        costs: ``params.total`` and the like to exact numbers; empty where nothing can be built.
+        constraints: limit to how far it is missed (<= 0: met; log(cost / budget) for a budget).
+        values: objective to value, once complete.
+        reason: why it is infeasible or failed.
+        label: what plots call a reference.
+        of: for a duplicate or a replicate, the number of the trial with the same architecture.
+        seed: of a replicate's training; others have the study's.
+        rungs: what it came to at each rung that it has reached.
+        attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
+            the disk was full is no fault of the trial's.
+        wall_seconds: from its start to its result: training, validation, decoding.
+        ended: UTC time of its end; None also where it was trained by another study.
+        source: of an imported trial, or one taken over by a fork: study, trial, folder.
+    """
+
+    number: int
+    state: State
+    origin: Origin = Origin.SAMPLER
+    params: Json = field(default_factory=dict)
+    in_space: bool = True
+    architecture: str | None = None
+    answers: Json = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, float] | None = None
+    reason: str = ""
+    label: str | None = None
+    of: int | None = None
+    seed: int | None = None
+    rungs: tuple[Rung, ...] = ()
+    attempts: int = 0
+    crashes: int = 0
+    wall_seconds: float | None = None
+    ended: str | None = None
+    source: Json | None = None
+
+    def after(self, event: Json) -> Trial:
+        """The trial once ``event`` has happened to it."""
+        match Kind(event["event"]):
+            case Kind.PROPOSED:
+                return Trial.from_json(event)
+            case Kind.STARTED:
+                return replace(self, attempts=self.attempts + 1, state=State.PENDING)
+            case Kind.RUNG:
+                return replace(self, state=State.PAUSED, rungs=(*self.rungs, Rung.from_json(event)))
+            case Kind.CRASHED:
+                return replace(self, crashes=self.crashes + event.get("counts", True), reason=event["reason"])
+            case Kind.ENDED:
+                return replace(self, state=State(event["state"]), values=event.get("values"),
+                               reason=event.get("reason", ""), wall_seconds=event.get("wall_seconds"),
+                               ended=event.get("time"))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON values; ``trial`` is its number."""
+        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        rungs = [{one.name: getattr(rung, one.name) for one in fields(rung)} for rung in self.rungs]
+        return {"trial": data.pop("number"), **data, "feasible": self.feasible, "rungs": rungs}
+
+    @classmethod
+    def from_json(cls, data: Json) -> Trial:
+        """The trial that :meth:`to_json` wrote, or a ``proposed`` event that holds it."""
+        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        known |= {"state": State(data["state"]), "origin": Origin(data["origin"]),
+                  "rungs": tuple(Rung.from_json(rung) for rung in data.get("rungs", ()))}
+        return cls(number=data["trial"], **known)
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        return f"{self.number:04d}-{self.architecture}"
+
+    @property
+    def name(self) -> str:
+        """How people know it: its label, or its number; a replicate by its seed."""
+        if self.origin == Origin.REPLICATE:
+            return f"{self.label or self.of}, seed {self.seed}"
+        return self.label or str(self.number)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it meets every limit (a reference is trained even where it does not)."""
+        return all(miss <= 0 for miss in self.constraints.values())
+
+    @property
+    def eligible(self) -> bool:
+        """Whether it may stand on the front: trained here or imported, of the space, within the limits."""
+        return (self.state == State.COMPLETE and self.origin != Origin.REPLICATE and self.feasible and self.in_space)
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """The validation loss at each rung that it has reached."""
+        return tuple(rung.loss for rung in self.rungs)

@@ -1,0 +1,28 @@
+"""What the guides say to run does run, each block on its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks
+
+GUIDES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "guides").glob("*.md"))
+
+
+def runs():
+    return [pytest.param(block, id=f"{guide}:{block.line}") for guide in GUIDES for block in blocks(guide)
+            if block.mark == "run" and block.language == "python"]
+
+
+@pytest.mark.parametrize("block", runs())
+def test_what_a_guide_says_to_run_runs(block, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    done = subprocess.run([sys.executable, "-c", block.text], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == {"True"}  # what each block finds out about itself
+
+
+def test_blocks_of_guides_say_what_is_to_be_done_with_them():
+    found = [(guide, block) for guide in GUIDES for block in blocks(guide)]
+    assert found and all(block.mark.partition(":")[0] in ("run", "no run") for _, block in found)

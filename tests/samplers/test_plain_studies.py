@@ -1,0 +1,160 @@
+"""Our samplers in Optuna studies that know nothing of ours: conditions, constraints, exact objectives, storages."""
+
+import math
+import random
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.samplers.base import SheetSampler
+from scalesearch.samplers.feasible_region import FeasibleRegion
+from scalesearch.samplers.front_neighbours import FrontNeighbours
+from scalesearch.samplers.history import PAUSED, RUNGS
+from scalesearch.samplers.hypervolume_gp import HypervolumeGP
+from scalesearch.samplers.known import Known
+from scalesearch.samplers.random import RandomDraws
+from scalesearch.samplers.sheet import key_of
+from scalesearch.samplers.wrapped import Wrapped
+
+OURS = [HypervolumeGP, FrontNeighbours, RandomDraws]
+WAYS = ["maximize", "minimize"]
+
+
+def define(trial):
+    """Width and depth, and of gated ones a gate."""
+    trial.suggest_int("width", 8, 256, log=True)
+    trial.suggest_int("depth", 1, 6)
+    if trial.suggest_categorical("kind", ["plain", "gated"]) == "gated":
+        trial.suggest_float("gate", 0.1, 2.0)
+    return trial.params
+
+
+def cost(params):
+    return params["width"] ** 2 * params["depth"] / 1000
+
+
+def known(params):
+    return Known((None, cost(params)), {"budget": cost(params) - 100})
+
+
+def score(params):
+    return math.log(params["width"] * params["depth"]) - (params.get("gate", 1.0) - 0.7) ** 2
+
+
+def objective(trial):
+    params = define(trial)
+    return score(params), cost(params)
+
+
+def tpe(**arguments):
+    return Wrapped(lambda seed: optuna.samplers.TPESampler(seed=seed, n_startup_trials=4), learns_from_infeasible=True,
+                   **arguments)
+
+
+def run(sampler, count, storage=None, name="s"):
+    study = optuna.create_study(storage=storage, study_name=name, directions=WAYS, sampler=sampler, load_if_exists=True)
+    study.optimize(objective, n_trials=count)
+    return study
+
+
+def volume(study):
+    """Of what is within the budget."""
+    values = [trial.values for trial in study.trials if trial.values[1] <= 100]
+    return hypervolume(values, [2.0, 100.0], ["max", "min"])
+
+
+@pytest.mark.parametrize("sampler", [*OURS, tpe])
+@pytest.mark.parametrize("given", [{}, {"define": define}, {"define": define, "known": known}])
+def test_conditional_parameters_come_whole_and_from_the_seed(sampler, given):
+    one, same, other = (run(sampler(seed=seed, **given), 14).trials for seed in (1, 1, 2))
+    assert [trial.params for trial in one] == [trial.params for trial in same] != [trial.params for trial in other]
+    assert all(("gate" in trial.params) == (trial.params["kind"] == "gated") for trial in one)
+    assert len({key_of(trial.params) for trial in one}) > 10
+
+
+@pytest.mark.parametrize("sampler", [*OURS, tpe])
+def test_a_study_that_was_closed_goes_on_as_it_would_have(sampler, tmp_path):
+    storage = f"sqlite:///{tmp_path / 'one.db'}"
+    run(sampler(define=define, known=known, seed=3), 7, storage)
+    halves = run(sampler(define=define, known=known, seed=3), 5, storage)
+    whole = run(sampler(define=define, known=known, seed=3), 12)
+    assert [trial.params for trial in halves.trials] == [trial.params for trial in whole.trials]
+
+
+def test_what_is_known_is_worth_something():
+    """Against random trials, on the part of the plane within the budget."""
+    ours = [volume(run(HypervolumeGP(define=define, known=known, seed=seed), 25)) for seed in range(3)]
+    drawn = [volume(run(RandomDraws(define=define, seed=seed), 25)) for seed in range(3)]
+    assert min(ours) > max(drawn)
+
+
+def test_nothing_is_proposed_that_a_known_constraint_forbids():
+    region = FeasibleRegion(define, known)
+    for sampler in (*OURS, lambda **given: Wrapped(lambda seed: optuna.samplers.NSGAIISampler(
+            seed=seed, population_size=4), **given)):
+        study = run(sampler(define=define, known=known, region=region, seed=1), 16)
+        assert all(trial.values[1] <= 100 for trial in study.trials)
+
+
+def test_a_constraint_that_only_a_run_tells_is_learned():
+    def trial_of(trial):
+        params = define(trial)
+        trial.set_constraint("memory", params["depth"] - 2.5)
+        return score(params), cost(params)
+
+    def share(sampler):
+        study = optuna.create_study(directions=WAYS, sampler=sampler)
+        study.optimize(trial_of, n_trials=30)
+        return sum(trial.params["depth"] <= 2 for trial in study.trials[8:]) / 22
+
+    assert share(HypervolumeGP(define=define, known=lambda params: Known((None, cost(params))), seed=1)) > 0.7
+    assert share(RandomDraws(define=define, seed=1)) < 0.6
+
+
+def test_a_wrapped_sampler_is_shown_what_paused_trials_may_come_to():
+    sampler = tpe(define=define, known=known, seed=1)
+    study = optuna.create_study(directions=WAYS, sampler=sampler)
+    for at in range(8):
+        trial = study.ask()
+        values = objective(trial)
+        trial.set_user_attr(RUNGS, [math.exp(-values[0])])
+        if at < 5:
+            study.tell(trial, values)
+        else:
+            trial.set_user_attr(PAUSED, at < 7)  # the last is in training
+    failed = study.ask()
+    objective(failed)
+    study.tell(failed, state=TrialState.FAIL)
+    objective(study.ask())
+    shown = [trial for trial in sampler._study.get_trials(deepcopy=False) if trial.state != TrialState.FAIL]
+    assert [trial.state.name for trial in shown[:9]] == ["COMPLETE"] * 7 + ["RUNNING", "PRUNED"]
+    for paused in study.trials[5:7]:
+        bleu, size = shown[paused.number].values
+        assert bleu == pytest.approx(score(paused.params)) and size == cost(paused.params)  # the loss tells the score
+
+
+def test_other_parameters_than_those_of_the_region_may_be_asked_for():
+    """As where parameters are fixed by a sampler around ours, or trials ask for something else."""
+    sampler = RandomDraws(define=define, known=known, region=FeasibleRegion(define, known), seed=1)
+    study = run(optuna.samplers.PartialFixedSampler({"depth": 2}, sampler), 4)
+    assert {trial.params["depth"] for trial in study.trials} == {2}
+    space = {"x": optuna.distributions.FloatDistribution(0, 1)}
+    assert 0 <= sampler.sample_relative(study, study.ask()._cached_frozen_trial, space)["x"] <= 1
+
+
+def test_values_without_end_and_equal_ones_are_no_trouble():
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=HypervolumeGP(define=define, seed=1))
+    study.optimize(lambda trial: (math.inf if define(trial)["depth"] > 4 else 1.0, 2.0), n_trials=14)
+    assert len(study.trials) == 14
+
+
+def test_after_five_repetitions_proposals_are_random():
+    class Stubborn(SheetSampler):
+        def propose(self, ask):
+            return self.sample(ask, random.Random(0))
+
+    study = run(Stubborn(define=define, seed=1), 9)
+    keys = [key_of(trial.params) for trial in study.trials]
+    assert len(set(keys[:6])) == 1 and keys[6] != keys[0]

@@ -1,0 +1,342 @@
+"""Optuna's copy of a study: what is in it and when, PostgreSQL, and storages that go away in the middle of a study."""
+
+import json
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from threading import Event
+
+import optuna
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from scalesearch.errors import UserError
+from scalesearch.study.config.storage_url import hide
+from scalesearch.study.monitor.console import Lines
+from scalesearch.study.optuna_sync.attributes import NUMBER, STATES, Exported
+from scalesearch.study.optuna_sync.export import MAX_WAIT, MIN_WAIT, OptunaExport
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State
+from tests.study.engine.test_driver import trained
+from tests.study.fakes import META, OBJECTIVES, FakeSpace, exported, fake_work, make_driver, make_plan
+from tests.study.made import Made
+from tests.study.postgres import running
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running() as found:
+        yield found
+
+
+def name_of(folder, name, identity=None):
+    """Prepares a folder for a study of that name, since one database serves all tests."""
+    meta = replace(META, name=name, id=identity or f"id of {name}")
+    StudyDir(folder).create(meta, "study: fake\n", "width: 8\n")
+    return folder
+
+
+def same(trials, study, names=tuple(objective.name for objective in OBJECTIVES)):
+    """Holds Optuna's trials against ours: the same ones, with their parameters, states, values, constraints."""
+    there = {trial.user_attrs[NUMBER]: trial for trial in study.trials}
+    assert len(there) == len(study.trials) and sorted(there) == [trial.number for trial in trials]
+    for trial in trials:
+        outcome, theirs = trials.outcome(trial), there[trial.number]
+        assert theirs.state == STATES[trial.state if trial.state == State.INFEASIBLE else outcome.state]
+        assert dict(theirs.constraints) == trial.constraints and set(theirs.params) == set(trial.params)
+        if outcome.state == State.COMPLETE:
+            assert theirs.values == [outcome.values[name] for name in names]
+
+
+def test_a_study_in_postgresql_ends_and_goes_on_and_optuna_reads_the_same(server, tmp_path):
+    folder = name_of(tmp_path / "a", "goes-on")
+    make_driver(folder, make_plan(4), storage=server.url).run()
+    driver = make_driver(folder, make_plan(8), storage=server.url)
+    assert driver.run() == "8 candidates trained"
+    same(StudyDir(folder).load().trials, load(server, "goes-on"))
+    assert set(trained(folder).values()) == {1} and not (folder / "optuna.journal").exists()
+
+
+def load(server, name):
+    """What Optuna reads."""
+    return optuna.load_study(study_name=name, storage=server.url.replace("postgresql:", "postgresql+psycopg:"))
+
+
+def test_a_study_moves_from_its_own_folder_to_postgresql_and_back(server, tmp_path):
+    folder = name_of(tmp_path / "a", "fake")
+    for trials, storage in ((3, None), (5, server.url), (7, None)):
+        driver = make_driver(folder, make_plan(trials), storage=storage)
+        driver.run()
+        same(driver.trials, load(server, "fake") if storage else exported(driver))
+
+
+def test_two_studies_share_a_database_and_the_same_name_of_another_is_refused(server, tmp_path):
+    drivers = [make_driver(name_of(tmp_path / name, name), make_plan(3), storage=server.url, seed=seed)
+               for seed, name in enumerate(("one", "two"))]
+    for driver in drivers:
+        driver.run()
+    for driver in drivers:
+        same(driver.trials, load(server, driver.study.meta.name))
+    other = name_of(tmp_path / "other", "one", "of somebody else")
+    with pytest.raises(UserError, match="it already holds another study named one; give this one another name"):
+        make_driver(other, make_plan(3), storage=server.url)
+    same(drivers[0].trials, load(server, "one"))
+
+
+class Log(Lines):
+    """What a person would have read."""
+
+    def __init__(self):
+        self.text = []
+        super().__init__(self.text.append)
+
+    def having(self, words):
+        return [line for line in self.text if words in line]
+
+
+    def wait_for(self, words):
+        until = time.monotonic() + 60
+        while not self.having(words) and time.monotonic() < until:
+            time.sleep(0.01)
+
+
+def test_a_server_that_stops_and_starts_again_costs_no_training(server, tmp_path):
+    folder, log, calls = name_of(tmp_path / "a", "outage"), Log(), []
+
+    def work(place):
+        calls.append(place)
+        if len(calls) == 3:
+            server.stop()
+        if len(calls) == 4:
+            log.wait_for("the study goes on without it")
+        if len(calls) == 6:
+            server.start()
+        if len(calls) == 8:
+            log.wait_for("is back")
+        fake_work(place)
+
+    driver = make_driver(folder, make_plan(9), work, storage=server.url, view=log)
+    driver.export._clock = iter(range(0, 10**6, int(MAX_WAIT))).__next__
+    assert driver.run() == "9 candidates trained"
+    assert len(calls) == 9 and set(trained(folder).values()) == {1}
+    lost, = log.having("the study goes on without it, and brings it up to date when it is back")
+    assert "***" in lost and "secret" not in lost and len(log.having("is back, and up to date")) == 1
+    same(driver.trials, load(server, "outage"))
+
+
+def test_a_server_that_stays_away_is_named_at_the_end_and_a_resumed_study_brings_it_up_to_date(server, tmp_path):
+    folder, log, calls = name_of(tmp_path / "a", "away"), Log(), []
+
+    def work(place):
+        calls.append(place)
+        if len(calls) == 2:
+            server.stop()
+        fake_work(place)
+
+    assert make_driver(folder, make_plan(4), work, storage=server.url, view=log).run() == "4 candidates trained"
+    assert len(log.having("is still away")) == 1 and "--resume brings it up to date" in log.text[-1]
+    with pytest.raises(UserError, match=r"storage: postgresql://ann:\*\*\*@/.* cannot be used: connection") as error:
+        make_driver(folder, make_plan(6), storage=server.url)
+    assert "secret" not in str(error.value) and "--set storage=embedded" in str(error.value)
+    assert len(StudyDir(folder).load().trials.having(State.COMPLETE)) == 4
+    server.start()
+    driver = make_driver(folder, make_plan(4), storage=server.url)
+    same(driver.trials, load(server, "away"))
+
+
+class Away:
+    """An Optuna study in memory, which cannot be reached while ``down``; notes when it was connected to."""
+
+    def __init__(self, objectives=OBJECTIVES):
+        self.study = optuna.create_study(directions=[f"{one.direction}imize" for one in objectives])
+        self.down, self.now, self.tried, self.said = False, 0.0, [], []
+
+    def connect(self):
+        self.tried.append(self.now)
+        self._refuse("select")
+        return self
+
+    def get_trials(self, deepcopy):
+        return self.study.get_trials(deepcopy=deepcopy)
+
+    def add_trial(self, trial):
+        self._refuse("insert")
+        self.study.add_trial(trial)
+
+    def _refuse(self, statement):
+        if self.down:
+            raise OperationalError(statement, {}, Exception("no route to host"))
+
+    @property
+    def numbers(self):
+        """Of our trials that it holds, in its order."""
+        return [trial.user_attrs[NUMBER] for trial in self.study.trials]
+
+    def export_of(self, made):
+        return OptunaExport(made.study, Exported(FakeSpace(), OBJECTIVES), self.connect, "here", self.said.append,
+                            lambda: self.now)
+
+
+def settled(export):
+    """``update``, and what it began in the background."""
+    export.update()
+    if export._thread is not None:
+        export._thread.join()
+
+
+@pytest.fixture
+def made(tmp_path):
+    return Made(tmp_path / "made")
+
+
+def test_only_what_is_finished_is_added_and_that_once(made):
+    there = Away()
+    made.propose(0).end(0, 5, bleu=12.0).propose(1).rung(1, 0, 0.1, 5).propose(2)
+    made.propose(3, state=State.INFEASIBLE, constraints={"params.total <= 500": 0.7})
+    made.propose(4, state=State.DUPLICATE, of=2).propose(5, origin=Origin.REFERENCE, in_space=False).end(5, 5)
+    made.propose(6, origin=Origin.REPLICATE, of=0, seed=2).end(6, 5)
+    export = there.export_of(made)
+    assert there.numbers == [0, 3], "paused or in training, repeats of such, from outside the space, a further seed"
+    settled(export)
+    assert there.numbers == [0, 3] and export._thread is None
+    made.end(2, 5, bleu=10.0)
+    settled(export)
+    made.end(1, 5, state="failed")
+    settled(export)
+    assert there.numbers == [0, 3, 2, 4, 1]
+    assert [trial.state.name for trial in there.study.trials] == ["COMPLETE", "PRUNED", "COMPLETE", "COMPLETE", "FAIL"]
+    assert there.study.trials[3].values == [10.0, 1000.0] and there.study.trials[4].values is None
+    assert there.study.trials[1].constraints == {"params.total <= 500": 0.7}
+    assert there.export_of(made) and there.numbers == [0, 3, 2, 4, 1], "a study that goes on finds them there"
+
+
+def test_a_storage_that_is_away_is_tried_again_later_and_later(made):
+    there = Away()
+    export = there.export_of(made)
+    there.down = True
+    made.propose(0).end(0, 5)
+    while there.now < 2000:
+        settled(export)
+        there.now += 1.0
+    tried = there.tried[1:]
+    gaps = [after - before for before, after in pairwise(tried)]
+    assert tried[0] == MIN_WAIT and gaps[:5] == [10, 20, 40, 80, 160] and set(gaps[5:]) == {MAX_WAIT}
+    assert there.said == ["the storage here cannot be written (no route to host); the study goes on without it, and "
+                          "brings it up to date when it is back"]
+    export.close()
+    assert "is still away (no route to host)" in there.said[1] and "--resume brings it up to date" in there.said[1]
+    there.down = False
+    made.propose(1).end(1, 5)
+    export.close()
+    assert there.said[2:] == ["the storage here is back, and up to date"] and there.numbers == [0, 1]
+    connected = len(there.tried)
+    made.propose(2).end(2, 5)
+    settled(export)
+    export.close()
+    assert there.numbers == [0, 1, 2] and len(there.tried) == connected and len(there.said) == 3
+
+
+def test_what_was_added_before_a_storage_went_away_is_not_added_twice(made):
+    there = Away()
+    export = there.export_of(made)
+    made.propose(0).end(0, 5).propose(1).end(1, 5)
+    add = there.add_trial
+
+    def add_one(trial):
+        add(trial)
+        there.down = True  # that the first one arrived is never heard
+
+    there.add_trial = add_one
+    settled(export)
+    assert there.numbers == [0] and len(there.said) == 1
+    there.down, there.add_trial, there.now = False, add, MIN_WAIT
+    settled(export)
+    assert there.numbers == [0, 1]
+
+
+def test_a_storage_that_does_not_answer_holds_nobody_up(tmp_path):
+    """The first trial hangs in the storage until the last one has been trained."""
+    last, calls, waited = Event(), [], []
+
+    def work(folder):
+        calls.append(folder)
+        if len(calls) == 1:
+            add = driver.export._optuna.add_trial
+            driver.export._optuna.add_trial = lambda trial: waited.append(last.wait(60)) or add(trial)
+        if len(calls) == 5:
+            last.set()
+        fake_work(folder)
+
+    driver = make_driver(tmp_path, make_plan(5), work)
+    assert driver.run() == "5 candidates trained" and all(waited)
+    same(driver.trials, exported(driver))
+
+
+def test_an_embedded_storage_that_cannot_be_written_stops_no_training_either(tmp_path):
+    log, calls = Log(), []
+
+    def work(folder):
+        calls.append(folder)
+        if len(calls) == 2:
+            driver.export._optuna._storage._backend.append_logs = full
+        fake_work(folder)
+
+    def full(lines):
+        raise OSError(28, "No space left on device")
+
+    driver = make_driver(tmp_path, make_plan(4), work, view=log)
+    assert driver.run() == "4 candidates trained" and len(log.having("No space left on device")) == 1
+    same(driver.trials, exported(driver))
+    assert not driver.trials.having(State.PENDING, State.FAILED)
+
+
+def test_what_a_killed_writer_left_in_the_folder_holds_nobody_up(tmp_path, monkeypatch):
+    make_driver(tmp_path / "a", make_plan(3)).run()
+    journal = tmp_path / "a" / "optuna.journal"
+    (tmp_path / "a" / "optuna.journal.lock").symlink_to(journal)  # Optuna's own lock
+    journal.write_bytes(journal.read_bytes()[:-20])
+    monkeypatch.chdir(tmp_path)
+    start = time.monotonic()
+    driver = make_driver(Path("a"), make_plan(5))
+    driver.run()
+    assert time.monotonic() - start < 25, "Optuna takes a lock for left behind after 30 seconds"
+    same(driver.trials, exported(driver))
+    assert not journal.with_suffix(".old").exists(), "nothing that was whole is written anew"
+
+
+def test_a_study_in_a_database_ends_and_goes_on_and_optuna_reads_the_same(tmp_path):
+    url = f"sqlite:///{tmp_path}/shared.db"
+    make_driver(tmp_path / "a", make_plan(4), storage=url).run()
+    driver = make_driver(tmp_path / "a", make_plan(8), storage=url)
+    assert driver.run() == "8 candidates trained"
+    same(driver.trials, optuna.load_study(study_name="fake", storage=url))
+
+
+@pytest.mark.parametrize(("url", "said"), [
+    ("postgresql://ann:secret@127.0.0.1:1/x", r"postgresql://ann:\*\*\*@127.0.0.1:1/x cannot be used: .*refused"),
+    ("nosuch://ann:secret@host/x", r"nosuch://ann:\*\*\*@host/x cannot be used: Can't load plugin"),
+    ("sqlite:////nowhere/at/all.db", "unable to open database file"),
+    ("mysql://ann:secret@host/x", "needs a driver for its database, the package MySQLdb"),
+    ("redis://host", "RedisStorage is removed"),
+])
+def test_a_storage_that_cannot_be_used_is_refused_without_its_password(tmp_path, url, said):
+    with pytest.raises(UserError, match=said) as error:
+        make_driver(tmp_path, storage=url)
+    assert str(error.value).startswith("storage: ") and "secret" not in str(error.value)
+
+
+def test_a_missing_driver_is_named_with_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(UserError, match=r"needs a driver for PostgreSQL: pip install 'scalesearch\[postgres\]'"):
+        make_driver(tmp_path, storage="postgresql://ann@127.0.0.1:1/x")
+
+
+def test_a_password_is_kept_out_of_the_study_s_folder(tmp_path):
+    text = "storage: postgresql://ann:s:e/cret@host/x\nother: postgresql+psycopg://ann@h/x?password=secret&y=1\n"
+    text = text.replace("s:e/cret", "s:ecret")
+    StudyDir(tmp_path).create(META, text, "width: 8\n")
+    kept = (tmp_path / "study.yaml").read_text()
+    assert kept == "storage: postgresql://ann:***@host/x\nother: postgresql+psycopg://ann@h/x?password=***&y=1\n"
+    assert hide("nothing to hide: a@b") == "nothing to hide: a@b"
+    assert "secret" not in json.dumps(StudyDir(tmp_path).load().meta.to_json())
