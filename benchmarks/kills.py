@@ -11,11 +11,34 @@ be recorded once, and must not have been trained again. "Driver down" are driver
 """
 
 import argparse
+import random
 import tempfile
 from pathlib import Path
 
-from tests.study.engine.test_kills import fifty
-from tests.study.kills import check, summary
+from tests.study.kills import (
+    ALL,
+    CONTROL,
+    DRIVER,
+    PROCESSES,
+    RAY,
+    RAYLET,
+    WORKER,
+    Killed,
+    check,
+    plan_of,
+    summary,
+)
+
+BY_RAY = {WORKER: 5, RAYLET: 5, CONTROL: 5, DRIVER: 1, ALL: 1}
+BY_PROCESSES = {WORKER: 16, DRIVER: 11, ALL: 8}
+
+
+def fifty(folder: Path, seed: int) -> Killed:
+    """A study of two workers and rungs, with more than fifty kills ahead of it."""
+    rng = random.Random(seed)
+    parts = [plan_of(BY_PROCESSES, PROCESSES, rng), plan_of(BY_RAY, RAY, rng)]
+    cut = len(parts[0]) // 2
+    return Killed(folder, [*parts[0][:cut], *parts[1], *parts[0][cut:]], 26, 3.0, seed=seed)
 
 
 def main() -> None:

@@ -1,9 +1,6 @@
 """A parallel text of a few short sentences: with the built-in corpus, scoring takes most of a tiny training."""
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ENGLISH = ["one red dog", "the old house", "a big tree stands here", "two cats", "the dog sees the cat"]
 GERMAN = ["ein roter Hund", "das alte Haus", "ein großer Baum steht hier", "zwei Katzen", "der Hund sieht die Katze"]
@@ -18,13 +15,3 @@ def write_text(folder: Path, train: int = 60) -> Path:
     file = folder / "data.yaml"
     file.write_text(f"data: {DATA}\n")
     return file
-
-
-@pytest.fixture(scope="module", autouse=True)
-def beside_a_text(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Runs a module's tests in the folder of a text; imported by modules whose studies learn from :data:`DATA`."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("text")
-        write_text(folder)
-        patch.chdir(folder)
-        yield folder

@@ -53,13 +53,13 @@ class Row:
 
 def load_rows(paper: str) -> list[Row]:
     """All rows of a paper (one of ``PAPERS``), in the order of its tables."""
-    sheet = _sheet(paper)
+    sheet = read_table(paper)
     return [row for entry in sheet["rows"] for row in _rows(sheet, entry)]
 
 
 def left_out(paper: str) -> list[Mapping[str, str]]:
     """Which rows of the paper are not here, and why."""
-    found: list[Mapping[str, str]] = _sheet(paper)["left_out"]
+    found: list[Mapping[str, str]] = read_table(paper)["left_out"]
     return found
 
 
@@ -91,7 +91,8 @@ def _protocol(sheet: Mapping[str, Any], vocab: str | None) -> Protocol:
 
 
 @cache
-def _sheet(paper: str) -> Mapping[str, Any]:
+def read_table(paper: str) -> Mapping[str, Any]:
+    """The tables of a paper as they stand in its file."""
     import yaml
 
     text = (Path(__file__).parent / "tables" / f"{paper}.yaml").read_text(encoding="utf-8")

@@ -87,7 +87,16 @@ share: { encoder.ffn: one }
     assert min(len(near["changes"]) for near in found["near"]) >= 1
 
 
-def test_a_space_that_cannot_be_counted_is_drawn_from() -> None:
+def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
+    file = tmp_path / "endless.yaml"
+    file.write_text(TWO + "tensor_chain: { length: 2, ffn: 0.05..0.5 log }\n")
+    found = json.loads(run(str(file), "--budget", "params.non_embedding <= 60k", "--draws", "100", "--json"))
+    assert not found["exact"] and found["fitting"] is None and "a continuous range has no end" in found["why"]
+    assert 0 < found["low"] <= found["share"] <= found["high"] < 1
+
+
+@pytest.mark.slow
+def test_a_space_that_takes_too_long_to_count_is_drawn_from() -> None:
     found = json.loads(run("slim", "--set", "width=96..128 step 2", "--draws", "120", "--json"))
     assert not found["exact"] and found["low"] <= found["share"] <= found["high"]
     assert (found["fitting"] is None and "combinations" in found["why"]) or "structures" in found["why"]

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli.study import command
 from scalesearch.errors import UserError
-from tests.corpora import DATA, beside_a_text  # noqa: F401 - a fixture
+from tests.corpora import DATA
 
 REST = f"""\
 data: {DATA}
@@ -30,6 +30,7 @@ FILES = {"ablation": {"table.md", "table.csv", "table.tex"}, "grid": {"table.md"
          "scaling": {"scaling.md", "scaling.csv", "scaling.json", "scaling-curves.png", "scaling-params.svg"}}
 
 
+@pytest.mark.usefixtures("beside_a_text")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
     file = tmp_path / f"{kind}.yaml"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scalesearch.nn import build
-from scalesearch.nn.decode import BOS, EOS, Hypotheses, _best, _log_partition, beam_search, greedy, longest
+from scalesearch.nn.decode import BOS, EOS, Hypotheses, beam_search, greedy, log_partition, longest, top
 from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
 
@@ -145,7 +145,7 @@ def test_hypotheses_cut_off_what_is_padding() -> None:
 def test_the_best_of_blocks_are_the_best_of_all(vocab: int, count: int) -> None:
     logits = torch.randn(7, vocab, generator=torch.Generator().manual_seed(vocab))
     logits[:, [0, 2]] = -torch.inf
-    best, place = _best(logits, count)
+    best, place = top(logits, count)
     wanted = logits.topk(min(count, vocab), 1)
     assert torch.equal(best, wanted.values)
     assert torch.equal(place, wanted.indices)
@@ -155,5 +155,5 @@ def test_the_log_partition_is_that_of_all_entries() -> None:
     logits = 9 * torch.randn(7, 300, dtype=torch.float64)
     logits[:, 3] = -torch.inf
     wanted = logits.logsumexp(1, keepdim=True)
-    assert torch.allclose(_log_partition(logits), wanted, atol=1e-12)
-    assert torch.allclose(_log_partition(logits.float()).double(), wanted, atol=1e-5)
+    assert torch.allclose(log_partition(logits), wanted, atol=1e-12)
+    assert torch.allclose(log_partition(logits.float()).double(), wanted, atol=1e-5)

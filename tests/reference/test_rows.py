@@ -10,7 +10,7 @@ from scalesearch.errors import UserError
 from scalesearch.library import find_file, library_folder
 from scalesearch.reference import COMMON, PAPERS, Row, left_out, load_rows, recompute
 from scalesearch.reference.recompute import architecture_of, space_of
-from scalesearch.reference.rows import _sheet
+from scalesearch.reference.rows import read_table
 from scalesearch.reference.verdict import judge, rounded
 from scalesearch.space import Space, read_space
 from scalesearch.space.assembly.architecture import Architecture
@@ -120,7 +120,7 @@ def test_a_misspelt_file_is_answered_with_the_nearest() -> None:
 
 def test_the_tables_use_the_keys_that_are_read() -> None:
     for paper in PAPERS:
-        for entry in _sheet(paper)["rows"]:
+        for entry in read_table(paper)["rows"]:
             assert all("." in key or key in KEYS for key in entry), entry
         assert all(set(item) == {"rows", "why"} for item in left_out(paper))
 

@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 import pytest
-import torch
 
 from scalesearch.data import Corpus, DataSpec, load_corpus
 from scalesearch.space.assembly.architecture import Architecture, assemble
@@ -14,11 +13,6 @@ from tests.architectures import answers
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "blue": "blau", "dog": "Hund", "cat": "Katze", "sees": "sieht",
          "and": "und", "the": "das", "big": "groß", "house": "Haus", "old": "alt", "tree": "Baum", "runs": "läuft"}
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def sentences(count: int, seed: int) -> list[tuple[str, str]]:

@@ -17,10 +17,11 @@ from scalesearch.study.results.tables import table_of
 from scalesearch.study.trials.compatibility import Changed
 from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.trial import State
-from tests.corpora import DATA, beside_a_text  # noqa: F401 - a fixture
+from tests.corpora import DATA
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
+pytestmark = pytest.mark.usefixtures("beside_a_text")
 ROWS = [{"width": width, "depth": 1, "kind": "plain"} for width in (8, 16, 16)]
 PLAN = make_plan(0, references=tuple(Reference(f"row {at}", architecture_of(one), {}) for at, one in enumerate(ROWS)))
 FILE = f"""\
@@ -70,7 +71,7 @@ def test_short_names_tell_paths_apart():
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, beside_a_text):
     """The folder and file of a study that has run."""
     folder = tmp_path_factory.mktemp("rows")
     file = folder / "rows.yaml"

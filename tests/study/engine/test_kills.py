@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from benchmarks.kills import fifty
 from scalesearch.pareto.front import pareto_front
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
@@ -11,8 +12,6 @@ from tests.study import kills
 from tests.study.kills import ALL, CONTROL, DRIVER, INPROCESS, PROCESSES, RAYLET, WORKER, Killed, check, plan_of
 
 SEED = 1
-BY_RAY = {WORKER: 5, RAYLET: 5, CONTROL: 5, DRIVER: 1, ALL: 1}
-BY_PROCESSES = {WORKER: 16, DRIVER: 11, ALL: 8}
 
 
 def state_of(trials):
@@ -33,18 +32,10 @@ def whole(folder, *given, backend=INPROCESS):
     return StudyDir(folder).load().trials
 
 
-def fifty(folder, seed=SEED):
-    """The study of the long run: two workers, rungs, more than fifty kills."""
-    rng = random.Random(seed)
-    parts = [plan_of(BY_PROCESSES, PROCESSES, rng), plan_of(BY_RAY, kills.RAY, rng)]
-    cut = len(parts[0]) // 2
-    return Killed(folder, [*parts[0][:cut], *parts[1], *parts[0][cut:]], 26, 3.0, seed=seed)
-
-
 @pytest.mark.slow
 @pytest.mark.ray
 def test_more_than_fifty_kills_lose_nothing_and_do_nothing_twice(tmp_path):
-    killed = fifty(tmp_path / "study")
+    killed = fifty(tmp_path / "study", SEED)
     try:
         killed.run()
     finally:

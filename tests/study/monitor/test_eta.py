@@ -9,11 +9,6 @@ from scalesearch.study.monitor.snapshot import Watch
 from tests.study.made import Made, drawn
 
 
-@pytest.fixture
-def made(tmp_path):
-    return Made(tmp_path / "made")
-
-
 def test_candidates_are_handed_out_to_the_workers(made):
     made.propose(0).end(0, 100).propose(1).end(1, 140)
     now = made.situation(Wanted(7, 0))

@@ -12,12 +12,6 @@ from scalesearch.files import DiskFull
 from scalesearch.study.monitor import heartbeat
 from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, UNKNOWN, Heartbeat, owner_of
 from scalesearch.study.monitor.render import describe_owner
-from tests.study.made import Made
-
-
-@pytest.fixture
-def made(tmp_path):
-    return Made(tmp_path / "made")
 
 
 def test_the_heartbeat_lives_and_says_how_the_study_ended(tmp_path):

@@ -26,11 +26,6 @@ from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.made import Made, drawn
 
 
-@pytest.fixture
-def made(tmp_path):
-    return Made(tmp_path / "made")
-
-
 def tree(folder):
     """Every file with its content and its time of change, which writing it again would move."""
     return {path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)

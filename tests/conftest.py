@@ -1,0 +1,34 @@
+"""Fixtures of several folders; helpers that are no fixtures stand in modules beside this one.
+
+``architectures`` answers for spaces, ``corpora`` small texts, ``processes`` commands and processes; below ``study``
+``fakes`` drivers over a space that trains in no time, ``made`` studies written by hand, ``noisy`` scores with noise.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.corpora import write_text
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before PyTorch is loaded, and for every process that tests start
+
+
+@pytest.fixture(scope="module")
+def beside_a_text(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a text, in which a module's tests run: for studies that learn from ``corpora.DATA``."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("text")
+        write_text(folder)
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Any:
+    """A study written by hand."""
+    from tests.study.made import Made
+
+    return Made(tmp_path / "made")
