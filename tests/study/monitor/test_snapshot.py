@@ -58,7 +58,7 @@ def test_the_latest_change_of_the_hypervolume_by_hand(made):
     assert volume.corner == {"bleu": pytest.approx(9), "params.total": pytest.approx(2650)}
     first, second = (10 - 9) * (2650 - 1000), (20 - 10) * (2650 - 2000)
     assert volume.value == pytest.approx(first + second) and volume.gain == pytest.approx(second)
-    events = [json.loads(line) for line in (made.store.folder / "events.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (made.study.folder / "events.jsonl").read_text().splitlines()]
     (when,) = [event["time"] for event in events if (event["event"], event["trial"]) == ("ended", 1)]
     assert volume.trial == 1 and volume.when == datetime.fromisoformat(when).timestamp()
 
