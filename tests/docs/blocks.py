@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/papers.md", "docs/benchmarks.md", "docs/studies.md", "docs/develop/blocks.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/papers.md", "docs/benchmarks.md", "docs/studies.md",
+             "docs/glossary.md", "docs/develop/blocks.md")
 FENCE = re.compile(r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S)
 REST = "…"  # any number of lines where it stands alone, any characters elsewhere
 DRAWN = re.compile(r"[\d─-╿]|^\s*…\s*$")  # numbers, and the lines of tables that grow with them
