@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ import pytest
 from scalesearch.study.executors import lease
 from scalesearch.study.executors.base import FAULT, LOST, Job, raised
 from scalesearch.study.executors.worker import Progress, finish
-from tests.study.fakes import fake_result, make_driver, make_plan
+from tests.study.fakes import fake_result
 
 
 @pytest.fixture
@@ -108,21 +107,3 @@ def test_a_result_that_comes_after_another_took_over_is_not_written(folder):
     with pytest.raises(lease.Taken, match="was taken over"):
         finish(folder, lambda place, job: foreign(place) or fake_result(place, job))
     assert not (folder / "result.json").exists()
-
-
-def test_the_screen_tells_a_candidate_whose_worker_died(tmp_path):
-    from rich.console import Console
-
-    from scalesearch.study.monitor.console import Screen
-    from tests.study.fakes import OBJECTIVES
-
-    driver = make_driver(tmp_path, make_plan(2))
-    driver._dispatch()
-    (trial,) = driver.trials.having("pending")
-    console = Console(width=140)
-    screen = Screen(console, driver.trials, OBJECTIVES, 2, 1, tmp_path)
-    place = driver.study.trial_folder(trial)
-    foreign(place)
-    assert screen._progress(trial) == "starting"
-    os.utime(place / lease.FILE, (0, 0))
-    assert re.fullmatch(r"no sign of life for [\d,]{13,} s \(process 7 on far\)", screen._progress(trial))
