@@ -12,6 +12,7 @@ from scalesearch.blocks.ffn import FFN, FFNS, ffn
 from scalesearch.blocks.leaves import Linear
 from scalesearch.nn.build import module
 from scalesearch.space import Space, SpaceErrors, Unbuildable
+from scalesearch.space.schema import builtin
 from scalesearch.testing import check_ffn
 
 
@@ -79,6 +80,17 @@ def test_what_an_option_does_not_allow_is_an_error_of_the_file(keys: str) -> Non
 def test_what_an_option_does_not_allow_is_found_when_it_is_computed() -> None:
     answers = Space.parse(text("groups: = 3")).answer(lambda *question: None)
     assert [key for key, _ in answers.problems] == ["encoder.ffn.groups"]
+
+
+def test_an_installed_package_brings_its_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def load(self) -> None:
+            monkeypatch.setitem(FFNS, "installed", Grouped)
+
+    monkeypatch.setattr(builtin, "entry_points", lambda group: [Point()] if group == "scalesearch.blocks" else [])
+    builtin._load_installed.cache_clear()
+    space = Space.parse("width: 8\nencoder: { ffn: { installed: { hidden: 8 } } }\n")
+    assert isinstance(space.closed().block.encoder.layer.ffn, Grouped)
 
 
 def test_two_kinds_of_one_name_are_refused() -> None:
