@@ -8,13 +8,19 @@ class UserError(Exception):
     """Something the user gave is wrong; the message says what, where, and what would be right.
 
     Attributes:
+        code: which error it is, in kebab-case (``study-exists``), for programs and tests: a message may be reworded, a
+            code stays. One code may have several messages that mean the same. Every ``raise`` names one, or its class
+            does. People do not see it; ``--json`` shows it.
         message: what is wrong.
         help: what would be right, where the message does not say so.
         key: of a study, recipe or data file, whose value is at fault; ``data.train`` of one inside another.
     """
 
-    def __init__(self, message: str = "", *, help: str | None = None, key: str | None = None) -> None:
+    code = ""  # a subclass that stands for one error has its code here
+
+    def __init__(self, message: str = "", *, code: str = "", help: str | None = None, key: str | None = None) -> None:
         super().__init__(message)
+        self.code = code or type(self).code
         self.message, self.help, self.key = message, help, key
 
     def __str__(self) -> str:

@@ -17,6 +17,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk full, quota used up,
 class DiskFull(UserError):
     """There is no room for a file; what stood in its place before is untouched. Passes once there is room."""
 
+    code = "disk-full"
+
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write ``path`` through ``write(handle)``: to a temporary file beside it, synced, then renamed over it.

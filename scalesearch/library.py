@@ -31,7 +31,8 @@ def find_file(name: str, kind: str) -> Path:
     shipped = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml"))
     near = difflib.get_close_matches(name, shipped, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise UserError(f"{name}: no such file.{hint} The {kind} that come with scalesearch: {_listed(shipped) or 'none'}")
+    raise UserError(f"{name}: no such file.{hint} The {kind} that come with scalesearch: {_listed(shipped) or 'none'}",
+                    code="no-such-file")
 
 
 def _listed(names: list[str]) -> str:

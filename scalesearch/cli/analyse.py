@@ -55,11 +55,13 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     corpus = _corpus(data, found, checkpoint)
     split = sample(getattr(corpus, split_name), sentences)
     if not len(split):
-        raise UserError(f"--split {split_name}: {corpus.name} has no such sentences. Choose another split")
+        raise UserError(f"--split {split_name}: {corpus.name} has no such sentences. Choose another split",
+                        code="no-such-sentences")
     result = analyse(found.model, found.architecture.block, split, found.recipe)
     if not math.isfinite(result.gradients.norm):
         raise UserError(f"{checkpoint}: the model's loss or its gradient is no finite number (loss "
-                        f"{result.gradients.loss}); its training has diverged, and there is nothing to look into")
+                        f"{result.gradients.loss}); its training has diverged, and there is nothing to look into",
+                        code="diverged")
     about = {"checkpoint": checkpoint.name, "architecture": found.architecture.id, "data": corpus.to_json(),
              "split": split_name, "sentences": len(split), "label_smoothing": found.recipe.label_smoothing}
     written = [] if folder is None else _written(result, about, folder)
@@ -95,7 +97,7 @@ def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
 def _of_task(spec: Any, found: Checkpoint, name: str) -> Any:
     if spec.task != found.task:
         raise UserError(f"{name}: is for the task {spec.task}, the checkpoint was trained for {found.task}. "
-                        f"Name data with `task: {found.task}`")
+                        f"Name data with `task: {found.task}`", code="other-task")
     return spec
 
 
@@ -105,7 +107,7 @@ def _written(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path
     try:
         return write(result, about, folder)
     except OSError as error:
-        raise UserError(f"--to {folder}: {error.strerror or error}") from None
+        raise UserError(f"--to {folder}: {error.strerror or error}", code="cannot-write") from None
 
 
 def _show(result: Analysis, subject: str, smoothing: float) -> None:

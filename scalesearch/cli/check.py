@@ -103,7 +103,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, as_js
 
 def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
     """What is wrong with ``file``, for machines: each problem with its place, or the message where there is none."""
-    unplaced = {"file": file, "line": None, "column": None, "message": str(error), "help": None}
+    unplaced = {"file": file, "line": None, "column": None, "code": error.code, "message": str(error), "help": None}
     return [problem.to_json() for problem in getattr(error, "problems", ())] or [unplaced]
 
 

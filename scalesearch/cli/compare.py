@@ -26,7 +26,8 @@ def show_comparison(
     from scalesearch.whatif.compare import compare
 
     if against and len(files) > 1:
-        raise UserError("--against changes one FILE: give one, or name the files and leave it out")
+        raise UserError("--against changes one FILE: give one, or name the files and leave it out",
+                        code="options-conflict")
     wanted = [(name, file, settings) for name, file in zip(_labels(files), files)]
     wanted += [(change, files[0], (*settings, *_changes(change))) for change in dict.fromkeys(against)]
     loaded = {name: load_architecture(file, changed) for name, file, changed in wanted}

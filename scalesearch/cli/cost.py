@@ -74,11 +74,13 @@ def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot:
     asked = {"several architectures": beside, "--sweep": swept, "--cite": cited, "--verify": verified}
     found = [name for name, given in asked.items() if given]
     if len(found) > 1:
-        raise UserError(f"{' and '.join(found)} do not go together: ask for one at a time")
+        raise UserError(f"{' and '.join(found)} do not go together: ask for one at a time", code="options-conflict")
     if plot and not swept:
-        raise UserError("--plot draws a sweep: give --sweep as well, for example --sweep width='128..1024 step 64'")
+        raise UserError("--plot draws a sweep: give --sweep as well, for example --sweep width='128..1024 step 64'",
+                        code="option-missing")
     if csv and not (swept or beside):
-        raise UserError("--csv writes a sweep or a comparison: give --sweep or several architectures")
+        raise UserError("--csv writes a sweep or a comparison: give --sweep or several architectures",
+                        code="option-missing")
 
 
 def _one(

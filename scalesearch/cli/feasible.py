@@ -83,7 +83,7 @@ def _limits(space: Space, budgets: tuple[str, ...]) -> tuple[Constraint, ...]:
 
     if not (budgets or space.budgets):
         raise UserError("no budget: give --budget 'params.non_embedding <= 10M and macs.total <= 2G', or name one in "
-                        "the file under cost: budgets:")
+                        "the file under cost: budgets:", code="no-budget")
     return read_budgets(space, budgets or tuple(space.budgets))
 
 

@@ -37,7 +37,8 @@ def pairs(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
     """``("a.b=c", …)`` as a mapping."""
     for setting in settings:
         if "=" not in setting:
-            raise UserError(f"{option} {setting}: write KEY=VALUE, for example {option} encoder.depth=12")
+            raise UserError(f"{option} {setting}: write KEY=VALUE, for example {option} encoder.depth=12",
+                            code="not-key-value")
     return {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in settings)}
 
 
@@ -66,13 +67,13 @@ def write_csv(found: Any, file: str) -> None:
     try:
         found.frame().to_csv(file, index=False)
     except OSError as error:
-        raise UserError(f"--csv {file}: {error.strerror or error}") from None
+        raise UserError(f"--csv {file}: {error.strerror or error}", code="cannot-write") from None
 
 
 def need(package: str) -> None:
     """Raises UserError where an optional package is missing."""
     if importlib.util.find_spec(package) is None:
-        raise UserError(f"{package} is not installed: pip install 'scalesearch[study]'")
+        raise UserError(f"{package} is not installed: pip install 'scalesearch[study]'", code="package-missing")
 
 
 def print_json(value: Any) -> None:

@@ -47,7 +47,8 @@ def _known(paper: str, papers: tuple[str, ...]) -> str:
     if name in papers:
         return name
     near = difflib.get_close_matches(name, papers, 1, 0.4)
-    raise UserError(f"--paper {paper}: there are {', '.join(papers)}" + (f"; did you mean {near[0]}?" if near else ""))
+    raise UserError(f"--paper {paper}: there are {', '.join(papers)}" + (f"; did you mean {near[0]}?" if near else ""),
+                    code="unknown-paper")
 
 
 def _counts(entries: list[Entry]) -> dict[str, int]:

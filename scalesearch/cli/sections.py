@@ -71,9 +71,10 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}. {otherwise}") from None
+        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}. {otherwise}",
+                        code="cannot-read") from None
     if not text.strip():
-        raise UserError(f"{file}: the file is empty. {otherwise}")
+        raise UserError(f"{file}: the file is empty. {otherwise}", code="empty-file")
     table, problems = compose(Source(str(file), text), "a file", f"{name}: {{…}}")
     if problems:
         raise SpaceErrors(problems)

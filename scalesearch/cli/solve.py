@@ -81,9 +81,10 @@ def command(
 def _check_options(goal: str | None, trade: str | None, holds: tuple[str, ...], reference: str | None) -> None:
     """Refuses what does not go together."""
     if (goal is None) == (trade is None):
-        raise UserError("ask for one thing: a goal such as 'max width', or --trade encoder.depth,decoder.depth")
+        raise UserError("ask for one thing: a goal such as 'max width', or --trade encoder.depth,decoder.depth",
+                        code="no-goal")
     if goal is not None and (holds or reference):
-        raise UserError("--hold and --of belong to --trade; a goal has a --budget")
+        raise UserError("--hold and --of belong to --trade; a goal has a --budget", code="options-conflict")
 
 
 def _solve(
@@ -111,7 +112,7 @@ def _values(space: Space, each: tuple[str, ...]) -> dict[str, Any]:
     for text in each:
         key = text.partition("=")[0].strip()
         if key not in space.form.by_key:
-            raise UserError(f"--for {unknown(space, key)}")
+            raise UserError(f"--for {unknown(space, key)}", code="unknown-key")
         changed = space.set(pairs((text,), "--for")) if "=" in text else space
         found[key] = offered(changed, key) or [first(changed, key)]
     return found

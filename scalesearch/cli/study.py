@@ -89,7 +89,8 @@ def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     results = load_study(study, out)
     files = plots(results, to or results.study.folder)
     if not files:
-        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to plot")
+        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to plot",
+                        code="nothing-finished")
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return
@@ -129,7 +130,7 @@ def export(study: str, out: Path | None, best: str | None, trial: int | None, to
     number, why = choose(results, best, trial)
     target = to or Path(f"export-{number}")
     if target.exists():
-        raise UserError(f"{target} is there already; choose another folder with --to")
+        raise UserError(f"{target} is there already; choose another folder with --to", code="already-exists")
     source = results.study.trial_folder(results.study.trials[number])
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "progress.*"))
     if as_json:

@@ -75,7 +75,7 @@ def _figures(results: Results, sides: tuple[Side, Side], found: Comparison, to: 
     try:
         to.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--to {to}: {error.strerror or error}") from None
+        raise UserError(f"--to {to}: {error.strerror or error}", code="cannot-write") from None
     corpus = subject.corpus + (" (synthetic)" if subject.synthetic else "")
     stems = [f"compare-{y}-vs-{x.removesuffix('.total')}".replace(".", "-") for x in costs]
     return [file for x, stem in zip(costs, stems) for file in save(both(sides, found, x, y, corpus), to / stem)]

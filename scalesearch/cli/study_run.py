@@ -67,7 +67,8 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
             return
         _run(spec, resume, console, fork)
     except Changed as error:
-        raise UserError(f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.fork else str(error)) from None
+        shown = f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.fork else str(error)
+        raise UserError(shown, code=error.code) from None
     except UserError as error:
         raise at_its_place(error, spec) from None
     from scalesearch.study.trials.interruptions import resumable
@@ -109,7 +110,7 @@ def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySp
         return spec
     if "workers" in said or "backend" not in said:
         raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one candidate at a time; "
-                        "take the backend ray (--backend ray), or one worker (--workers 1)")
+                        "take the backend ray (--backend ray), or one worker (--workers 1)", code="one-worker-only")
     console.print(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.",
                   highlight=False, soft_wrap=True)
     return replace(spec, workers=1)

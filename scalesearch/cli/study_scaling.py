@@ -78,5 +78,5 @@ def size_at(text: str) -> tuple[str, float]:
     value = spec.value if isinstance(spec, Literal) else None
     if not cost or isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise UserError(f"--at {text}: write COST=SIZE with a size above 0, for example --at params.total=2M or "
-                        "--at macs.total=1.5G")
+                        "--at macs.total=1.5G", code="not-cost-and-size")
     return cost, float(value)

@@ -77,7 +77,7 @@ def folder_of(study: str, out: Path | None) -> Path:
         try:
             file = find_file(study, "studies")
         except UserError as error:
-            raise UserError(f"{error}. Nor is there a study's folder {study}, or not yet") from None
+            raise UserError(f"{error}. Nor is there a study's folder {study}, or not yet", code="no-study") from None
         folder = out or read_study(file).out
     return folder
 

@@ -89,4 +89,4 @@ def _draw(found: Sweep, path: Path) -> list[Path]:
     try:
         return save(curves(found.frame(), found.keys, found.protocol.to_json(), marks), stem)
     except OSError as error:
-        raise UserError(f"--plot {path}: {error.strerror or error}") from None
+        raise UserError(f"--plot {path}: {error.strerror or error}", code="cannot-write") from None

@@ -126,11 +126,12 @@ def _check_folder(out: Path, resume: bool) -> None:
     held = [name for name in HELD if (out / name).exists()]
     if held and not resume:
         raise UserError(f"{out}: holds a training already ({', '.join(held)}). "
-                        "Go on with --resume, or give another folder with --out")
+                        "Go on with --resume, or give another folder with --out", code="training-exists")
     others = sorted(path.name for path in out.iterdir() if not _left_behind(path.name)) if out.is_dir() else []
     if others and not held:
         shown = ", ".join(others[:4]) + (", …" if len(others) > 4 else "")
-        raise UserError(f"{out}: holds other files ({shown}). Choose an empty or a new folder with --out")
+        raise UserError(f"{out}: holds other files ({shown}). Choose an empty or a new folder with --out",
+                        code="folder-not-empty")
     if resume and not held:
         click.echo(f"nothing to resume in {out}; starting from the beginning", err=True)
 

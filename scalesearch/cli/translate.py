@@ -35,7 +35,8 @@ def command(checkpoint: str, beam: int, length_penalty: float, batch: int, as_js
 
     found = read_checkpoint(checkpoint)
     if TASKS[found.task].score is None:
-        raise UserError(f"{checkpoint}: trained for the task {found.task}, which turns no line into another")
+        raise UserError(f"{checkpoint}: trained for the task {found.task}, which turns no line into another",
+                        code="other-task")
     hardware = Hardware.of(Recipe(steps=1))
     found.model.to(hardware.device).set_attention(hardware.attention)
     lines, search = _lines(), Search(beam, length_penalty, batch)
@@ -55,7 +56,8 @@ def _lines() -> Iterator[str]:
         try:
             yield line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise UserError(f"standard input, line {number}: not UTF-8 at byte {error.start + 1}") from None
+            raise UserError(f"standard input, line {number}: not UTF-8 at byte {error.start + 1}",
+                            code="not-utf8") from None
 
 
 def _object(source: str, said: str, score: float | None) -> str:

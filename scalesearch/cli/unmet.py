@@ -32,7 +32,7 @@ class Nearest:
         """The complaint that none of the ``tried`` candidates meets the constraint; that is no proof."""
         several = f"none of the {tried:,} random candidates satisfies"
         subject = several if tried > 1 else "the only candidate does not satisfy"
-        return Problem(self.constraint.place, f"{subject} this constraint", self._help())
+        return Problem(self.constraint.place, f"{subject} this constraint", self._help(), code="never-true")
 
     def _help(self) -> str | None:
         """By how much the nearest candidate misses, where something is compared with a number."""

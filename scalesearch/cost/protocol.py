@@ -146,12 +146,12 @@ def find_protocol(
     if name not in PROTOCOLS:
         near = difflib.get_close_matches(name, PROTOCOLS, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise UserError(f"protocol {name}: there are {', '.join(PROTOCOLS)}{hint}")
+        raise UserError(f"protocol {name}: there are {', '.join(PROTOCOLS)}{hint}", code="unknown-protocol")
     convention = PROTOCOLS[name]
     s, t, v = (given if given is not None else own for given, own in zip((source, target, vocab), convention.defaults))
     for what, value in (("source", s), ("target", t), ("vocab", v)):
         if value < 1:
-            raise UserError(f"protocol {name}: {what} is {value}; it must be at least 1")
+            raise UserError(f"protocol {name}: {what} is {value}; it must be at least 1", code="below-one")
     return Protocol(name, s, t, v, convention.passes(s, t), convention.counts)
 
 

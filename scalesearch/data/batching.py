@@ -153,7 +153,7 @@ def _cut(order: Ints, longer: Ints, max_tokens: int, max_sentences: int | None) 
     """Cuts an order into runs, each as long as the bounds allow."""
     if max_tokens < 1 or (max_sentences is not None and max_sentences < 1):
         raise UserError(f"a batch needs room for at least 1 token and 1 sentence, not {max_tokens} and "
-                        f"{max_sentences}")
+                        f"{max_sentences}", code="below-one")
     lengths, runs, start = longer[order], [], 0
     while start < len(order):
         # The first sentence's length alone says that more than this many cannot fit.

@@ -40,5 +40,5 @@ def _packed() -> bytes:
     content = FILE.read_bytes() if FILE.is_file() else b""
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise UserError(f"data: builtin: {FILE} is missing or is not the file that this version of scalesearch came "
-                        "with; install scalesearch again", key="data.builtin")
+                        "with; install scalesearch again", key="data.builtin", code="builtin-data-damaged")
     return content

@@ -108,7 +108,8 @@ def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
                 cached = fetch(folder)
     except OSError as error:
         raise UserError(f"data: the cache {folder.parent} cannot be written: {error.strerror or error}. "
-                        "Give another cache folder, or set XDG_CACHE_HOME to one", key="data") from None
+                        "Give another cache folder, or set XDG_CACHE_HOME to one", key="data",
+                        code="cache-not-writable") from None
     return cached, repairs
 
 

@@ -38,7 +38,7 @@ def read_lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         # The codec counts from behind a byte-order mark where there is one.
         mark = len(content) - len(error.object)
-        raise UserError(_not_utf8(path, content, error.start + mark)) from None
+        raise UserError(_not_utf8(path, content, error.start + mark), code="not-utf8") from None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -51,9 +51,9 @@ def _chunks(path: Path) -> Iterator[bytes]:
             while chunk := file.read(_CHUNK):
                 yield chunk
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: not a whole gzip file: {error}") from None
+        raise UserError(f"{path}: not a whole gzip file: {error}", code="damaged-gzip") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}", code="cannot-read") from None
 
 
 def _not_utf8(path: Path, content: bytes, position: int) -> str:

@@ -22,7 +22,8 @@ def expand(path: str, where: str, base: Path | None = None) -> Path:
         name = braced or bare
         if not os.environ.get(name):
             raise UserError(f"data: {where}: {path} needs the environment variable {name}, which is not set. "
-                            f"Set it to where the data lies: export {name}=/path/to/data", key=f"data.{where}")
+                            f"Set it to where the data lies: export {name}=/path/to/data", key=f"data.{where}",
+                            code="variable-not-set")
     filled = _VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], path)
     return Path(os.path.abspath((base or Path()) / os.path.expanduser(filled)))
 
@@ -37,7 +38,7 @@ def text_file(path: str, where: str) -> Path:
         if candidate.is_file():
             return candidate
     raise UserError(f"data: {where}: no such file: {path} (nor {Path(path).name}.gz). {_nearest(Path(path))}",
-                    key=f"data.{where}")
+                    key=f"data.{where}", code="no-such-file")
 
 
 def _nearest(path: Path) -> str:
@@ -64,5 +65,6 @@ def default_cache() -> Path:
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
-        raise UserError("no home folder to keep corpora in: set XDG_CACHE_HOME to a folder for them") from None
+        raise UserError("no home folder to keep corpora in: set XDG_CACHE_HOME to a folder for them",
+                        code="no-home") from None
     return home / "scalesearch" / "corpora"

@@ -114,7 +114,7 @@ def _fitting(spec: DataSpec, source: Ints, target: Ints) -> tuple[Ints, dict[str
     if not len(keep):
         raise UserError(f"data: train: none of the {len(source)} pairs is left: {int(long.sum())} are longer "
                         f"than max_length {spec.max_length} tokens, {int(uneven.sum())} beyond max_ratio "
-                        f"{spec.max_ratio}", key="data.train")
+                        f"{spec.max_ratio}", key="data.train", code="no-pairs-left")
     return keep, {"no_token": int(void.sum()), "too_long": int(long.sum()), "uneven": int(uneven.sum())}
 
 

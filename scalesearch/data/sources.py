@@ -95,7 +95,8 @@ def _read_split(spec: DataSpec, split: str) -> Pairs:
             whole.counts[key] += count
     if not whole.target:
         what = "line of text" if spec.form == "text" else "sentence pair"
-        raise UserError(f"data: {split}: no {what} in {', '.join(_file_names(spec, split))}", key=f"data.{split}")
+        raise UserError(f"data: {split}: no {what} in {', '.join(_file_names(spec, split))}", key=f"data.{split}",
+                        code="no-sentences")
     return whole
 
 
@@ -120,7 +121,7 @@ def _read_part(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
         gold = [tuple(edits_between(line, side[i]) for side in sides) for i, line in enumerate(source)] if edits else []
     empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
     if empty and split not in _TRAINING:
-        raise UserError(_empty_lines(split, empty, source, places, files), key=f"data.{split}")
+        raise UserError(_empty_lines(split, empty, source, places, files), key=f"data.{split}", code="empty-lines")
     dropped = set(empty)
     keep = [i for i in range(len(source)) if i not in dropped]
     return Pairs([source[i] for i in keep], [target[i] for i in keep], {"read": len(source), "empty": len(empty)},
@@ -132,7 +133,8 @@ def _same_length(files: tuple[Path, ...], split: str) -> list[list[str]]:
     for file, side in zip(files, sides):
         if len(side) != len(sides[0]):
             raise UserError(f"data: {split}: line i of one side translates line i of the other, but {files[0]} "
-                            f"has {len(sides[0])} lines and {file} has {len(side)}", key=f"data.{split}")
+                            f"has {len(sides[0])} lines and {file} has {len(side)}", key=f"data.{split}",
+                            code="unequal-lines")
     return sides
 
 

@@ -58,7 +58,8 @@ class Tokenizer:
         try:
             return cls(path.read_bytes(), path)
         except OSError as error:
-            raise UserError(f"data: tokenizer: {path}: {error.strerror or error}", key="data.tokenizer") from None
+            raise UserError(f"data: tokenizer: {path}: {error.strerror or error}", key="data.tokenizer",
+                            code="cannot-read") from None
 
     @classmethod
     def fit(cls, lines: Sequence[str], vocab: int, model: str = "bpe", coverage: float = 1.0) -> "Tokenizer":
@@ -76,7 +77,7 @@ class Tokenizer:
                 pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, num_threads=1, hard_vocab_limit=True,
                 max_sentence_length=_MAX_LINE_BYTES, minloglevel=2)
         except RuntimeError as error:
-            raise UserError(_fit_error(str(error), vocab), key="data.vocab") from None
+            raise UserError(_fit_error(str(error), vocab), key="data.vocab", code="vocabulary-misfit") from None
         return cls(written.getvalue())
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -116,13 +117,13 @@ def _load(model: bytes, path: Path | None) -> sentencepiece.SentencePieceProcess
     try:
         processor.LoadFromSerializedProto(model)
     except RuntimeError:
-        raise UserError(f"{name}: not a sentencepiece model") from None
+        raise UserError(f"{name}: not a sentencepiece model", code="not-a-tokenizer") from None
     if not model or processor.vocab_size() == 0:
-        raise UserError(f"{name}: not a sentencepiece model")
+        raise UserError(f"{name}: not a sentencepiece model", code="not-a-tokenizer")
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids != (PAD, UNK, BOS, EOS):
         raise UserError(f"{name}: its ids of pad, unk, bos, eos are {ids} and must be {(PAD, UNK, BOS, EOS)}. "
-                        "Train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3")
+                        "Train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3", code="other-special-ids")
     return processor
 
 

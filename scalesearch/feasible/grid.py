@@ -23,9 +23,13 @@ MOST_STRUCTURES = 40_000  # sheets that are filled in, at about a millisecond ea
 class TooMany(UserError):
     """More candidates than are listed."""
 
+    code = "too-many"
+
 
 class Endless(UserError):
     """A continuous range, which has no end of answers."""
+
+    code = "endless"
 
 
 class _Unanswered(Exception):

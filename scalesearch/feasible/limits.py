@@ -37,11 +37,11 @@ def budget_of(space: Space, node: Text) -> Constraint:
         return space.budgets[node.text]
     if PATH.fullmatch(node.text) and "." not in node.text:
         there = suggest(node.text, space.budgets) if space.budgets else "the space names none; write it out"
-        raise SpaceErrors([Problem(node.here, f"the space has no budget `{node.text}`", there)])
+        raise SpaceErrors([Problem(node.here, f"the space has no budget `{node.text}`", there, code="unknown-budget")])
     problems: list[Problem] = []
 
     def complain(problem: SyntaxProblem) -> None:
-        problems.append(Problem(node.at(problem.span), problem.message, problem.help))
+        problems.append(Problem(node.at(problem.span), problem.message, problem.help, code=problem.code))
 
     try:
         expression = Resolver(index_of(space.schema), "", True, complain).truth(parse_expression(node.text))
@@ -159,7 +159,8 @@ def _refuse_contradictions(constraints: Sequence[Constraint]) -> None:
         (above, name, op, low), (below, same, opposite, high) = (one, other) if one[2] not in UP else (other, one)
         empty = low > high or (low == high and (op, opposite) != (">=", "<="))
         if name == same and op not in UP and opposite in UP and empty:
-            raise UserError(f"the budget contradicts itself: `{above.text}` and `{below.text}` cannot both hold")
+            raise UserError(f"the budget contradicts itself: `{above.text}` and `{below.text}` cannot both hold",
+                            code="budgets-contradict")
 
 
 # -- at a candidate

@@ -54,7 +54,7 @@ def nearest(
     walk = _Walk(space, start, protocol, (*space.where, *budgets), names)
     states = walk.states([((), 0)])
     if not states:
-        raise UserError("the candidate to start from is no network of this space")
+        raise UserError("the candidate to start from is no network of this space", code="not-of-this-space")
     params = states[0].answers.params
     for _ in range(MOST_CHANGES):
         around: dict[Any, tuple[Changes, int]] = {}

@@ -33,6 +33,8 @@ class CausalityError(UserError):
         where: lengths, position and by how much.
     """
 
+    code = "not-causal"
+
     def __init__(self, sees: str, where: str) -> None:
         super().__init__(f"causality: an output depends on {sees}: {where}")
         self.sees, self.where = sees, where

@@ -23,7 +23,7 @@ def initialise(model: Module, scheme: str, seed: int) -> None:
         UserError: no such scheme.
     """
     if scheme not in SCHEMES:
-        raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(SCHEMES)}")
+        raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(SCHEMES)}", code="unknown-scheme")
     device = next((weight.device for weight in model.parameters()), "cpu")  # a block may have no weights
     generator = torch.Generator(device=device).manual_seed(seed)
     with torch.no_grad():

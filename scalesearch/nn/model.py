@@ -194,5 +194,6 @@ class Model(Module):
         if self.max_length is not None and length > self.max_length:
             raise UserError(
                 f"a sentence of {length} tokens, but the model has learned positions for {self.max_length}: "
-                "raise embedding.max_length or shorten the data's max_length (window, for a language model)"
+                "raise embedding.max_length or shorten the data's max_length (window, for a language model)",
+                code="sentence-too-long"
             )

@@ -75,7 +75,7 @@ def fvcore_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
     try:
         from fvcore.nn import FlopCountAnalysis
     except ImportError as error:
-        raise UserError("fvcore is not installed: pip install 'scalesearch[verify]'") from error
+        raise UserError("fvcore is not installed: pip install 'scalesearch[verify]'", code="package-missing") from error
     model.set_attention("products")
     analysis = FlopCountAnalysis(model, inputs).unsupported_ops_warnings(False).uncalled_modules_warnings(False)
     return round(analysis.tracer_warnings("none").total())

@@ -111,12 +111,14 @@ def ablation(records: Iterable[Record], metric: str, base: str | None = None,
     rows = named(every)
     first = base or next(iter(rows), None)
     if first is None:
-        raise UserError("the study has no named architecture; name some under `reference`")
+        raise UserError("the study has no named architecture; name some under `reference`",
+                        code="no-named-architecture")
     if first not in rows:
-        raise UserError(f"--base {first}: the study has no architecture of that name; it has {', '.join(rows)}")
+        raise UserError(f"--base {first}: the study has no architecture of that name; it has {', '.join(rows)}",
+                        code="unknown-architecture")
     samples = {name: scores_of(record, every, metric) for name, record in rows.items()}
     if not samples[first]:
-        raise UserError(f"{first}: the base has no finished training with a {metric} yet")
+        raise UserError(f"{first}: the base has no finished training with a {metric} yet", code="base-unfinished")
     noise = pooled({trained_by(rows[name]): sample for name, sample in samples.items()}.values())  # duplicates once
     order = [first, *(name for name in rows if name != first)]
 

@@ -147,7 +147,7 @@ def compare(first: Side, second: Side, draws: int = DRAWS, confidence: float = C
     for side, points in zip(sides, values):
         if not len(points):
             raise UserError(f"{side.name}: no candidate of its space is finished within its budget yet, so there is "
-                            "nothing to compare")
+                            "nothing to compare", code="nothing-finished")
     every = np.vstack(values)
     corner = worst_corner(every, ways)
     best = losses(every, ways).min(axis=0)
@@ -175,7 +175,7 @@ def refuse_the_incomparable(first: Side, second: Side) -> None:
     if wrong:
         raise UserError(f"{first.name} and {second.name} do not compare, since their numbers mean different things:\n"
                         + "\n".join(wrong) + "\n  Compare studies with the same data, objectives and protocol, such as "
-                        "two samplers or two spaces")
+                        "two samplers or two spaces", code="not-comparable")
 
 
 def _differing(first: Side, second: Side) -> list[str]:

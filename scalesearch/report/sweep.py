@@ -33,10 +33,10 @@ def curves(
         UserError: more than two keys, or nothing that could be built.
     """
     if len(keys) > 2:
-        raise UserError(f"a plot shows one or two sweeps, not {len(keys)}: {', '.join(keys)}")
+        raise UserError(f"a plot shows one or two sweeps, not {len(keys)}: {', '.join(keys)}", code="too-many-sweeps")
     built = table[table["macs.total"].notna()]
     if built.empty:
-        raise UserError("nothing to plot: none of the values can be built")
+        raise UserError("nothing to plot: none of the values can be built", code="nothing-to-plot")
     quantities = ("macs",) if keys[0] in LENGTHS[:3] else ("params", "macs")
     with canvas(4.4 * len(quantities), 3.4, columns=len(quantities)) as (figure, panels):
         for axes, quantity in zip(panels, quantities):

@@ -111,7 +111,7 @@ def _wrapped(make: Callable[[int], BaseSampler], name: str, given: Mapping[str, 
         return Wrapped(make, learns_from_infeasible=name in LEARN_FROM_INFEASIBLE, seed=seed,
                        n_startup_trials=given.get("n_startup_trials"), **context)
     except (TypeError, ValueError, ImportError) as error:
-        raise UserError(f"sampler {name}: {error}") from None
+        raise UserError(f"sampler {name}: {error}", code="bad-argument") from None
 
 
 def _find(name: str) -> Any:
@@ -120,7 +120,7 @@ def _find(name: str) -> Any:
 
     name = SHORT[name][0] if name in SHORT else name
     if name in REFUSED:
-        raise UserError(f"sampler {name}: {REFUSED[name]}")
+        raise UserError(f"sampler {name}: {REFUSED[name]}", code="sampler-unfit")
     theirs = [one for one in samplers.__all__ if one.endswith("Sampler") and not one.startswith("Base")]
     if name in theirs:
         return getattr(samplers, name)
@@ -128,7 +128,7 @@ def _find(name: str) -> Any:
     if name in registered:
         return registered[name].load()
     there = (*NAMES, *(one for one in theirs if one not in REFUSED), *registered)
-    raise UserError(f"there is no sampler `{name}`; {_those(name, there)}")
+    raise UserError(f"there is no sampler `{name}`; {_those(name, there)}", code="unknown-sampler")
 
 
 def check_arguments(name: str, kind: Callable[..., Any], given: Mapping[str, Any], ours: Iterable[str]) -> None:
@@ -136,13 +136,14 @@ def check_arguments(name: str, kind: Callable[..., Any], given: Mapping[str, Any
     takes = {key: parameter for key, parameter in _parameters(kind).items() if key not in ours}
     for key, value in given.items():
         if key not in takes:
-            raise UserError(f"sampler {name}: there is no argument `{key}`; {_those(key, takes)}")
+            raise UserError(f"sampler {name}: there is no argument `{key}`; {_those(key, takes)}",
+                            code="unknown-argument")
         wanted = str(takes[key].annotation)
         if not _is_a(value, wanted):
-            raise UserError(f"sampler {name}: {key} is {wanted}, not {value!r}")
+            raise UserError(f"sampler {name}: {key} is {wanted}, not {value!r}", code="bad-argument")
     missing = [key for key, one in takes.items() if one.default is one.empty and key not in given]
     if missing:
-        raise UserError(f"sampler {name}: it needs {', '.join(missing)}")
+        raise UserError(f"sampler {name}: it needs {', '.join(missing)}", code="argument-missing")
 
 
 def _parameters(kind: Callable[..., Any]) -> dict[str, inspect.Parameter]:

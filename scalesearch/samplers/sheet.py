@@ -131,7 +131,7 @@ def enumerate_sheets(define: Define) -> Iterator[Sheet]:
         def choose(name: str, distribution: BaseDistribution, sizes: list[int] = sizes) -> Any:
             values = values_of(distribution)
             if values is None:
-                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step")
+                raise UserError(f"{name}: a continuous range cannot be enumerated; give it a step", code="endless")
             if len(sizes) == len(script):
                 script.append(0)
             sizes.append(len(values))

@@ -41,9 +41,10 @@ class Rungs:
     def __post_init__(self) -> None:
         rising = all(a < b for a, b in zip((0.0, *self.shares), self.shares))
         if not rising or self.shares[-1] != 1:
-            raise UserError(f"rungs: shares of a full training grow from above 0 to 1, unlike {list(self.shares)}")
+            raise UserError(f"rungs: shares of a full training grow from above 0 to 1, unlike {list(self.shares)}",
+                            code="bad-rungs")
         if self.eta < 2:
-            raise UserError(f"rungs: eta is at least 2, not {self.eta}; one in eta goes on")
+            raise UserError(f"rungs: eta is at least 2, not {self.eta}; one in eta goes on", code="bad-rungs")
 
     @classmethod
     def geometric(cls, first: float = 1 / 9, eta: int = 2, spacing: float = 3) -> Rungs:
@@ -56,9 +57,10 @@ class Rungs:
             UserError: the first share is not above 0 and at most 1, the spacing not above 1, or eta below 2.
         """
         if not 0 < first <= 1:
-            raise UserError(f"rungs: the first is a share of a full training, above 0 and at most 1, not {first}")
+            raise UserError(f"rungs: the first is a share of a full training, above 0 and at most 1, not {first}",
+                            code="bad-rungs")
         if not spacing > 1:
-            raise UserError(f"rungs: each is more than once the one before, not {spacing} times")
+            raise UserError(f"rungs: each is more than once the one before, not {spacing} times", code="bad-rungs")
         count = math.floor(math.log(1 / first, spacing) + 0.5)  # a rung just below the end would save nothing
         return cls((*[first * spacing**rung for rung in range(count)], 1.0), eta)
 

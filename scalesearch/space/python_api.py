@@ -47,7 +47,8 @@ def write(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise UserError(
-        f"{value!r} has no meaning in a space; use a number, a text, Range, OneOf, Variants, Computed or When"
+        f"{value!r} has no meaning in a space; use a number, a text, Range, OneOf, Variants, Computed or When",
+        code="no-text"
     )
 
 

@@ -97,7 +97,8 @@ class Space:
         try:
             yield from explore(self.answer)
         except Endless as endless:
-            raise UserError(f"{endless}: a continuous range cannot be enumerated; give it a step") from None
+            raise UserError(f"{endless}: a continuous range cannot be enumerated; give it a step",
+                            code="endless") from None
 
     def size(self) -> int | None:
         """The exact number of answer sheets; ``None`` where a continuous range makes them endless.
@@ -121,7 +122,8 @@ class Space:
 
         def ask(name: str, question: Question) -> Any:
             if name not in known:
-                raise UserError(f"{name}: the given answers hold no legal value; expected {question}")
+                raise UserError(f"{name}: the given answers hold no legal value; expected {question}",
+                                code="no-legal-answer")
             return known[name]
 
         return ask
@@ -164,7 +166,8 @@ class Space:
         if names:
             shown = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
             raise UserError(f"{name or self.document.place.source.name} leaves {shown} open; "
-                            "choose one value for each (--set key=value, in a study file under set:)")
+                            "choose one value for each (--set key=value, in a study file under set:)",
+                            code="open-parameters")
         return self.architecture(self.answer(self.replay({})))
 
     def to_yaml(self) -> str:

@@ -62,7 +62,8 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
 def _sentence(block: list[tuple[int, str]], name: str) -> Annotated:
     (number, first), *rest = block
     if first != "S" and not first.startswith("S "):
-        raise UserError(f"{name}:{number}: an M2 file's sentence begins with `S ` and its words, not with {first!r}")
+        raise UserError(f"{name}:{number}: an M2 file's sentence begins with `S ` and its words, not with {first!r}",
+                        code="bad-m2")
     words = first[1:].split()
     annotators: dict[str, list[Edit]] = {}
     for place, line in rest:
@@ -80,12 +81,12 @@ def _edit(line: str, length: int, place: str) -> tuple[str, Edit | None]:
     offsets = fields[0].split()
     if not line.startswith("A ") or len(fields) != 6 or len(offsets) != 2 or not all(map(_whole, offsets)):
         raise UserError(f"{place}: an edit is `A START END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR`, "
-                        f"not {line!r}")
+                        f"not {line!r}", code="bad-m2")
     start, end = map(int, offsets)
     if fields[1] == "noop" or (start, end) == (-1, -1):
         return fields[5], None
     if not 0 <= start <= end <= length:
-        raise UserError(f"{place}: the edit is of words {start} to {end}, but its sentence has {length}")
+        raise UserError(f"{place}: the edit is of words {start} to {end}, but its sentence has {length}", code="bad-m2")
     corrections = ["" if text.strip() == NO_CORRECTION else " ".join(text.split()) for text in fields[2].split("||")]
     return fields[5], Edit(start, end, tuple(corrections))
 

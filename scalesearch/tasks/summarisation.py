@@ -55,14 +55,15 @@ def _check_script(references: Sequence[str]) -> None:
     letters = [letter for line in references for letter in line.lower() if letter.isalpha()]
     if 2 * sum(letter.isascii() for letter in letters) < len(letters):
         raise UserError("data: ROUGE's own words are of the letters a to z, and most letters of the references are "
-                        "others: write the text with blanks between words and say `tokenised: true`", key="data")
+                        "others: write the text with blanks between words and say `tokenised: true`", key="data",
+                        code="rouge-not-latin")
 
 
 def _check(options: MetricOptions) -> None:
     """Checks that the package is installed. Raises UserError."""
     if importlib.util.find_spec("rouge_score") is None:
         raise UserError("data: task: summarisation is scored by the package rouge-score, which is not installed. "
-                        "Install it with `pip install 'scalesearch[tasks]'`", key="data.task")
+                        "Install it with `pip install 'scalesearch[tasks]'`", key="data.task", code="package-missing")
 
 
 TASK = Task("summarisation", "pairs", METRICS, ("tokenised",), score=_score, check=_check)

@@ -67,7 +67,7 @@ def _check(options: MetricOptions) -> None:
     """Checks that COMET, where it is asked for, is installed. Raises UserError."""
     if options.comet and importlib.util.find_spec("comet") is None:
         raise UserError("data: comet: the package that computes COMET is not installed here. Install it with "
-                        "`pip install unbabel-comet`, or leave `comet` out", key="data.comet")
+                        "`pip install unbabel-comet`, or leave `comet` out", key="data.comet", code="package-missing")
 
 
 TASK = Task("translation", "pairs", METRICS, ("tokenised", "comet"), _optional, _score, check=_check)

@@ -49,7 +49,7 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directo
               if stored.get(key) != value]
     if differ:
         raise UserError(f"{directory}: holds another training: {'; '.join(differ)}. "
-                        "Give the same settings to go on, or another folder")
+                        "Give the same settings to go on, or another folder", code="other-training")
 
 
 def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe) -> None:
@@ -80,10 +80,10 @@ def load_state(directory: Path, device: torch.device) -> dict[str, Any] | None:
         state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise UserError(f"{file}: not a checkpoint of this version ({str(error).splitlines()[0]}). "
-                        "Delete it to train from the start") from None
+                        "Delete it to train from the start", code="not-a-checkpoint") from None
     if state.get("format") != FORMAT:
         raise UserError(f"{file}: format {state.get('format')}, this version reads {FORMAT}. "
-                        "Delete it to train from the start")
+                        "Delete it to train from the start", code="other-format")
     return state
 
 
@@ -136,7 +136,7 @@ def read_checkpoint(directory: Path | str) -> Checkpoint:
     missing = [name for name in (ARCHITECTURE, TOKENIZER, RECIPE, DATA, WEIGHTS) if not (folder / name).is_file()]
     if missing:
         unfinished = " It is a training that is not finished; go on with --resume." * (folder / STATE).exists()
-        raise UserError(f"{folder}: no checkpoint: {', '.join(missing)} missing.{unfinished}")
+        raise UserError(f"{folder}: no checkpoint: {', '.join(missing)} missing.{unfinished}", code="no-checkpoint")
     architecture = read_space(folder / ARCHITECTURE).closed()
     tokenizer = Tokenizer.from_file(folder / TOKENIZER)
     weights = read_weights(folder / WEIGHTS)

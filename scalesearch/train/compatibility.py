@@ -17,7 +17,7 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
     if recipe.validate_bleu and task.score is None:
         raise UserError(f"recipe: validate_bleu: a {task.name} generates nothing that could be scored; its "
                         "perplexity is known at each validation, so leave it out, and `watch: loss`",
-                        key="recipe.validate_bleu")
+                        key="recipe.validate_bleu", code="nothing-to-score")
 
 
 def check_model_kind(task: str, kind: str) -> None:
@@ -28,4 +28,5 @@ def check_model_kind(task: str, kind: str) -> None:
     """
     needed = TASKS[task].model
     if needed is not None and kind != needed:
-        raise UserError(f"the task {task} needs `model: {needed}`, and this architecture is {kind}", key="space")
+        raise UserError(f"the task {task} needs `model: {needed}`, and this architecture is {kind}", key="space",
+                        code="other-model")

@@ -100,7 +100,7 @@ def _check_settings(file: Path, settings: dict[str, Any], files: list[Path]) -> 
         others = [str(path) for path in files if path.exists()]
         if others:
             raise UserError(f"{', '.join(others)}: there already, and not from here ({file.name} is missing); "
-                            "write the translations elsewhere")
+                            "write the translations elsewhere", code="other-translations")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         return
@@ -108,7 +108,7 @@ def _check_settings(file: Path, settings: dict[str, Any], files: list[Path]) -> 
     differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
     if differing:
         raise UserError(f"{file}: the translations there were made with another {', '.join(differing)}; "
-                        "delete them or write elsewhere")
+                        "delete them or write elsewhere", code="other-translations")
 
 
 def _whole_lines(file: Path) -> int:

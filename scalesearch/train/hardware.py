@@ -45,7 +45,7 @@ class Hardware:
             torch.set_num_threads(recipe.threads)
         if recipe.device == "cuda" and not torch.cuda.is_available():
             raise UserError("recipe: device: cuda is asked for, but PyTorch finds no GPU here; use auto or cpu",
-                            key="recipe.device")
+                            key="recipe.device", code="no-gpu")
         cuda = recipe.device != "cpu" and torch.cuda.is_available()
         device = torch.device("cuda" if cuda else "cpu")
         if cuda:

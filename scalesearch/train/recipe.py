@@ -175,7 +175,7 @@ def preset(name: str) -> Recipe:
         UserError: there is none of that name.
     """
     if name not in PRESETS:
-        raise UserError(f"recipe: no preset `{name}`; {suggest(name, PRESETS)}", key="recipe")
+        raise UserError(f"recipe: no preset `{name}`; {suggest(name, PRESETS)}", key="recipe", code="unknown-preset")
     return Recipe(**PRESETS[name], name=name)
 
 

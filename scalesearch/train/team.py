@@ -110,7 +110,7 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
     """
     if cuda and torch.cuda.device_count() < size:
         raise UserError(f"processes: {size} of them need a GPU each, and PyTorch finds {torch.cuda.device_count()}; "
-                        "ask for fewer, or for device cpu")
+                        "ask for fewer, or for device cpu", code="no-gpu")
     before = torch.get_num_threads()
     each = threads or max(1, before // size)
     store = dist.TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False)

@@ -127,7 +127,7 @@ def _joined_team(processes: int, team: Team | None, recipe: Recipe, hardware: Ha
         yield team
         return
     if processes < 1:
-        raise UserError(f"processes: expected at least 1, found {processes}")
+        raise UserError(f"processes: expected at least 1, found {processes}", code="below-one")
     with local_team(processes, hardware.device.type == "cuda", recipe.threads, follow) as started:
         yield started
 

@@ -48,10 +48,11 @@ def solve(
     wanted = (*limits(space), *read_budgets(space, [budget] if isinstance(budget, str) else budget))
     if not wanted:
         named = f" (the space has {', '.join(space.budgets)})" if space.budgets else ""
-        raise UserError(f"nothing limits {key}: give a budget, as in --budget 'params.total <= 10M'{named}")
+        raise UserError(f"nothing limits {key}: give a budget, as in --budget 'params.total <= 10M'{named}",
+                        code="no-limit")
     each = dict(each or {})
     if key in each:
-        raise UserError(f"{key} is what to solve for: it cannot be given as well")
+        raise UserError(f"{key} is what to solve for: it cannot be given as well", code="given-twice")
     varied = Varied(space, (key, *each))
     search = _Search(varied, way, key, wanted, protocol or protocol_of(space.protocol), step)
     return Solutions(search.run(dict(zip(each, values))) for values in itertools.product(*each.values()))
@@ -62,9 +63,10 @@ def read_goal(space: Space, goal: str) -> tuple[str, str]:
     way, _, key = goal.strip().partition(" ")
     key = key.strip()
     if way not in ("max", "min") or not key:
-        raise UserError(f"{goal!r} is no question: write 'max KEY' or 'min KEY', for example 'max width'")
+        raise UserError(f"{goal!r} is no question: write 'max KEY' or 'min KEY', for example 'max width'",
+                        code="no-goal")
     if key not in space.form.by_key:
-        raise UserError(unknown(space, key))
+        raise UserError(unknown(space, key), code="unknown-key")
     return way, key
 
 
@@ -84,7 +86,7 @@ class _Search:
         self.bounded = costs_of(self.limits)
         self.names = tuple(dict.fromkeys((*SHOWN, *self.bounded)))
         if self.step < 1:
-            raise UserError(f"a step of {self.step}: it must be at least 1")
+            raise UserError(f"a step of {self.step}: it must be at least 1", code="below-one")
 
     def run(self, given: Mapping[str, int]) -> Solution:
         values, most = self._range(given)

@@ -72,7 +72,7 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
     base = protocol or protocol_of(space.protocol)
     lengths = {key: _lengths(key, text) for key, text in over.items() if key in LENGTHS}
     if len(lengths) == len(LENGTHS) or ("length" in lengths and {"source", "target"} & set(lengths)):
-        raise UserError("length is source and target at once: sweep it, or them")
+        raise UserError("length is source and target at once: sweep it, or them", code="options-conflict")
     keys = {key: text for key, text in over.items() if key not in LENGTHS}
     combinations = list(itertools.product(*lengths.values()))
     sheets = _sheets(space, keys, MOST // max(1, len(combinations)))
@@ -93,11 +93,13 @@ def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
         mine = any(leaf.key == key or leaf.key.startswith(f"{key}.") for key in keys)
         for name, question in changed.form.domains[leaf.path].dimensions():
             if not mine:
-                raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…, or sweep it as well")
+                raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…, or sweep it as well",
+                                code="open-parameters")
             many |= (question.count() or 0) > most
     sheets = [] if many else list(itertools.islice(changed.enumerate(), most + 1))
     if many or len(sheets) > most:
-        raise UserError(f"more than {MOST:,} rows: give a range a larger step, as in --sweep width=128..1024 step 64")
+        raise UserError(f"more than {MOST:,} rows: give a range a larger step, as in --sweep width=128..1024 step 64",
+                        code="too-many-rows")
     return sheets
 
 
@@ -119,11 +121,12 @@ def _lengths(key: str, text: str) -> list[int]:
         values = list(_numbers(parse_value(text)))
     except (SyntaxProblem, TypeError) as error:
         message = error.message if isinstance(error, SyntaxProblem) else "whole numbers are due"
-        raise UserError(f"--sweep {key}={text}: {message}; write 10..200, 10..200 step 10 or 10 | 20 | 50") from None
+        raise UserError(f"--sweep {key}={text}: {message}; write 10..200, 10..200 step 10 or 10 | 20 | 50",
+                        code="bad-sweep") from None
     if min(values) < 1:
-        raise UserError(f"--sweep {key}={text}: {key} is {min(values)}; it must be at least 1")
+        raise UserError(f"--sweep {key}={text}: {key} is {min(values)}; it must be at least 1", code="below-one")
     if len(values) > MOST:
-        raise UserError(f"more than {MOST:,} rows: give {key} a larger step")
+        raise UserError(f"more than {MOST:,} rows: give {key} a larger step", code="too-many-rows")
     return values
 
 

@@ -93,12 +93,13 @@ def read_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
     for text in itertools.chain.from_iterable(re.split(r"\band\b", text) for text in texts):
         match = HOLD.fullmatch(text)
         if match is None:
-            raise UserError(f"--hold {text.strip()!r}: write a cost and a tolerance, as in 'macs.total within 1%'")
+            raise UserError(f"--hold {text.strip()!r}: write a cost and a tolerance, as in 'macs.total within 1%'",
+                            code="bad-hold")
         if match[1] not in COST_NAMES:
-            raise UserError(f"--hold: {match[1]} is no cost; {suggest(match[1], COST_NAMES)}")
+            raise UserError(f"--hold: {match[1]} is no cost; {suggest(match[1], COST_NAMES)}", code="unknown-cost")
         holds.append(Hold(match[1], float(match[2])))
     if not holds:
-        raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'")
+        raise UserError("nothing is held: give --hold, as in --hold 'macs.total within 1%'", code="nothing-held")
     return tuple(holds)
 
 
@@ -123,14 +124,14 @@ def trade(
     """
     for key in keys:
         if key not in space.form.by_key:
-            raise UserError(unknown(space, key))
+            raise UserError(unknown(space, key), code="unknown-key")
     if len(set(keys)) != len(keys) or len(keys) < 2:
-        raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes")
+        raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes", code="one-size")
     holds = read_holds([hold] if isinstance(hold, str) else hold)
     within = (*limits(space), *read_budgets(space, budget))
     stray = [key for key in ranges or {} if key not in keys]
     if stray:
-        raise UserError(f"{stray[0]} is not traded: there are {' and '.join(keys)}")
+        raise UserError(f"{stray[0]} is not traded: there are {' and '.join(keys)}", code="unknown-key")
     chosen = protocol or protocol_of(space.protocol)
     return _Trade(Varied(space, tuple(keys)), holds, within, chosen, dict(ranges or {})).run(of)
 
@@ -156,7 +157,7 @@ class _Trade:
     def _price(self, pairs: Sequence[tuple[int, ...]]) -> list[Candidate]:
         if len(pairs) > MOST:
             raise UserError(f"{len(pairs):,} combinations are more than {MOST:,}: narrow a size, as in --for "
-                            f"{self.varied.keys[0]}=1..24")
+                            f"{self.varied.keys[0]}=1..24", code="too-many-rows")
         names = (*SHOWN, *(hold.name for hold in self.holds), *costs_of(self.limits))
         return priced([self.varied.answers(dict(zip(self.varied.keys, pair))) for pair in pairs], self.protocol, names)
 
@@ -167,11 +168,11 @@ class _Trade:
             free = [key for key in self.varied.keys if offered(self.varied.space, key) is not None]
             if free:
                 raise UserError(f"{free[0]} is left open, so what is to be held? Name a reference with --of, or close "
-                                f"it and give its range as --for {free[0]}=…")
+                                f"it and give its range as --for {free[0]}=…", code="open-parameters")
             of = self.varied.answers({key: first(self.varied.space, key) for key in self.varied.keys}).answers
         (candidate,) = priced([Candidate(of)], self.protocol, names)
         if candidate.costs is None:
-            raise UserError("the reference cannot be built")
+            raise UserError("the reference cannot be built", code="unbuildable")
         return {name: candidate.costs[name] for name in names}
 
     def _good(self, candidate: Candidate, reference: Mapping[str, Any]) -> bool:
@@ -188,7 +189,8 @@ class _Trade:
         while high < FARTHEST and not self._too_much({**others, key: high}, reference):
             high *= 2
         if high >= FARTHEST:
-            raise UserError(f"nothing that is held limits {key}: give it a range, as in --for {key}=1..24")
+            raise UserError(f"nothing that is held limits {key}: give it a range, as in --for {key}=1..24",
+                            code="no-limit")
         return range(low, high + 1)
 
     def _given(self, key: str) -> Sequence[int] | None:

@@ -32,7 +32,7 @@ class Varied:
         by_key = self.space.form.by_key
         for key in self.keys:
             if key not in by_key:
-                raise UserError(unknown(self.space, key))
+                raise UserError(unknown(self.space, key), code="unknown-key")
         start = {key: first(self.space, key) for key in self.keys}
         sheet, self.present = self._full(start)
         self.base = sheet.parsed
@@ -92,13 +92,15 @@ class Varied:
         leaf = next((leaf for leaf in self.present if leaf.key == key), None)
         if leaf is None:
             group = next(iter(self.space.form.by_key[key][0].guards), ("its group", ""))
-            raise UserError(f"{key} does not exist here: {group[0]} is {to_json(self.base.get(group[0], 'none'))}")
+            raise UserError(f"{key} does not exist here: {group[0]} is {to_json(self.base.get(group[0], 'none'))}",
+                            code="key-absent")
         if leaf.field.kind != "size":
-            raise UserError(f"{key} is no whole number: only sizes can be solved for; try `scalesearch cost --sweep`")
+            raise UserError(f"{key} is no whole number: only sizes can be solved for; try `scalesearch cost --sweep`",
+                            code="not-a-size")
 
 
 def _refuse(name: str, question: Question) -> Any:
-    raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…")
+    raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…", code="open-parameters")
 
 
 def unknown(space: Space, key: str) -> str:
@@ -134,5 +136,6 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
         return None
     values = questions[0].values() if len(questions) == 1 else None
     if values is None or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        raise UserError(f"{key} is a choice among {questions[0]}; give it a plain range, as in --set {key}=1..64")
+        raise UserError(f"{key} is a choice among {questions[0]}; give it a plain range, as in --set {key}=1..64",
+                        code="not-a-range")
     return values if isinstance(values, range) else sorted(int(value) for value in values)

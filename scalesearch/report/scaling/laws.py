@@ -166,9 +166,11 @@ def _check(sizes: Floats, scores: Floats) -> None:
     if len(sizes) != len(scores):
         raise ValueError(f"{len(sizes)} sizes and {len(scores)} scores")
     if not (np.isfinite(sizes).all() and np.isfinite(scores).all() and (sizes > 0).all()):
-        raise UserError("scaling: sizes must be above zero, and sizes and scores finite numbers")
+        raise UserError("scaling: sizes must be above zero, and sizes and scores finite numbers",
+                        code="bad-measurements")
     if few := too_few(sizes.tolist()):
-        raise UserError(f"scaling: {few}, a power law needs at least 4 of 3. Train more sizes, or more seeds of each")
+        raise UserError(f"scaling: {few}, a power law needs at least 4 of 3. Train more sizes, or more seeds of each",
+                        code="too-few-measurements")
 
 
 def _refit(x: Floats, scores: Floats, sign: int) -> Floats:
@@ -226,7 +228,7 @@ def held_out(sizes: Sequence[float], scores: Sequence[float], size: float | None
     there = n == left_out
     if not there.any():
         raise UserError(f"scaling: nothing of size {left_out:g} was trained; sizes are "
-                        f"{', '.join(f'{value:g}' for value in np.unique(n))}")
+                        f"{', '.join(f'{value:g}' for value in np.unique(n))}", code="unknown-size")
     found = fit(n[~there].tolist(), y[~there].tolist(), **how)
     return HeldOut(found.forecast(left_out, int(there.sum())), float(y[there].mean()))
 

@@ -72,7 +72,7 @@ def costs_of(meta: Mapping[str, Any], records: Sequence[Record], requested: Iter
     wrong = [name for name in requested if not is_size(name)]
     if wrong:
         raise UserError(f"--at {wrong[0]}: no size that a score can be drawn against; take params.total, "
-                        "params.non_embedding, macs.total or another cost of these groups")
+                        "params.non_embedding, macs.total or another cost of these groups", code="unknown-cost")
     limited = [name for name in meta.get("bounds") or {} if is_size(name)]
     return tuple(dict.fromkeys([*USUAL, *limited, *requested]))
 
@@ -87,7 +87,7 @@ def rows_of(records: Sequence[Record], labels: Iterable[str], metric: str, costs
     done = [record for record in records if record["state"] == "complete"]
     if done and all(score_of(record, metric) is None for record in done):
         raise UserError(f"--metric {metric}: no finished training has that score; they have "
-                        f"{', '.join(scores_there(done[0]))}")
+                        f"{', '.join(scores_there(done[0]))}", code="unknown-metric")
     found = named(records)
     return [_row(label, found.get(label), records, metric, costs, left_out.get(label)) for label in labels]
 

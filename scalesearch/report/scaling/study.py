@@ -194,7 +194,7 @@ def plan_of(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     if meta.get("kind") != KIND or not meta.get("scaling"):
         raise UserError(f"{meta.get('name', 'the study')}: is no scaling study but of the kind "
                         f"{meta.get('kind', 'search')}; a scaling study's file says `kind: scaling`, with a base and "
-                        "rules by which it grows")
+                        "rules by which it grows", code="other-kind")
     plan: Mapping[str, Any] = meta["scaling"]
     return plan
 

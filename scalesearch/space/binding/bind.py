@@ -54,8 +54,8 @@ class _Binding:
         self.document = replace(document, entries=rest)
         self.top = Place(document.place.source, 0, 0, 1) if document.place.source.numbered else document.place
 
-    def wrong(self, place: Place, message: str, help: str | None = None) -> None:
-        self.problems.append(Problem(place, message, help))
+    def wrong(self, place: Place, message: str, help: str | None = None, code: str = "bad-value") -> None:
+        self.problems.append(Problem(place, message, help, code=code))
 
     def bound(self) -> Bound:
         binder = Binder(self.index)
@@ -98,7 +98,7 @@ class _Binding:
         """``leaf`` with the names of its expressions looked up, and its references to schedules checked."""
 
         def complain(problem: SyntaxProblem) -> None:
-            self.wrong(leaf.place(problem.span), problem.message, problem.help)
+            self.wrong(leaf.place(problem.span), problem.message, problem.help, code=problem.code)
 
         resolver = Resolver(self.index, leaf.path.rpartition(".")[0], False, complain)
 
@@ -124,10 +124,12 @@ class _Binding:
         if known is None or known.field.kind != "schedule":
             meant = closest(option.path, short)
             help = f"did you mean `{meant}`?" if meant else f"the schedules are {', '.join(short)}"
-            self.wrong(leaf.place(span), f"`{option.path}` is not a schedule of this space", help)
+            self.wrong(leaf.place(span), f"`{option.path}` is not a schedule of this space", help,
+                       code="unknown-schedule")
         elif known.key == leaf.key:
             self.wrong(
-                leaf.place(span), f"`{leaf.path}` cannot use its own layers", "for that, write `cycle(2)` or a list"
+                leaf.place(span), f"`{leaf.path}` cannot use its own layers", "for that, write `cycle(2)` or a list",
+                code="depends-on-itself"
             )
 
     def constraint(self, node: Node) -> Constraint | None:
@@ -140,7 +142,7 @@ class _Binding:
         before = len(self.problems)
 
         def complain(problem: SyntaxProblem) -> None:
-            self.wrong(node.at(problem.span), problem.message, problem.help)
+            self.wrong(node.at(problem.span), problem.message, problem.help, code=problem.code)
 
         try:
             expr = parse_expression(node.text)
@@ -173,7 +175,7 @@ class _Binding:
         for name, _ in entries.values():
             if name.text not in ("protocol", "budgets"):
                 help = suggest(name.text, ("protocol", "budgets"))
-                self.wrong(name.place, f"unknown key `{name.text}` in `cost`", help)
+                self.wrong(name.place, f"unknown key `{name.text}` in `cost`", help, code="unknown-key")
         protocol: dict[str, str | int] = {"name": "forward"}
         if "protocol" in entries:
             protocol = self.protocol(entries["protocol"][1])
@@ -210,7 +212,7 @@ class _Binding:
                 protocol |= self.protocol_value(name.text, value)
             else:
                 help = suggest(name.text, ("name", *PROTOCOL_SIZES))
-                self.wrong(name.place, f"unknown key `{name.text}` in `protocol`", help)
+                self.wrong(name.place, f"unknown key `{name.text}` in `protocol`", help, code="unknown-key")
         return protocol
 
     def protocol_value(self, key: str, node: Node) -> dict[str, str | int]:

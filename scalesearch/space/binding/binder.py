@@ -27,9 +27,9 @@ class Binder:
         self.whole = True  # False where part of the file could not be read: what is missing is then unknown
         self.problems: list[Problem] = []
 
-    def wrong(self, place: Place, message: str, help: str | None = None) -> None:
+    def wrong(self, place: Place, message: str, help: str | None = None, code: str = "bad-value") -> None:
         """Notes a problem."""
-        self.problems.append(Problem(place, message, help))
+        self.problems.append(Problem(place, message, help, code=code))
 
     def group(
         self, group: Group, node: Node | None, key: str, path: str, guards: Guards, origin: Place
@@ -65,7 +65,8 @@ class Binder:
         if not isinstance(node, Table):
             if type(node) is not Node:
                 names = [*group.fields, *group.variants, *([NONE] if group.clears else [])]
-                self.wrong(node.here, f"`{path}` is a group of keys, not a value", f"its keys are {either(names)}")
+                self.wrong(node.here, f"`{path}` is a group of keys, not a value", f"its keys are {either(names)}",
+                           code="group-not-value")
             return {}
         entries: dict[str, tuple[Text, Node]] = {}
         for name, value in unfold(node, self.problems):
@@ -92,7 +93,7 @@ class Binder:
             help = "inside { } and [ ], quote a value that contains a comma"
         else:
             help = (self.elsewhere(name.text) if self.guesses else None) or f"the keys {where} are {either(legal)}"
-        self.wrong(name.place, f"unknown key `{name.text}`{f' {where}' if path else ''}", help)
+        self.wrong(name.place, f"unknown key `{name.text}`{f' {where}' if path else ''}", help, code="unknown-key")
 
     def elsewhere(self, name: str, exact: bool = False) -> str | None:
         """A key of another group that the name is, or may have meant."""
@@ -116,14 +117,15 @@ class Binder:
             node = entries[ONE_OF][1]
             if inside:
                 here = entries[next(iter(inside))][0].place
-                self.wrong(here, "this variant is beside `one of:`", "move it under `one of:`")
+                self.wrong(here, "this variant is beside `one of:`", "move it under `one of:`", code="bad-variants")
             if isinstance(node, Text) and node.text:
                 leaf = self.leaf(field, node, key, path, guards, node.here)
                 return leaf, dict.fromkeys(offered(leaf.spec) or group.variants)
             offers = self.one_of(group, entries[ONE_OF], path)
         elif len(inside) > 1:
             self.wrong(
-                entries[list(inside)[1]][0].place, f"`{path}` has more than one variant", "list them under `one of:`"
+                entries[list(inside)[1]][0].place, f"`{path}` has more than one variant", "list them under `one of:`",
+                code="bad-variants"
             )
             offers = {**inside}
         elif inside:
@@ -144,6 +146,7 @@ class Binder:
                     node.here,
                     "`one of:` takes a mapping of variants",
                     f"without keys of their own: `{path}: {example}`",
+                    code="bad-variants",
                 )
             return dict.fromkeys(list(group.variants)[:1])
         offers: dict[str, Node | None] = {}
@@ -152,7 +155,8 @@ class Binder:
                 offers[variant.text] = value
             else:
                 legal = list(group.variants)
-                self.wrong(variant.place, f"`{path}` has no variant `{variant.text}`", suggest(variant.text, legal))
+                self.wrong(variant.place, f"`{path}` has no variant `{variant.text}`", suggest(variant.text, legal),
+                           code="unknown-variant")
         return offers or dict.fromkeys(list(group.variants)[:1])
 
     def variants(
@@ -198,14 +202,15 @@ class Binder:
         if field.default is None:
             if not self.whole:
                 return leaf
-            self.wrong(origin, f"`{path}` is missing", f"add `{path.rpartition('.')[2]}:` with {describe(field)}")
+            self.wrong(origin, f"`{path}` is missing", f"add `{path.rpartition('.')[2]}:` with {describe(field)}",
+                       code="missing-key")
             return leaf
         spec = Literal(field.default) if field.kind == "text" else parse_value(field.default)
         return replace(leaf, spec=fit(spec, field, self.index.paths, lambda p: self.complain(leaf, p)))
 
     def complain(self, leaf: Leaf, problem: SyntaxProblem) -> None:
         """Notes a problem inside the text of ``leaf``."""
-        self.wrong(leaf.place(problem.span), problem.message, problem.help)
+        self.wrong(leaf.place(problem.span), problem.message, problem.help, code=problem.code)
 
     def read(self, leaf: Leaf, node: Node) -> Spec:
         """The domain that a leaf's text describes; Broken after a complaint."""
@@ -241,7 +246,7 @@ class Binder:
 
         def complain(problem: SyntaxProblem) -> None:  # its span is that of an item, or empty for the whole list
             at, end = problem.span
-            self.wrong((node.items[at] if end else node).here, problem.message, problem.help)
+            self.wrong((node.items[at] if end else node).here, problem.message, problem.help, code=problem.code)
 
         return fit(spec, leaf.field, self.index.paths, complain)
 

@@ -37,9 +37,9 @@ class Reader:
         self.problems: list[Problem] = self.binder.problems
         self.places: dict[str, Place] = {}
 
-    def wrong(self, node: Node | Place, message: str, help: str | None = None) -> None:
+    def wrong(self, node: Node | Place, message: str, help: str | None = None, code: str = "bad-value") -> None:
         """Notes a problem."""
-        self.problems.append(Problem(node.here if isinstance(node, Node) else node, message, help))
+        self.problems.append(Problem(node.here if isinstance(node, Node) else node, message, help, code=code))
 
     def read(self, node: Node) -> Any:
         """What the schema makes of ``node``; ``None`` where that cannot be said for its problems."""
@@ -63,7 +63,7 @@ class Reader:
         try:
             return group.make(**values)
         except UserError as error:
-            return self.wrong(node, error.message, error.help)
+            return self.wrong(node, error.message, error.help, code=error.code)
 
     def table(self, group: Group, node: Node, path: str) -> Table | None:
         """The mapping that ``node`` is or, in short, stands for."""
@@ -96,7 +96,7 @@ class Reader:
                 found |= {name: value} if len(self.problems) == before else {}
             elif child.required if isinstance(child, Group) else child.default is None:
                 help = f"add `{name}:` with {describe(child)}" if isinstance(child, Field) else None
-                self.wrong(_start(table.place), f"`{inner}` is missing: {child.doc}", help)
+                self.wrong(_start(table.place), f"`{inner}` is missing: {child.doc}", help, code="missing-key")
         return found
 
     def value(self, field: Field, node: Node, path: str) -> Any:
@@ -122,7 +122,7 @@ class Reader:
             return node.text if node.text else self.wrong(node, f"{path}: expected {describe(field)}")
 
         def complain(problem: SyntaxProblem) -> None:
-            self.wrong(node.at(problem.span), f"{path}: {problem.message}", problem.help)
+            self.wrong(node.at(problem.span), f"{path}: {problem.message}", problem.help, code=problem.code)
 
         try:
             spec = parse_value(node.text.removeprefix("+"))
@@ -172,7 +172,7 @@ def override(table: Table, schema: Group, assignment: str, option: str = "--set"
     """
     path, equals, text = assignment.partition("=")
     if not equals or not path.strip():
-        raise UserError(f"{option} {assignment}: write it as key=value")
+        raise UserError(f"{option} {assignment}: write it as key=value", code="not-key-value")
     name = f"{option} {assignment}"
     value: Node | None = from_text(name, f"{path}=", text.strip())
     if text.strip().startswith(("[", "{")):
@@ -201,7 +201,9 @@ def placed(error: UserError, places: Mapping[str, Place]) -> UserError:
     key = error.key or ""
     while key and places.get(key) is None:
         key = key.rpartition(".")[0]
-    return SpaceErrors([Problem(places[key], error.message, error.help)]) if key and type(error) is UserError else error
+    if not key or type(error) is not UserError:
+        return error
+    return SpaceErrors([Problem(places[key], error.message, error.help, error.code)])
 
 
 def node_of(name: str, value: Any, key: str = "") -> Node:

@@ -106,9 +106,9 @@ class Resolver:
         if not kinds & want:
             self.wrong(expr, f"expected {_say(want)}, but this is {_say(kinds)}")
 
-    def wrong(self, expr: Expr, message: str, help: str | None = None) -> None:
+    def wrong(self, expr: Expr, message: str, help: str | None = None, code: str = "bad-value") -> None:
         """Notes a problem with ``expr``."""
-        self.complain(SyntaxProblem(message, expr.span, help))
+        self.complain(SyntaxProblem(message, expr.span, help, code=code))
 
     def constant(self, expr: Value, want: frozenset[str], words: tuple[str, ...]) -> Expr:
         """A number, yes or no, or a quoted word."""
@@ -150,16 +150,18 @@ class Resolver:
         """Complains about a name that is neither word nor key."""
         if expr.text in COST_NAMES:
             help = "costs can be used under `where:` and in budgets"
-            self.wrong(expr, f"`{expr.text}` is a cost, known only once all answers are given", help)
+            self.wrong(expr, f"`{expr.text}` is a cost, known only once all answers are given", help,
+                       code="cost-too-early")
         elif "-" in expr.text and self.find(expr.text.partition("-")[0]):
-            self.wrong(expr, f"there is no key `{expr.text}`", "a minus sign needs spaces around it")
+            self.wrong(expr, f"there is no key `{expr.text}`", "a minus sign needs spaces around it",
+                       code="unknown-name")
         elif expr.text in self.index.groups:
             inside = [path for path in self.index.paths if path.startswith(f"{expr.text}.")]
             help = f"name one of its keys, such as {either(inside[:2])}"
-            self.wrong(expr, f"`{expr.text}` is a group of keys, not a value", help)
+            self.wrong(expr, f"`{expr.text}` is a group of keys, not a value", help, code="group-not-value")
         else:
             what = f"neither a key nor one of {either(words)}" if words else "not a key of this space"
-            self.wrong(expr, f"`{expr.text}` is {what}", self.meant(expr.text, words))
+            self.wrong(expr, f"`{expr.text}` is {what}", self.meant(expr.text, words), code="unknown-name")
 
     def meant(self, text: str, words: tuple[str, ...]) -> str | None:
         """A help line for a misspelt name: a similar word, key or last part of a key."""

@@ -60,7 +60,8 @@ def _not_offered(document: Table, schema: Group, path: str, value: str) -> Probl
             place = from_text("--set", "--set ", f"{path}={value}").at((0, len(path)))
             parent = ".".join(names[:at])
             help = f"choose {either(owners)} first, for example with `--set {parent}={owners[0]}`"
-            return Problem(place, f"no variant of `{parent}` that the space offers has `{name}`", help)
+            return Problem(place, f"no variant of `{parent}` that the space offers has `{name}`", help,
+                           code="unknown-key")
     return None
 
 
@@ -71,7 +72,7 @@ def _unknown(index: Index, path: str, value: str) -> Problem:
     last = {name.rpartition(".")[2]: name for name in reversed(known)}
     meant = closest(path, known) or last.get(closest(path.rpartition(".")[2], last) or "")
     help = index.called(path) or (f"did you mean `{meant}`?" if meant else None)
-    return Problem(place, f"unknown key `{path}`", help)
+    return Problem(place, f"unknown key `{path}`", help, code="unknown-key")
 
 
 def _apply(table: Table, group: Group, path: str, rest: list[str], value: Node) -> Table:

@@ -58,7 +58,7 @@ def _circular(leaf: Leaf, cycle: list[str]) -> Problem:
     at = next((expr.span for expr in expressions(leaf.spec) if set(cycle) & keys_of(expr) or leaf.key in cycle), (0, 1))
     way = " -> ".join([*cycle, cycle[0]])
     help = "give one of these keys a value of its own"
-    return Problem(leaf.place(at), f"`{leaf.key}` depends on itself: {way}", help)
+    return Problem(leaf.place(at), f"`{leaf.key}` depends on itself: {way}", help, code="depends-on-itself")
 
 
 def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
@@ -70,7 +70,7 @@ def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
 
 def _misfit(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[Problem]:
     for span, text, reason in never_fits(form, leaf, sound):
-        yield Problem(leaf.place(span), f"`{text}` fits no possible depth", reason)
+        yield Problem(leaf.place(span), f"`{text}` fits no possible depth", reason, code="no-depth-fits")
 
 
 def unsatisfiable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
@@ -86,14 +86,14 @@ def unsatisfiable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
     if not alone and len(mine) > 1 and _never_hold(form, mine):
         others = ", ".join(f"`{constraint.text}`" for constraint in mine[:-1])
         message = "no candidate can satisfy this constraint together with the others"
-        problems.append(Problem(mine[-1].place, message, f"the others are {others}"))
+        problems.append(Problem(mine[-1].place, message, f"the others are {others}", code="never-true"))
     return problems
 
 
 def _impossible(constraint: Constraint) -> Problem:
     keys = sorted(constraint.names())
     help = f"no legal answer to {', '.join(f'`{key}`' for key in keys)} makes it true" if keys else "it is never true"
-    return Problem(constraint.place, "no candidate can satisfy this constraint", help)
+    return Problem(constraint.place, "no candidate can satisfy this constraint", help, code="never-true")
 
 
 def _never_hold(form: Questionnaire, constraints: list[Constraint]) -> bool:

@@ -133,7 +133,8 @@ class Sheet:
         try:
             self.params[name] = question.settle(given)
         except (UserError, ValueError, TypeError):
-            raise UserError(f"{name}: {given!r} is not a legal value; expected {question}") from None
+            raise UserError(f"{name}: {given!r} is not a legal value; expected {question}",
+                            code="illegal-value") from None
         return self.params[name]
 
     def decide(self, leaf: Leaf) -> Any:

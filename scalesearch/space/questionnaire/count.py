@@ -21,6 +21,8 @@ MOST_LISTED = 60_000  # combinations of answers that conditions depend on, liste
 class TooTangled(UserError):
     """A space that could be counted only by listing more than is sensible."""
 
+    code = "too-tangled"
+
 
 Unit = Branch | Leaf  # what is counted at once: a leaf, or a group with variants and all that is under it
 

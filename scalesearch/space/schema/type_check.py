@@ -174,7 +174,8 @@ def _call(spec: CallOf, field: Field) -> Spec:
     legal = field.calls.get(spec.name)
     if legal is None:
         span = (spec.span[0], spec.span[0] + len(spec.name))
-        raise SyntaxProblem(f"`{spec.name}` is not a schedule", span, suggest(spec.name, field.calls))
+        raise SyntaxProblem(f"`{spec.name}` is not a schedule", span, suggest(spec.name, field.calls),
+                            code="unknown-schedule")
     count = len(spec.arguments)
     if count < legal.minimum or (legal.maximum is not None and count > legal.maximum):
         most = "" if legal.maximum == legal.minimum else " or more" if legal.maximum is None else f" to {legal.maximum}"
@@ -202,7 +203,8 @@ def _check_argument(argument: Spec) -> None:
 
 def _check_index(index: Expr) -> None:
     if isinstance(index, Name) and index.text != "i":
-        raise SyntaxProblem(f"unknown name `{index.text}` in an index", index.span, "the layer's own number is `i`")
+        raise SyntaxProblem(f"unknown name `{index.text}` in an index", index.span, "the layer's own number is `i`",
+                            code="unknown-name")
     for child in children(index):
         _check_index(child)
 

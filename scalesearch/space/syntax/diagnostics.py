@@ -44,11 +44,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, ready to print."""
+    """One thing that is wrong, ready to print; ``code`` as in ``UserError``."""
 
     place: Place
     message: str
     help: str | None = None
+    code: str = "bad-value"  # most are; the others say
 
     def __str__(self) -> str:
         head = f"{self.place.source.name}: {self.message}"
@@ -60,24 +61,26 @@ class Problem:
         """For machines; line and column count from 1 and are null where they mean nothing."""
         source, numbered = self.place.source, self.place.source.numbered
         line, column = (self.place.line + 1, self.place.column + 1) if numbered else (None, None)
-        return {"file": source.name, "line": line, "column": column, "message": self.message, "help": self.help}
+        return {"file": source.name, "line": line, "column": column, "code": self.code, "message": self.message,
+                "help": self.help}
 
 
 class SpaceErrors(UserError):
-    """All problems of a file, in its order.
+    """All problems of a file, in its order; ``code`` is that of the first.
 
     Attributes:
         problems: tuple of Problem, sorted by position (empty where there is no text, such as a missing file).
     """
 
-    def __init__(self, problems: Iterable[Problem] = (), message: str = "") -> None:
+    def __init__(self, problems: Iterable[Problem] = (), message: str = "", code: str = "") -> None:
         self.problems = tuple(dict.fromkeys(sorted(problems, key=lambda problem: problem.place.order)))
         count = len(self.problems)
         tail = [f"{count} problems"] if count > 1 else []
-        super().__init__("\n\n".join([message] if message else [*map(str, self.problems), *tail]))
+        text = "\n\n".join([message] if message else [*map(str, self.problems), *tail])
+        super().__init__(text, code=code or (self.problems[0].code if self.problems else ""))
 
-    def __reduce__(self) -> tuple[type["SpaceErrors"], tuple[tuple[Problem, ...], str]]:
-        return SpaceErrors, (self.problems, str(self))
+    def __reduce__(self) -> tuple[type["SpaceErrors"], tuple[tuple[Problem, ...], str, str]]:
+        return SpaceErrors, (self.problems, str(self), self.code)
 
 
 class Unbuildable(UserError):
@@ -87,6 +90,8 @@ class Unbuildable(UserError):
         path: the key at fault.
         reason: why.
     """
+
+    code = "unbuildable"
 
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason

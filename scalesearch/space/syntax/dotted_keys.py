@@ -40,4 +40,5 @@ def split(key: Text, value: Node) -> tuple[Text, Node]:
 def duplicate(key: Text, first: Text) -> Problem:
     """The complaint about a key that is given twice."""
     where = f"line {first.place.line + 1}" if first.place.source.numbered else "the same text"
-    return Problem(key.place, f"`{key.text}` is given twice", f"first given in {where}; remove one of the two")
+    return Problem(key.place, f"`{key.text}` is given twice", f"first given in {where}; remove one of the two",
+                   code="given-twice")

@@ -73,7 +73,8 @@ class Cursor:
     def wrong(self, message: str, help: str | None = None, span: Span | None = None) -> SyntaxProblem:
         """A complaint about the token in front."""
         token = f", found `{self.token.text}`" if self.token.kind != "end" else ", found the end"
-        return SyntaxProblem(message + (token if message.startswith("expected") else ""), span or self.token.span, help)
+        return SyntaxProblem(message + (token if message.startswith("expected") else ""), span or self.token.span, help,
+                             code="bad-syntax")
 
     def since(self, start: Span) -> Span:
         """From ``start`` to the token before the one in front."""
@@ -212,7 +213,8 @@ def _atom(cursor: Cursor) -> Expr:
 
 def _function(cursor: Cursor, name: Token) -> Expr:
     if name.text not in FUNCTIONS:
-        raise SyntaxProblem(f"there is no function `{name.text}`", name.span, suggest(name.text, FUNCTIONS))
+        raise SyntaxProblem(f"there is no function `{name.text}`", name.span, suggest(name.text, FUNCTIONS),
+                            code="unknown-function")
     cursor.expect("(", "")
     arguments = [deeper(cursor, ternary)]
     while cursor.take(","):
@@ -220,5 +222,5 @@ def _function(cursor: Cursor, name: Token) -> Expr:
     cursor.expect(")", "to close the call")
     most = FUNCTIONS[name.text][1]
     if most is not None and len(arguments) > most:
-        raise SyntaxProblem(f"`{name.text}` takes {most} argument", cursor.since(name.span))
+        raise SyntaxProblem(f"`{name.text}` takes {most} argument", cursor.since(name.span), code="bad-syntax")
     return Function(name.text, tuple(arguments), span=cursor.since(name.span))

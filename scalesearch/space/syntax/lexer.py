@@ -20,10 +20,10 @@ LONGEST_NUMBER = 40
 
 
 class SyntaxProblem(Exception):
-    """A scalar that cannot be read; ``span`` are the offending characters."""
+    """A scalar that cannot be read; ``span`` are the offending characters, ``code`` as in ``UserError``."""
 
-    def __init__(self, message: str, span: Span, help: str | None = None) -> None:
-        self.message, self.span, self.help = message, span, help
+    def __init__(self, message: str, span: Span, help: str | None = None, code: str = "bad-value") -> None:
+        self.message, self.span, self.help, self.code = message, span, help, code
         super().__init__(message)
 
 
@@ -71,17 +71,17 @@ def _number(text: str, at: int) -> Token:
         end = re.compile(r"[\w.]+").match(text, at)
         span = (at, end.end() if end else at + 1)
         help = "numbers are written 12, 0.5, 1e-3, 2k, 10M or 1.5G"
-        raise SyntaxProblem(f"`{text[slice(*span)]}` is not a number", span, help)
+        raise SyntaxProblem(f"`{text[slice(*span)]}` is not a number", span, help, code="bad-syntax")
     return Token("number", match[0], match.span(), _value(match[1].replace("_", ""), match[2], match.span()))
 
 
 def _value(digits: str, scale: str, span: Span) -> int | float:
     if len(digits) > LONGEST_NUMBER:
-        raise SyntaxProblem("this number is too long", span, f"at most {LONGEST_NUMBER} digits")
+        raise SyntaxProblem("this number is too long", span, f"at most {LONGEST_NUMBER} digits", code="bad-syntax")
     whole = digits.isdecimal()
     value: int | float = int(digits) if whole else float(digits)
     if not math.isfinite(value):
-        raise SyntaxProblem("this number is too large", span)
+        raise SyntaxProblem("this number is too large", span, code="bad-syntax")
     if not scale:
         return value
     scaled = value * SCALE[scale]
@@ -91,13 +91,14 @@ def _value(digits: str, scale: str, span: Span) -> int | float:
 def _unreadable(text: str, at: int) -> SyntaxProblem:
     character = text[at]
     if character in LOOKALIKES:
-        return SyntaxProblem(f"unexpected character `{character}`", (at, at + 1), f"write `{LOOKALIKES[character]}`")
+        return SyntaxProblem(f"unexpected character `{character}`", (at, at + 1), f"write `{LOOKALIKES[character]}`",
+                             code="bad-syntax")
     if character in "\"'":
-        return SyntaxProblem("this quote is not closed", (at, len(text)))
+        return SyntaxProblem("this quote is not closed", (at, len(text)), code="bad-syntax")
     helps = {
         "&": "write `and`",
         "!": "write `not`, or `!=`",
         "^": "a power is written `**`",
         "?": "write `x if c else y`",
     }
-    return SyntaxProblem(f"unexpected character `{character}`", (at, at + 1), helps.get(character))
+    return SyntaxProblem(f"unexpected character `{character}`", (at, at + 1), helps.get(character), code="bad-syntax")

@@ -30,7 +30,7 @@ class Choice:
         for option in self.options:
             if option == value and isinstance(option, bool) == isinstance(value, bool):
                 return option
-        raise UserError(f"{value!r} is not one of {self}")
+        raise UserError(f"{value!r} is not one of {self}", code="illegal-value")
 
     def draw(self, rng: random.Random) -> Constant:
         """A uniform draw."""
@@ -61,7 +61,7 @@ class IntRange:
         """``value`` as an int of the range. Raises UserError where it is none."""
         if not isinstance(value, bool) and value == int(value) and int(value) in self.values():
             return int(value)
-        raise UserError(f"{value!r} is not in {self}")
+        raise UserError(f"{value!r} is not in {self}", code="illegal-value")
 
     def draw(self, rng: random.Random) -> int:
         """A uniform draw, or a log-uniform one."""
@@ -102,7 +102,7 @@ class FloatRange:
                 return nearest
         elif self.step is None and self.low <= number <= self.high:
             return number
-        raise UserError(f"{value!r} is not in {self}")
+        raise UserError(f"{value!r} is not in {self}", code="illegal-value")
 
     def draw(self, rng: random.Random) -> float:
         """A uniform draw, or a log-uniform one."""

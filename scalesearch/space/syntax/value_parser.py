@@ -28,7 +28,7 @@ def parse_value(text: str) -> Spec:
     """The domain that ``text`` describes. Raises SyntaxProblem."""
     cursor = Cursor(text)
     if cursor.token.kind == "end":
-        raise SyntaxProblem("no value is given here", (0, 1))
+        raise SyntaxProblem("no value is given here", (0, 1), code="bad-syntax")
     spec = _value(cursor)
     finish(cursor)
     return spec
@@ -124,7 +124,8 @@ def _list(cursor: Cursor) -> Spec:
     while not cursor.sees("]"):
         item = _item(cursor)
         if not isinstance(item, Literal):
-            raise SyntaxProblem("a list holds constants only", item.span, "a list is always a value, never a choice")
+            raise SyntaxProblem("a list holds constants only", item.span, "a list is always a value, never a choice",
+                                code="bad-syntax")
         values.append(item.value)
         spans.append(item.span)
         if not cursor.take(","):
@@ -184,32 +185,38 @@ def _range(cursor: Cursor, low: int | float, start: Span) -> Spec:
 
 def _check_bounds(low: int | float, high: int | float, span: Span) -> None:
     if low > high:
-        raise SyntaxProblem("this range is empty: its start is above its end", span, f"write `{say(high)}..{say(low)}`")
+        raise SyntaxProblem("this range is empty: its start is above its end", span, f"write `{say(high)}..{say(low)}`",
+                            code="bad-range")
     if low == high:
-        raise SyntaxProblem("this range holds a single number", span, f"write `{say(low)}`")
+        raise SyntaxProblem("this range holds a single number", span, f"write `{say(low)}`", code="bad-range")
 
 
 def _check_log(low: int | float, step: int | float | None, bounds: Span, log: Span) -> None:
     if low <= 0:
-        raise SyntaxProblem("a log range must begin above 0", bounds, "raise its lower end, or leave out `log`")
+        raise SyntaxProblem("a log range must begin above 0", bounds, "raise its lower end, or leave out `log`",
+                            code="bad-range")
     if step is not None:
-        raise SyntaxProblem("a range has either a step or log", log, "for powers of two, write `64 | 128 | 256`")
+        raise SyntaxProblem("a range has either a step or log", log, "for powers of two, write `64 | 128 | 256`",
+                            code="bad-range")
 
 
 def _check_step(low: int | float, high: int | float, step: int | float, span: Span) -> None:
     if step <= 0:
-        raise SyntaxProblem("a step must be above 0", span)
+        raise SyntaxProblem("a step must be above 0", span, code="bad-range")
     count = (high - low) / step
     if count > MOST_STEPS:
-        raise SyntaxProblem("this step is too small", span, f"at most {MOST_STEPS:,} steps; without a step, any number")
+        raise SyntaxProblem("this step is too small", span, f"at most {MOST_STEPS:,} steps; without a step, any number",
+                            code="bad-range")
     if count < 1 - 1e-9:
         smaller = f"`{say(low)}..{say(high)} step {say(_part(high - low))}`"
-        raise SyntaxProblem(f"a step of {say(step)} is wider than the range", span, f"take a smaller step: {smaller}")
+        raise SyntaxProblem(f"a step of {say(step)} is wider than the range", span, f"take a smaller step: {smaller}",
+                            code="bad-range")
     if abs(count - round(count)) > 1e-9 * max(1.0, count):
         whole = math.floor(count)
         ends = [_tidy(low + steps * step) for steps in (whole, whole + 1)]
         legal = " or ".join(f"`{say(_tidy(low))}..{say(end)} step {say(_tidy(step))}`" for end in ends)
-        raise SyntaxProblem(f"steps of {say(step)} from {say(low)} do not reach {say(high)}", span, f"write {legal}")
+        raise SyntaxProblem(f"steps of {say(step)} from {say(low)} do not reach {say(high)}", span, f"write {legal}",
+                            code="bad-range")
 
 
 def _part(width: int | float) -> int | float:

@@ -37,15 +37,17 @@ class Composer(yaml.SafeLoader):
 def read_text(path: Path) -> str:
     """The text of a space file. Raises SpaceErrors: missing, a directory, too large, not text."""
     if path.is_dir():
-        raise SpaceErrors(message=f"{path}: this is a directory\n  = help: name a space file inside it{_inside(path)}")
+        raise SpaceErrors(message=f"{path}: this is a directory\n  = help: name a space file inside it{_inside(path)}",
+                          code="is-a-folder")
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise SpaceErrors(message=f"{path}: no such file{_nearby(path)}") from None
+        raise SpaceErrors(message=f"{path}: no such file{_nearby(path)}", code="no-such-file") from None
     except OSError as error:
-        raise SpaceErrors(message=f"{path}: cannot be read: {error.strerror}") from None
+        raise SpaceErrors(message=f"{path}: cannot be read: {error.strerror}", code="cannot-read") from None
     if len(data) > LARGEST_FILE:
-        raise SpaceErrors(message=f"{path}: too large for a space file: {len(data):,} bytes, at most {LARGEST_FILE:,}")
+        raise SpaceErrors(message=f"{path}: too large for a space file: {len(data):,} bytes, at most {LARGEST_FILE:,}",
+                          code="too-large")
     return decode(data, str(path))
 
 
@@ -64,7 +66,8 @@ def decode(data: bytes, name: str) -> str:
 def _not_text(name: str, before: str, reason: str) -> SpaceErrors:
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     help = "a space file is YAML in UTF-8"
-    return SpaceErrors(message=f"{name}:{line}:{column}: not a text file: {reason}\n  = help: {help}")
+    return SpaceErrors(message=f"{name}:{line}:{column}: not a text file: {reason}\n  = help: {help}",
+                       code="not-a-text-file")
 
 
 def _inside(folder: Path) -> str:
@@ -96,10 +99,10 @@ def compose(
     except yaml.MarkedYAMLError as error:
         raise SpaceErrors([_syntax(source, error)]) from None
     except RecursionError:
-        raise SpaceErrors([Problem(Place(source, 0, 0, 1), "this is nested too deeply")]) from None
+        raise SpaceErrors([Problem(Place(source, 0, 0, 1), "this is nested too deeply", code="too-large")]) from None
     if root is None:
         help = f"{what} holds at least one line, such as `{example}`"
-        raise SpaceErrors([Problem(Place(source, 0, 0, 1), "the file is empty", help)])
+        raise SpaceErrors([Problem(Place(source, 0, 0, 1), "the file is empty", help, code="empty-file")])
     conversion = Conversion(source)
     top = conversion.node(root, ())
     if isinstance(top, Table):
@@ -122,7 +125,7 @@ class Conversion:
         place = self.place(node)
         if self.count > MOST_NODES or len(inside) > DEEPEST:
             help = f"at most {MOST_NODES:,} values, nested at most {DEEPEST} deep, after following aliases"
-            problem = Problem(place, "this file is too large once its aliases are followed", help)
+            problem = Problem(place, "this file is too large once its aliases are followed", help, code="too-large")
             raise SpaceErrors([*self.problems, problem])
         if isinstance(node, AliasNode):
             return self.alias(node, place, inside)
@@ -142,11 +145,11 @@ class Conversion:
         """A key of a mapping, which must be a plain text."""
         place = self.place(node)
         if not isinstance(node, yaml.ScalarNode):
-            self.problems.append(Problem(place, "a key must be a word"))
+            self.problems.append(Problem(place, "a key must be a word", code="not-yaml"))
             return None
         if node.value == "<<" and node.style is None:
             help = "write the keys out, or give the whole mapping by `*name`"
-            self.problems.append(Problem(place, "merge keys are not part of the language", help))
+            self.problems.append(Problem(place, "merge keys are not part of the language", help, code="not-yaml"))
             return None
         return self.scalar(node, place)
 
@@ -154,11 +157,13 @@ class Conversion:
         """The node that an alias refers to."""
         if node.target is None:
             help = f"write `&{node.name}` before the value that is meant, above this line"
-            self.problems.append(Problem(place, f"the anchor `&{node.name}` is not defined above this alias", help))
+            self.problems.append(Problem(place, f"the anchor `&{node.name}` is not defined above this alias", help,
+                                         code="not-yaml"))
             return Node(place)
         if id(node.target) in inside:
             self.problems.append(
-                Problem(place, f"`*{node.name}` would contain itself", "anchors may not be used inside themselves")
+                Problem(place, f"`*{node.name}` would contain itself", "anchors may not be used inside themselves",
+                        code="not-yaml")
             )
             return Node(place)
         return replace(self.node(node.target, inside), alias=place)
@@ -184,7 +189,8 @@ def _unprintable(source: Source, error: yaml.reader.ReaderError) -> Problem:
     before = source.text[: error.position]
     lines = Source("", before).lines
     place = Place(source, len(lines) - 1, len(lines[-1]), len(lines[-1]) + 1)
-    return Problem(place, f"not a text file: it holds the control character U+{ord(source.text[error.position]):04X}")
+    return Problem(place, f"not a text file: it holds the control character U+{ord(source.text[error.position]):04X}",
+                   code="not-a-text-file")
 
 
 def _syntax(source: Source, error: yaml.MarkedYAMLError) -> Problem:
@@ -197,14 +203,15 @@ def _syntax(source: Source, error: yaml.MarkedYAMLError) -> Problem:
         text = source.lines[line]
     if "single document" in (error.context or ""):
         help = "remove the line `---`"
-        return Problem(Place(source, line, column, column + 3), "this file holds more than one document", help)
+        return Problem(Place(source, line, column, column + 3), "this file holds more than one document", help,
+                       code="not-yaml")
     begin = error.context_mark
     since = f" that begins in line {begin.line + 1}" if begin and begin.line != line else ""
     message = f"not YAML: {error.problem}" + (f" ({error.context}{since})" if error.context else "")
     if "duplicate anchor" in (error.context or ""):
         help = "give each anchor a name of its own"
-        return Problem(Place(source, line, column, column + 1), "this anchor is defined twice", help)
-    return Problem(Place(source, line, column, column + 1), message, _hint(error, text, column))
+        return Problem(Place(source, line, column, column + 1), "this anchor is defined twice", help, code="not-yaml")
+    return Problem(Place(source, line, column, column + 1), message, _hint(error, text, column), code="not-yaml")
 
 
 def _hint(error: yaml.MarkedYAMLError, text: str, column: int) -> str | None:

@@ -47,13 +47,14 @@ def check_keys(kind: str, table: Table, reader: Reader) -> None:
         kinds = OWN.get(name, (kind,))
         if kind not in kinds:
             reader.wrong(key, f"`{name}` does not belong to a study of kind {kind}",
-                         f"it belongs to {' or '.join(f'`kind: {one}`' for one in kinds)}")
+                         f"it belongs to {' or '.join(f'`kind: {one}`' for one in kinds)}", code="key-of-another-kind")
         if kind != SEARCH and name in SEARCHES:
             reader.wrong(key, f"`{name}` belongs to a search, and a study of kind {kind} trains its rows",
-                         "how often, `seeds` says" if name == "trials" else "remove it")
+                         "how often, `seeds` says" if name == "trials" else "remove it", code="key-of-another-kind")
     key, example = NEEDS.get(kind, ("", ""))
     if key and not any(name.text.partition(".")[0] == key for name, _ in table):
-        reader.wrong(table.place, f"a study of kind {kind} needs the key `{key}`", f"such as `{key}: {example}`")
+        reader.wrong(table.place, f"a study of kind {kind} needs the key `{key}`", f"such as `{key}: {example}`",
+                     code="missing-key")
 
 
 def space_key(kind: str, places: Mapping[str, Place]) -> str:
@@ -105,7 +106,7 @@ class _Rows:
                 reader = Reader(ROW)
                 row = reader.read(item)
                 for problem in reader.problems:
-                    self.wrong(problem.place, problem.message, problem.help)
+                    self.wrong(problem.place, problem.message, problem.help, code=problem.code)
                 if row is not None:
                     self._explicit(row, item.here)
             else:
@@ -119,7 +120,7 @@ class _Rows:
         self._base()
         rules = {}
         for rule, value in node if isinstance(node, Table) else ():
-            steps = steps_of(rule, value, lambda problem: self.wrong(problem.place, problem.message, problem.help))
+            steps = steps_of(rule, value, lambda wrong: self.wrong(wrong.place, wrong.message, wrong.help, wrong.code))
             rules[rule.text] = tuple(name for place, name, changes in steps if self._add(place, name, changes))
         if node is not None and not rules:
             self.wrong(node, "rules are a mapping of names to how they grow", EXAMPLE)
@@ -130,7 +131,7 @@ class _Rows:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             place = next(self.places[key] for key in ("rows", "changes", "rules") if key in self.places)
-            self.wrong(place, f"two rows are called `{twice}`", "give each a `name` of its own")
+            self.wrong(place, f"two rows are called `{twice}`", "give each a `name` of its own", code="name-taken")
         if not names or twice:
             return None
         return Rows(kind, tuple(self.rows), names[0], self.space or self.first, **more)
@@ -158,16 +159,17 @@ class _Rows:
             self.first = self.first or made
         except SpaceErrors as errors:
             for problem in errors.problems or ():
-                self.wrong(place, f"{name}: {problem.message}", problem.help)
+                self.wrong(place, f"{name}: {problem.message}", problem.help, code=problem.code)
             if not errors.problems:
-                self.wrong(place, f"{name}: {errors}")
+                self.wrong(place, f"{name}: {errors}", code=errors.code)
         except UserError as error:
-            self.wrong(place, f"{name}: {error}")
+            self.wrong(place, f"{name}: {error}", code=error.code)
         else:
             return True
         return False
 
     def _space(self) -> Space:
         if self.space is None:
-            raise UserError("there is no `base` that its answers could change; give one, or a `file` for each row")
+            raise UserError("there is no `base` that its answers could change; give one, or a `file` for each row",
+                            code="no-base")
         return self.space

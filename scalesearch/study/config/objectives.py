@@ -21,9 +21,9 @@ def objective(name: str, direction: str) -> Objective:
         UserError: no such metric or cost, or another direction than ``min`` and ``max``.
     """
     if name not in NAMES:
-        raise UserError(f"there is no metric or cost `{name}`", help=suggest(name, NAMES))
+        raise UserError(f"there is no metric or cost `{name}`", help=suggest(name, NAMES), code="unknown-metric")
     if direction not in ("min", "max"):
-        raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`")
+        raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", code="bad-direction")
     return Objective(name, direction, name in METRICS)
 
 
@@ -36,7 +36,7 @@ def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
     of = next((other.name for other in TASKS.values() if objective.name in other.metrics), None)
     why = f"`{objective.name}` is a metric of {of}, and the data's task is {task.name}" if of else \
         f"the data does not ask for `{objective.name}`: {_ASKING[objective.name]}"
-    raise UserError(why, help=f"its metrics are {', '.join(known)}")
+    raise UserError(why, help=f"its metrics are {', '.join(known)}", code="metric-unavailable")
 
 
 _ASKING = {
@@ -64,7 +64,7 @@ def values(
     for objective in objectives:
         value = metrics.get(objective.name) if objective.measured else costs.get(objective.name)
         if value is None or not math.isfinite(value):
-            raise UserError(f"training gave no usable {objective.name}: {value}")
+            raise UserError(f"training gave no usable {objective.name}: {value}", code="no-usable-score")
         found[objective.name] = float(value)
     return found
 

@@ -55,7 +55,8 @@ def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) ->
     """
     text = read_text(path)
     if not text.strip():
-        raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives")
+        raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives",
+                        code="empty-file")
     table, problems = compose(Source(str(path), text), "a study file", "study: edge")
     opened = [one.strip().partition(".")[2].partition("=") for one in sets if one.strip().startswith(OPENED)]
     for assignment in sets:
@@ -133,17 +134,17 @@ class _Study:
         if node is None:
             if key not in self.places and "rows" not in self.places:
                 self.wrong(self.table.place, f"`{key}` is missing: {STUDY.fields[key].doc}", "such as "
-                           f"`{key}: transformer`")
+                           f"`{key}: transformer`", code="missing-key")
             return None
         try:
             found = self._open(node, key)
             return found.set(self.opened) if self.opened else found
         except SpaceErrors as errors:
             if not errors.problems:
-                self.wrong(node, str(errors))
+                self.wrong(node, str(errors), code=errors.code)
             self.reader.problems += errors.problems
         except UserError as error:
-            self.wrong(node, str(error))
+            self.wrong(node, str(error), code=error.code)
         return None
 
     def _open(self, node: Node, key: str) -> Space:
@@ -151,7 +152,7 @@ class _Study:
         if isinstance(node, Text) and node.text:
             return self._file(node.text)
         if not isinstance(node, Table):
-            raise UserError(f"expected {STUDY.fields[key].form}")
+            raise UserError(f"expected {STUDY.fields[key].form}", code="bad-value")
         if not node.get("file"):
             return Space(node, default_schema(), [])
         reader = Reader(FILE_AND_ANSWERS)
@@ -175,10 +176,10 @@ class _Study:
             try:
                 one = objective(key.text, written(value))
             except UserError as error:
-                self.wrong(key, error.message, error.help)
+                self.wrong(key, error.message, error.help, code=error.code)
                 continue
             if any(other.name == one.name for other in found):
-                self.wrong(key, f"the objective {one.name} stands here twice", "keep one of them")
+                self.wrong(key, f"the objective {one.name} stands here twice", "keep one of them", code="given-twice")
             found.append(one)
         return tuple(found)
 
@@ -199,27 +200,29 @@ class _Study:
         there, here = self.said.resources.address if self.said.resources else None, self.said.ray.get("address")
         if here and there and here != there:
             self.wrong(self.places["resources.address"], f"the cluster is at `{there}` here and at `{here}` under "
-                       "`ray:`", "keep one")
+                       "`ray:`", "keep one", code="given-twice")
         return here or there
 
     def _check_folders(self, out: Path) -> None:
         for message, help in misplaced(self.said.warm_start, out) if self.said.warm_start else ():
-            self.wrong(self.places.get("warm_start.from") or self.places["warm_start"], message, help)
+            self.wrong(self.places.get("warm_start.from") or self.places["warm_start"], message, help,
+                       code="folder-misplaced")
         names = [one.name for one in self.said.reference if one]
         if len(set(names)) < len(names):
-            self.wrong(self.places["reference"], "two references have the same name", "give each a `name` of its own")
+            self.wrong(self.places["reference"], "two references have the same name", "give each a `name` of its own",
+                       code="name-taken")
 
     def _check_together(self, space: Space | None, objectives: Iterable[Objective]) -> None:
         """Complains of what is right by itself and does not go with the rest."""
         for key, recipe in (("recipe", self.recipe), ("teacher.recipe", getattr(self.said.teacher, "recipe", None))):
             if recipe is not None and recipe.score_on == "test":
                 self.wrong(self.places.get(f"{key}.score_on") or self.places[key], "a study chooses by its scores",
-                           "score_on is `both` (choose on valid, report test) or `valid`")
+                           "score_on is `both` (choose on valid, report test) or `valid`", code="test-chooses")
         if self.data is None:
             return
         if self.said.teacher is not None and self.data.distilled:
             self.wrong(self.places["teacher"], "teacher: the data are a teacher's translations already (`distilled`)",
-                       "remove one of the two")
+                       "remove one of the two", code="given-twice")
         if self.recipe is not None:
             self._try(lambda: check_compatible(self.data, self.recipe), "data")
         for kind in model_kinds(space) if space else ():
@@ -233,7 +236,8 @@ class _Study:
         try:
             check()
         except UserError as error:
-            self.wrong(at or self.places.get(error.key or "") or self.places[key], error.message, error.help)
+            self.wrong(at or self.places.get(error.key or "") or self.places[key], error.message, error.help,
+                       code=error.code)
 
 
 FILE_AND_ANSWERS = Group({

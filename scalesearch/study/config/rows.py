@@ -69,10 +69,11 @@ class Rows:
         rows = tuple(row for row in self.rows if not reasons[row.label])
         if not rows:
             first, reason = next(iter(reasons.items()))
-            raise UserError(f"budget: none of the {len(self.rows)} rows meets it; {first}: {reason}", key="budget")
+            raise UserError(f"budget: none of the {len(self.rows)} rows meets it; {first}: {reason}", key="budget",
+                            code="budget-unmet")
         if self.kind != GRID and reasons[self.base]:
             raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is compared with the base",
-                            key="budget")
+                            key="budget", code="base-misses-budget")
         base = rows[0].label if reasons[self.base] else self.base
         return replace(self, rows=rows, base=base, left_out={name: why for name, why in reasons.items() if why})
 
@@ -87,7 +88,8 @@ def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tup
     if size is None or size > MOST:
         count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
         raise UserError(f"space: a grid trains every combination, and this space's are {count}; a grid of at most "
-                        f"{MOST:,} is trained. Close some questions, or search it (kind: search)", key="space")
+                        f"{MOST:,} is trained. Close some questions, or search it (kind: search)", key="space",
+                        code="grid-too-large")
     names = short_names([path for path, _ in space.dimensions()])
     found: dict[str, Row] = {}
     for answers in space.enumerate():
@@ -99,7 +101,8 @@ def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tup
             label = ", ".join(f"{names[path]} {value}" for path, value in answers.params.items())
             found[architecture.id] = Row(label or space.name, architecture, dict(answers.params))
     if not found:
-        raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets it", key="budget")
+        raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets it", key="budget",
+                        code="budget-unmet")
     return tuple(found.values())
 
 

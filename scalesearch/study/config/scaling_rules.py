@@ -59,16 +59,16 @@ def _changes(rule: Text, stage: Node, complain: Callable[[Problem], None]) -> li
         texts = list(_texts(rule, stage))
         columns = [(key, values_of(text)) for key, text in texts]
     except SyntaxProblem as problem:
-        complain(Problem(stage.here, problem.message, problem.help))
+        complain(Problem(stage.here, problem.message, problem.help, code=problem.code))
         return []
     except UserError as error:
-        complain(Problem(stage.here, str(error), EXAMPLE))
+        complain(Problem(stage.here, str(error), EXAMPLE, code=error.code))
         return []
     steps = max((len(values) for _, values in columns), default=0)
     uneven = [key for key, values in columns if len(values) not in (1, steps)]
     if uneven:
         complain(Problem(stage.here, f"`{uneven[0]}` has other than {steps} values, as another key of this step has",
-                         "keys that grow together have as many values each, or one"))
+                         "keys that grow together have as many values each, or one", code="bad-rule"))
         return []
     rows = [{key: values[at if len(values) > 1 else 0] for key, values in columns} for at in range(steps)]
     return [(_spread(row), _words(row)) for row in rows]
@@ -91,12 +91,13 @@ def _texts(rule: Text, stage: Node) -> Iterator[tuple[str, str]]:
     elif isinstance(stage, Table) and stage.entries:
         for key, value in stage:
             if not isinstance(value, Text):
-                raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`")
+                raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`", code="bad-rule")
             yield key.text, value.text
     elif isinstance(stage, Text):
-        raise UserError(f"`{rule.text}` does not say which keys grow (words that do: {', '.join(WORDS)})")
+        raise UserError(f"`{rule.text}` does not say which keys grow (words that do: {', '.join(WORDS)})",
+                        code="bad-rule")
     else:
-        raise UserError(f"`{rule.text}` is a mapping of keys to their values")
+        raise UserError(f"`{rule.text}` is a mapping of keys to their values", code="bad-rule")
 
 
 def _spread(row: Change) -> Change:
@@ -126,7 +127,8 @@ def _values(spec: Spec) -> list[str]:
         return [str(spec)]
     count, values = spec.range.count(), spec.range.values()
     if count is None or values is None:
-        raise UserError(f"{spec} is a continuous range; list its values, or give it a step")
+        raise UserError(f"{spec} is a continuous range; list its values, or give it a step", code="endless")
     if count > MOST:
-        raise UserError(f"{spec} has {count:,} values, each of which is a training; give it a larger step")
+        raise UserError(f"{spec} has {count:,} values, each of which is a training; give it a larger step",
+                        code="too-many-values")
     return [str(value) for value in values]

@@ -19,9 +19,9 @@ def storage_url(text: str) -> str | None:
         return None
     if not FORM.fullmatch(text):
         raise UserError(f"`{hide(text)}` is not a storage: write `embedded`, or a URL such as "
-                        "postgresql://user@host/database or sqlite:///file.db")
+                        "postgresql://user@host/database or sqlite:///file.db", code="bad-storage-url")
     if text.startswith("postgres://"):
-        raise UserError("the scheme `postgres` is not known; write postgresql://…")
+        raise UserError("the scheme `postgres` is not known; write postgresql://…", code="bad-storage-url")
     return text
 
 

@@ -98,7 +98,7 @@ def _folder(written: str) -> Path:
     try:
         return expand(written, "teacher")
     except UserError as error:
-        raise UserError(error.message.removeprefix("data: "), key="teacher") from None
+        raise UserError(error.message.removeprefix("data: "), key="teacher", code=error.code) from None
 
 
 def _finished(folder: Path, corpus: Corpus) -> Architecture:
@@ -112,24 +112,26 @@ def _finished(folder: Path, corpus: Corpus) -> Architecture:
 
     if not folder.is_dir():
         raise UserError(f"teacher: there is no folder {folder}; name one that `scalesearch train --out` has written",
-                        key="teacher")
+                        key="teacher", code="no-teacher")
     missing = [name for name in (ARCHITECTURE, TOKENIZER, DATA, WEIGHTS, FILE) if not (folder / name).is_file()]
     if missing:
         raise UserError(f"teacher: {folder} holds no finished training ({', '.join(missing)} missing); finish it with "
-                        "`scalesearch train … --resume`, or name another folder", key="teacher")
+                        "`scalesearch train … --resume`, or name another folder", key="teacher",
+                        code="teacher-unfinished")
     done = Result.read(folder)
     if done is None or done.state != "complete":
-        raise UserError(f"teacher: the training in {folder} failed: {done and done.reason}", key="teacher")
+        raise UserError(f"teacher: the training in {folder} failed: {done and done.reason}", key="teacher",
+                        code="teacher-failed")
     learned = json.loads((folder / DATA).read_text())["spec"]
     differing = [key for key in TASK if learned.get(key) != getattr(corpus.spec, key)]
     if differing:
         raise UserError(f"teacher: {folder} learned another task: " + ", ".join(
             f"{key} {learned.get(key)}, and the study's is {getattr(corpus.spec, key)}" for key in differing),
-                        key="teacher")
+                        key="teacher", code="teacher-of-another-task")
     if Tokenizer.from_file(folder / TOKENIZER) != corpus.tokenizer:
         raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it on the same data "
                         f"and vocab, or have it translate with `scalesearch distill {folder}`, and name what that "
-                        "writes under data: distilled", key="teacher")
+                        "writes under data: distilled", key="teacher", code="teacher-of-another-vocabulary")
     return read_space(folder / ARCHITECTURE).closed()
 
 
@@ -192,7 +194,7 @@ def _finish(folder: Path, job: Mapping[str, Any], words: str, attempts: int, run
     result: dict[str, Any] = json.loads(file.read_text())
     if result["state"] != "complete":
         raise UserError(f"teacher: its training failed: {result.get('reason')}. Change its recipe, and start another "
-                        "study with --out", key="teacher")
+                        "study with --out", key="teacher", code="teacher-failed")
     return result
 
 
@@ -206,7 +208,7 @@ def _run(folder: Path, attempts: int, runner: Runner) -> None:
             return
         if not end.again:
             break
-    raise UserError(f"teacher: {end.reason}", key="teacher")
+    raise UserError(f"teacher: {end.reason}", key="teacher", code="teacher-failed")
 
 
 @contextmanager

@@ -112,9 +112,11 @@ class Driver:
         """Whether the search goes on. Raises UserError where too much of it failed."""
         failed = self.trials.having(State.FAILED)
         if not self.plan.trials and len(failed) > 2 and not self.trials.having(State.COMPLETE):
-            raise UserError(f"the first {len(failed)} rows failed, the last with: {failed[-1].reason}")
+            raise UserError(f"the first {len(failed)} rows failed, the last with: {failed[-1].reason}",
+                            code="too-many-failed")
         if self._count(State.FAILED) > self.plan.trials // 2 + 3:
-            raise UserError(f"{self._count(State.FAILED)} candidates failed, the last with: {failed[-1].reason}")
+            raise UserError(f"{self._count(State.FAILED)} candidates failed, the last with: {failed[-1].reason}",
+                            code="too-many-failed")
         return len(self.trials.of(Origin.REFERENCE)) < len(self.plan.references) or self._left() > SLACK
 
     def _left(self) -> float:
@@ -178,7 +180,7 @@ class Driver:
         end = {"wall_seconds": result.get("total_seconds") or result.get("seconds")}
         try:
             if result["state"] != "complete":
-                raise UserError(result.get("reason") or "training failed")
+                raise UserError(result.get("reason") or "training failed", code="training-failed")
             end |= {"state": State.COMPLETE, "values": values(self.plan.objectives, result["metrics"], trial.costs)}
         except UserError as error:
             end |= {"state": State.FAILED, "reason": str(error)}

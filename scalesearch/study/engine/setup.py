@@ -86,7 +86,7 @@ def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:
         worst = max(found.missed, key=lambda name: found.missed[name])
         raise UserError(f"budget: none of {found.samples} random candidates meets it{counted}; {found.missed[worst]} "
                         f"of them miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {evaluator.protocol}. "
-                        "Raise the budget, or let the space hold smaller models", key="budget")
+                        "Raise the budget, or let the space hold smaller models", key="budget", code="budget-unmet")
 
 
 def _nearest(limit: str, found: Feasibility) -> str:
@@ -190,7 +190,7 @@ def refuse_a_second_start(spec: StudySpec, resume: bool) -> None:
     """Raises UserError where the folder holds a study that ``resume`` does not ask to go on with."""
     if not resume and StudyDir(spec.out).begun():
         raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
-                        "with --out")
+                        "with --out", code="study-exists")
 
 
 def open_study(spec: StudySpec, meta: StudyMeta, resume: bool) -> StudyDir:
@@ -222,7 +222,7 @@ def refuse_other_data(study: StudyDir, data: Mapping[str, Any]) -> None:
         if record and record["data"]["hash"] != data["hash"]:
             raise UserError(f"{study.folder}: the teacher's translations are not those that trial {trial.number} "
                             "learned from, so old and new candidates would not compare. Put teacher/ back, or start "
-                            "another study with --out")
+                            "another study with --out", code="translations-changed")
 
 
 def sampler_spec(spec: StudySpec) -> SamplerSpec:

@@ -139,10 +139,10 @@ class RayRunner(Runner):
         self._restarts += 1
         if not self._owns or self._address is not None:
             raise UserError(f"resources: {gone} does not answer any more. {AGAIN} once the cluster is back",
-                            key="resources")
+                            key="resources", code="cluster-lost")
         if self._restarts > RESTARTS:
             raise UserError(f"resources: {gone} died {self._restarts} times and no training ended between. {AGAIN}",
-                            key="resources")
+                            key="resources", code="cluster-lost")
         ray.shutdown()
         _connect(None)
         self._begin()
@@ -192,7 +192,8 @@ def _start(quiet: dict[str, Any]) -> None:
             ray.shutdown()
             if not left:
                 raise UserError(f"resources: Ray cannot be started on this machine: {_first_line(error)}. {AGAIN}, or "
-                                "train one at a time with --backend inprocess", key="resources") from error
+                                "train one at a time with --backend inprocess", key="resources",
+                                code="ray-not-started") from error
 
 
 def knock(address: str) -> None:
@@ -208,7 +209,7 @@ def knock(address: str) -> None:
 def _no_cluster(address: str, error: BaseException) -> UserError:
     return UserError(f"ray: no cluster answers at {address}: {_first_line(error)}. The address is HOST:PORT of the "
                      "cluster's head, as `ray start --head` prints it, or `auto` on a machine that belongs to it",
-                     key="ray")
+                     key="ray", code="cluster-unreachable")
 
 
 def _first_line(error: BaseException) -> str:

@@ -66,7 +66,7 @@ def refuse_the_impossible(need: Need) -> None:
                      for node in alive())
     each = f" for each of {need.processes} processes" if need.apart else ""
     raise UserError(f"resources: one worker asks for {need}{each}, and no node has that (nodes: {have})",
-                    key="resources")
+                    key="resources", code="too-few-resources")
 
 
 def compare(look: Callable[[], Mapping[str, str]], need: Need) -> None:
@@ -93,7 +93,7 @@ def compare(look: Callable[[], Mapping[str, str]], need: Need) -> None:
     if faults:
         raise UserError("ray: not every node can train this study. All nodes need the same version of scalesearch, and "
                         "the study's folder and the data under the same path, on a file system that they share:\n"
-                        + "\n".join(f"  node {fault}" for fault in faults), key="ray")
+                        + "\n".join(f"  node {fault}" for fault in faults), key="ray", code="unfit-nodes")
 
 
 def _difference(answer: Any, node: str, here: Mapping[str, str]) -> str:

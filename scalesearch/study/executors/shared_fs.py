@@ -13,6 +13,8 @@ from scalesearch.errors import UserError
 class NotShared(UserError):
     """A worker does not see the study's folder: the cluster's fault, and no candidate's."""
 
+    code = "not-shared"
+
 
 def sight(folder: str, data: Mapping[str, Any]) -> dict[str, str]:
     """What this machine finds: the package, the study in ``folder``, the text that ``data`` names.

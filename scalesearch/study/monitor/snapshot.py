@@ -178,7 +178,8 @@ class Watch:
         try:
             self.study.look()
         except (ValueError, KeyError, TypeError):
-            raise UserError(f"{self.study.folder}/study.json: not a study's; the file was changed or damaged") from None
+            raise UserError(f"{self.study.folder}/study.json: not a study's; the file was changed or damaged",
+                            code="not-a-study") from None
 
 
 def wanted(meta: StudyMeta, trials: Trials, owner: Owner) -> Wanted:

@@ -151,10 +151,11 @@ def _refusing(where: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UserError(f"storage: {where} needs {_driver(where, error)}") from None
+        raise UserError(f"storage: {where} needs {_driver(where, error)}", code="package-missing") from None
     except FAULTS as error:
         raise UserError(f"storage: {where} cannot be used: {hide(reason(error))}. Start or correct it, or keep "
-                        "Optuna's copy in the study's folder with --set storage=embedded") from None
+                        "Optuna's copy in the study's folder with --set storage=embedded",
+                        code="storage-unreachable") from None
 
 
 def _database(url: str) -> BaseStorage:
@@ -207,9 +208,10 @@ def _owned(storage: BaseStorage, study: StudyDir, objectives: tuple[Objective, .
         found.set_user_attr(OWNER, study.meta.id)
     elif owner != study.meta.id:
         raise UserError(f"storage: it already holds another study named {name}; give this one another name under "
-                        "`study:`, or delete that one with `optuna delete-study`")
+                        "`study:`, or delete that one with `optuna delete-study`", code="storage-taken")
     if found.directions != wanted:
-        raise UserError(f"storage: its study {name} has other objectives; give this one another name")
+        raise UserError(f"storage: its study {name} has other objectives; give this one another name",
+                        code="other-objectives")
     names = [objective.name for objective in objectives]
     if found.metric_names != names:
         with warnings.catch_warnings():

@@ -36,7 +36,8 @@ def write_page(results: Results, to: Path, alone: bool = False) -> Path:
         UserError: ``to`` is a folder.
     """
     if to.is_dir():
-        raise UserError(f"--to {to}: this is a folder; give the page's file, such as {to / 'report.html'}")
+        raise UserError(f"--to {to}: this is a folder; give the page's file, such as {to / 'report.html'}",
+                        code="is-a-folder")
     write_text(to, render(gather(results, None if alone else to.parent)))
     return to
 

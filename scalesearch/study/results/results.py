@@ -176,12 +176,13 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
     if trial is not None:
         found = results.study.trials.get(trial)
         if found is None or found.state != State.COMPLETE:
-            raise UserError(f"trial {trial} is not a finished candidate of this study")
+            raise UserError(f"trial {trial} is not a finished candidate of this study", code="no-such-trial")
         again = f"trial {found.of} with seed {found.seed}, " if found.origin == Origin.REPLICATE else ""
         return trial, f"{again}as asked"
     name = best or next(iter(results.objectives))
     if name not in results.front.columns or not len(results.front):
-        raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}")
+        raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",
+                        code="unknown-objective")
     low = results.objectives.get(name, direction(name)) == "min"
     values: Any = results.front[name].astype(float)
     at = values.idxmin() if low else values.idxmax()

@@ -41,12 +41,12 @@ def open_old(spec: StudySpec, folder: Path) -> tuple[StudyDir, StudySpec]:
     """
     if spec.rows is not None:
         raise UserError(f"--fork {folder}: a study of kind {spec.rows.kind} is not forked. Rows that are added to it "
-                        "are trained on --resume; for anything else start another with --out")
+                        "are trained on --resume; for anything else start another with --out", code="not-forkable")
     if folder.resolve() == spec.out.resolve():
-        raise UserError(f"--fork {folder}: this is the study's own folder; name another one")
+        raise UserError(f"--fork {folder}: this is the study's own folder; name another one", code="fork-onto-itself")
     if StudyDir(folder).begun():
         raise UserError(f"--fork {folder}: a study is there already. Go on with it by --out {folder} --resume, or name "
-                        "another folder")
+                        "another folder", code="study-exists")
     return StudyDir(spec.out).load(), replace(spec, out=folder, name=folder.resolve().name)
 
 
@@ -64,7 +64,8 @@ def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
     otherwise = trained_otherwise(old.meta, meta)
     if otherwise:
         raise UserError(f"{old.folder}: {' and '.join(otherwise)} changed since that study began, so nothing that it "
-                        "trained compares with what this one would train. Start anew with --out, without --fork")
+                        "trained compares with what this one would train. Start anew with --out, without --fork",
+                        code="trained-otherwise")
     labels = {reference.architecture.id: reference.label for reference in plan.references}
     result: list[Carried] = []
     taken: dict[int | None, Trial] = {}  # by its number in the old study
@@ -84,7 +85,7 @@ def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
 def _replicate(trial: Trial, new: Trial, first: Trial | None) -> Trial:
     """``new`` as the replicate of ``first``, as ``trial`` was. Raises UserError where that one is not taken over."""
     if first is None:
-        raise UserError(f"it is another training of trial {trial.of}, which is not taken over")
+        raise UserError(f"it is another training of trial {trial.of}, which is not taken over", code="trial-not-taken")
     return replace(new, origin=Origin.REPLICATE, of=first.number, seed=trial.seed)
 
 
@@ -92,13 +93,13 @@ def _carry(old: StudyDir, trial: Trial, plan: Plan, label: str | None) -> Trial:
     """``trial`` as the new study has it. Raises UserError with the reason where it cannot have it."""
     record = old.record(trial)
     if trial.state == State.FAILED:
-        raise UserError(f"it failed: {trial.reason}")
+        raise UserError(f"it failed: {trial.reason}", code="trial-not-taken")
     if trial.state != State.COMPLETE or record is None:
-        raise UserError(UNFINISHED.get(trial.state, "its record is missing"))
+        raise UserError(UNFINISHED.get(trial.state, "its record is missing"), code="trial-not-taken")
     architecture = _architecture(old.trial_folder(trial) / "architecture.yaml", trial)
     new = plan.evaluator.evaluate_architecture(architecture, params_here(plan.evaluator, trial))
     if not new.feasible and label is None:
-        raise UserError(new.reason)
+        raise UserError(new.reason, code="trial-not-taken")
     source = {**origin_of(old), "trial": trial.number, "folder": str(old.trial_folder(trial).resolve())}
     return replace(new, state=State.COMPLETE, origin=_origin(trial, label), label=label, reason="", rungs=trial.rungs,
                    values=values(plan.objectives, record["metrics"], new.costs), wall_seconds=trial.wall_seconds,
@@ -116,7 +117,7 @@ def _architecture(file: Path, trial: Trial) -> Architecture:
     architecture = read_space(file).closed()
     if architecture.id != trial.architecture:
         raise UserError(f"{file} describes {architecture.id} in this version of scalesearch, and "
-                        f"{trial.architecture} was trained")
+                        f"{trial.architecture} was trained", code="other-architecture")
     return architecture
 
 
@@ -143,7 +144,7 @@ def write(old: StudyDir, found: list[Carried], folder: Path, meta: StudyMeta, sp
     taken = [one.new for one in found if one.new is not None]
     if not taken:
         raise UserError("\n".join([f"--fork {folder}: nothing can be taken over, so start anew with --out",
-                                   *describe(old, found)]))
+                                   *describe(old, found)]), code="nothing-to-fork")
     new = StudyDir(folder)
     new.log.file.unlink(missing_ok=True)  # of a fork that was cut off
     for trial in taken:

@@ -210,7 +210,8 @@ def import_trial(study: StudyDir, trial: Trial, shared: Mapping[str, Any]) -> Tr
     trial = replace(trial, number=len(study.trials))
     source, target = Path(trial.source["folder"]), study.trial_folder(trial)
     if not (source / "record.json").is_file():
-        raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another study with --out")
+        raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another study with --out",
+                        code="parent-gone")
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
     record = json.loads((source / "record.json").read_text())
     here = {key: value for key, value in shared.items() if key in ("study", "space", "protocol", "objectives")}

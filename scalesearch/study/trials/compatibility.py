@@ -29,6 +29,8 @@ TRAINED = {
 class Changed(UserError):
     """A study cannot go on as it was. ``fork``: what is finished may be taken over into another one."""
 
+    code = "study-changed"
+
     def __init__(self, message: str, fork: bool) -> None:
         super().__init__(message)
         self.fork = fork

@@ -54,7 +54,8 @@ class EventLog:
                 yield json.loads(line)
             except ValueError:
                 raise UserError(f"{self.file}:{number}: not a JSON line; the log was changed or the disk damaged "
-                                "it. Restore the file, or delete this line to lose that one event") from None
+                                "it. Restore the file, or delete this line to lose that one event",
+                                code="log-damaged") from None
 
     def lines(self, start: int = 0) -> list[bytes]:
         """The whole lines from byte ``start`` on, their ends included; a last one that is cut off is left out."""

@@ -27,4 +27,5 @@ def resumable(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise UserError(f"{folder}: the study cannot go on: {where}{error.strerror or error}. {AGAIN}") from error
+        raise UserError(f"{folder}: the study cannot go on: {where}{error.strerror or error}. {AGAIN}",
+                        code="disk-error") from error

@@ -91,11 +91,11 @@ class StudyDir:
         """
         if not self.exists():
             raise UserError(f"{self.folder}: there is no study here (no study.json); start one with "
-                            "`scalesearch study run STUDY.yaml`")
+                            "`scalesearch study run STUDY.yaml`", code="no-study")
         try:
             self.meta = StudyMeta.from_json(json.loads((self.folder / "study.json").read_text()))
         except UserError as error:
-            raise UserError(f"{self.folder}: {error}") from None
+            raise UserError(f"{self.folder}: {error}", code=error.code) from None
         return self
 
     def append(self, kind: Kind, trial: int, **facts: Any) -> Trial:
@@ -136,9 +136,11 @@ class StudyDir:
             lock.acquire(timeout=0)
         except Timeout:
             owner = note.read_text() if note.is_file() else "another process"
-            raise UserError(f"{self.folder}: {owner} is running this study; only one may at a time") from None
+            raise UserError(f"{self.folder}: {owner} is running this study; only one may at a time",
+                            code="study-running") from None
         except OSError as error:
-            raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another --out") from None
+            raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another --out",
+                            code="cannot-write") from None
         try:
             write_text(note, f"process {os.getpid()} on {platform.node()}")
             yield

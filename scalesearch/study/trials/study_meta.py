@@ -103,7 +103,8 @@ class StudyMeta:
         if data.get("format") != FORMAT:
             raise UserError(f"it is a study of format {data.get('format')}, made by another version of scalesearch; "
                             f"this one reads format {FORMAT} only. Read it with the version that made it "
-                            f"({data.get('versions', {}).get('scalesearch', 'unknown')}), or start it anew with --out")
+                            f"({data.get('versions', {}).get('scalesearch', 'unknown')}), or start it anew with --out",
+                            code="other-format")
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         known |= {"objectives": tuple(objective(name, way) for name, way in data["objectives"].items()),
                   "limits": tuple(data["limits"]), "rows": None if data["rows"] is None else tuple(data["rows"]),
