@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from scalesearch.space import Answers, Unbuildable
+from scalesearch.space.questionnaire.answers import Questionnaire
+from scalesearch.space.schema.bound_tree import Leaf
+from scalesearch.space.syntax.choices import expressions
+from scalesearch.space.syntax.expressions import keys_of
 
 Answered = Mapping[str, Any]
 
@@ -58,3 +63,22 @@ def keys_read(
                 pass
             break
     return keys
+
+
+def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
+    """The leaves that ``keys`` are the answers of, and all whose values those depend on."""
+    leaves: dict[str, Leaf] = {}
+    queue = list(keys)
+    while queue:
+        for leaf in form.by_key.get(queue.pop(), ()):
+            if leaf.path not in leaves:
+                leaves[leaf.path] = leaf
+                queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
+                queue += [group for group, _ in leaf.guards]
+    return list(leaves.values())
+
+
+def several(needs: Iterable[frozenset[str]]) -> set[str]:
+    """The questions that are in more than one of ``needs``."""
+    counts = Counter(question for asked in needs for question in asked)
+    return {question for question, count in counts.items() if count > 1}

@@ -6,7 +6,6 @@ fixed, the sections vary independently: it is enough to list each section's own 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,14 +21,11 @@ from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
 from scalesearch.feasible.halves import Piece, joined
 from scalesearch.feasible.identity import Networks, signature
-from scalesearch.feasible.reads import Given, Missed, keys_read
+from scalesearch.feasible.reads import Given, Missed, keys_read, leaves_behind, several
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import SECTIONS
-from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Leaf
-from scalesearch.space.syntax.choices import expressions
-from scalesearch.space.syntax.expressions import keys_of
 
 MOST_ROWS = 6_000_000
 SAMPLES = 60  # sheets that are built to see which answers count; what they do not show is found while listing
@@ -95,7 +91,7 @@ class Decomposition:
             home = next((name for name in SECTIONS if questions <= needs[name]), SPINE)
             self.constraints[home].append(constraint)
             coupled |= questions if home == SPINE else set()
-        self.shared = frozenset(coupled | _several(needs.values()))
+        self.shared = frozenset(coupled | several(needs.values()))
         self.parts = {name: self._part(name, most) for name in SECTIONS}
         everything = frozenset().union(*needs.values()) | coupled
         rest = [leaf.key for leaf in self.form.leaves if self._asks(leaf) - everything]
@@ -118,7 +114,7 @@ class Decomposition:
         Returns the questions of several pieces that decide about one such answer: they have to be shared.
         """
         needs = {piece: self._questions(self._keys(piece)) for piece in self.reads}
-        own = frozenset().union(*needs.values()) - _several(needs.values())
+        own = frozenset().union(*needs.values()) - several(needs.values())
         coupled: set[str] = set()
         for leaf in self.form.leaves:
             deciding = (self._questions([leaf.key]) - self._asks(leaf)) & own
@@ -213,25 +209,6 @@ class Decomposition:
             good = _all_hold(self.constraints.get(name, ()), table) & (not table.faulty)
             listed.append((table.codes, nothing, good))
         return _stacked(name, listed, len(self.names), np.zeros(sum(len(good) for _, _, good in listed), np.int64))
-
-
-def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
-    """The leaves that ``keys`` are the answers of, and all whose values those depend on."""
-    leaves: dict[str, Leaf] = {}
-    queue = list(keys)
-    while queue:
-        for leaf in form.by_key.get(queue.pop(), ()):
-            if leaf.path not in leaves:
-                leaves[leaf.path] = leaf
-                queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
-                queue += [group for group, _ in leaf.guards]
-    return list(leaves.values())
-
-
-def _several(needs: Iterable[frozenset[str]]) -> set[str]:
-    """The questions that are in more than one of ``needs``."""
-    counts = Counter(question for asked in needs for question in asked)
-    return {question for question, count in counts.items() if count > 1}
 
 
 def _home(questions: frozenset[str], halves: list[frozenset[str]]) -> int | None:

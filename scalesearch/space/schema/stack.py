@@ -1,0 +1,102 @@
+"""The keys of a stack: its mixers and feed-forward networks as they are registered, and attention's own keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scalesearch.blocks.core import Block, Option, options
+from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixers.gates import GATES
+from scalesearch.blocks.mixers.partial import HEAD_GATES
+from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
+from scalesearch.space.schema.types import Beside, Field, Group
+
+OFF = ("off",)
+# Keys of attention, written beside `mixer`; those of self-attention alone.
+OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "residual_scores", "gate"})
+OF_ATTENTION = OF_SELF_ATTENTION | {
+    "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "projections", "pg"}
+
+
+def flag(default: str, doc: str) -> Field:
+    """Yes or no."""
+    return Field("flag", default=default, doc=doc)
+
+
+def count(doc: str) -> Field:
+    """A whole number, or off."""
+    return Field("size", default="off", low=1, also=OFF, doc=doc)
+
+
+def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
+    """The keys of encoder or decoder, with ``extra`` of its own."""
+    ffn = Group({}, {kind: _kind(block) for kind, block in FFNS.items()}, default_variant="relu",
+                doc="the feed-forward network of each layer")
+    fields: dict[str, Field | Group] = {
+        "depth": Field("size", default=depth, low=1, doc="layers"),
+        "mixer": _mixers(),
+        "heads": Field("size", default="8", low=1, doc="value heads"),
+        "head_dim": Field("size", default=f"= width // {name}.heads", low=1, doc="width of a head"),
+        "score_heads": Field("size", default=f"= {name}.heads", low=1, doc="sets of attention scores"),
+        "head_scaling": Field("word", ("none", "mlp"), default="none", doc="score heads expanded to value heads"),
+        "key_value_heads": count("heads of keys and values, each serving several"),
+        "relative_positions": flag("no", "relative keys in self-attention (Shaw et al. 2018)"),
+        "relative_clip": Field("size", default="8", low=1, doc="distance from which positions look alike"),
+        "residual_scores": Field("word", RESIDUAL_SCORES, default="none", doc="A^G of a stack, or RealFormer's"),
+        "gate": Field("word", GATES, default="none", doc="Anthe's gate between query, key and value"),
+        "projections": Field("word", ("matrices", "identity"), default="matrices", doc="of query, key and value"),
+        "step_embedding": flag("no", "a sinusoid of the layer's number before each layer (Universal Transformer)"),
+        **extra,
+        "pg": _partial(name == "decoder"),
+        "ffn": ffn,
+    }
+    alone = OF_SELF_ATTENTION if name == "decoder" else OF_ATTENTION  # cross-attention has the others as well
+    return Group(fields, beside=Beside("mixer", "attention", OF_ATTENTION, alone), doc=f"the {name}'s layers")
+
+
+def _mixers() -> Group:
+    kinds = {name: _kind(kind) for name, kind in MIXERS.items()}
+    return Group({}, kinds, default_variant="attention", doc="how positions of a sequence meet")
+
+
+def _partial(decoder: bool) -> Group:
+    """The feed-forward networks inside heads, by their kind."""
+    fields: dict[str, Field | Group] = {
+        "ratio": Field("size", default="2" if decoder else "4", low=1, doc="hidden units, in multiples of head_dim"),
+        "gate": Field("word", HEAD_GATES, default="relu", doc="what the head-specific gate goes through"),
+        "residual": flag("yes", "add what the network was given (as released, not in equation 5)"),
+        "per_head": flag("no", "a network for each head, not one for all"),
+    }
+    if decoder:
+        fields["on"] = Field("word", ("both", "self", "cross"), default="both", doc="in which attention")
+    kinds = {}
+    for kind, block in FFNS.items():
+        more = _keys(block)
+        if more.pop("hidden", None) is None:
+            continue  # nothing that ratio could set
+        if taken := sorted({"on", *fields} & set(more)):
+            raise ValueError(f"ffn {kind}: heads have a key {taken[0]} of their own; give that option another name")
+        kinds[kind] = Group(fields | more, doc=_first_line(block))
+    off = Group(doc="no network inside heads")
+    return Group({}, {"none": off, **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
+
+
+def _kind(block: type[Block]) -> Group:
+    """A block's options as keys."""
+    return Group(_keys(block), doc=_first_line(block))
+
+
+def _keys(block: type[Block]) -> dict[str, Field | Group]:
+    return {name: _key(meta) for name, meta in options(block).items()}
+
+
+def _key(meta: Option) -> Field:
+    """An option as a key."""
+    if meta.kind == "word":
+        return Field("word", meta.among, default=meta.default, doc=meta.doc)
+    return Field(meta.kind, default=meta.default, low=meta.low, high=meta.high, among=meta.among, doc=meta.doc)
+
+
+def _first_line(block: type[Block]) -> str:
+    return (block.__doc__ or "").split("\n")[0]
