@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 from markupsafe import Markup
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from scalesearch.report.page.parts import Part, Picture
 from scalesearch.report.style import FRONT, GRID, INK, STYLE
@@ -37,7 +39,7 @@ def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Ma
         figure.set_dpi(72)  # of SVG's user units, so that marks lie where the drawing does
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
-        for at, artist in enumerate(figure.findobj()):
+        for at, artist in enumerate([*figure.findobj(), *_patches(figure)]):
             artist.set_gid(f"{key}-{at}")
         text = StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata=NO_METADATA)
@@ -47,6 +49,13 @@ def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Ma
         svg = svg.replace(color, variable)
     placed = [_placed(mark, figure.bbox.height) for mark in marks]
     return "picture", Picture(Markup(svg), key, alt, caption, placed, **rest)
+
+
+def _patches(figure: Figure) -> list[Artist]:
+    """Frames and arrows of texts, which matplotlib does not list among a figure's artists."""
+    texts: Any = figure.findobj(Text)
+    found = [patch for text in texts for patch in (text.get_bbox_patch(), getattr(text, "arrow_patch", None))]
+    return [patch for patch in found if patch is not None]
 
 
 def _placed(mark: Mark, height: float) -> list[Any]:

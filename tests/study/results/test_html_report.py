@@ -149,7 +149,7 @@ def test_rungs_are_counted_and_their_losses_shown(tmp_path):
     revise(tmp_path, rungs=rungs)
     page = page_of(tmp_path)
     passed = sum(bool(trial.rungs) for trial in load(tmp_path).study.trials)
-    assert page.wrong == [] and "Rungs of successive halving" in page.text and f"0 10% {passed} " in page.text
+    assert page.wrong == [] and "Rungs of successive halving" in page.text and f"1 10% {passed} " in page.text
 
 
 def test_further_seeds_come_with_their_verdict(tmp_path):
@@ -209,7 +209,9 @@ def test_a_study_without_two_named_architectures_has_no_table_of_them(page):
 
 def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folder, tmp_path):
     figure = Figure()
-    figure.add_subplot().plot([1, 2], [3, 4], label="law")
+    axes = figure.add_subplot()
+    axes.plot([1, 2], [3, 4], label="law")
+    axes.annotate("framed, with an arrow", (1, 3), (1.5, 3.5), arrowprops={"arrowstyle": "-"}, bbox={"pad": 1})
     mine = (("Law & order", figure, "BLEU by <size>."), ("Law & order", figure, "The same."))
     file = tmp_path / "page.html"
     file.write_text(render(replace(gather(load(folder), None), figures=mine)))

@@ -77,7 +77,7 @@ def _rungs(facts: Facts) -> Part:
         losses = [one.rungs[at][1] for one in trials if len(one.rungs) > at]
         promoted = sum(len(one.rungs) > at + 1 or (len(one.rungs) == at + 1 and one.state != "paused")
                        for one in trials)
-        rows.append([at, Cell(f"{share:.0%}", share), reached[at], promoted, number(min(losses, default=None), ".3f"),
-                     number(max(losses, default=None), ".3f")])
+        rows.append([at + 1, Cell(f"{share:.0%}", share), reached[at], promoted,
+                     *(number(best(losses, default=None), ".3f") for best in (min, max))])
     headings = ["rung", "share of a training", "reached", "promoted", "best loss", "worst loss"]
     return table(headings, rows, f"Rungs of successive halving; losses: {LOSS.lower()}.", "rungs-table")
