@@ -57,7 +57,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
     evaluator = setup.make_evaluator(spec, corpus)
     spec = setup.drop_infeasible_rows(spec, evaluator)
     meta = setup.meta_of(spec, evaluator, corpus, teacher and teacher.to_json())
-    plan = setup.make_plan(spec, evaluator, meta.shared, corpus)
+    plan, sampler = setup.make_plan(spec, evaluator, meta.shared, corpus), setup.sampler_of(spec, evaluator)
     with ExitStack() as stack:
         stack.enter_context(StudyDir(spec.out).owned())
         runner = make_runner(spec)
@@ -72,7 +72,6 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         if teacher is not None:
             plan = _taught(spec, teacher, evaluator, meta, runner, console)
             setup.refuse_other_data(study, plan.shared["data"])
-        sampler = setup.sampler_of(spec, evaluator)
         plan = begin(study, spec.warm, plan, getattr(sampler, "n_startup_trials", 10), tell)
         for line in _opening(spec, runner):
             tell(line)

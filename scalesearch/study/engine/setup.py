@@ -238,8 +238,9 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     """
     if spec.rows is not None:
         return None
-    return make_sampler(sampler_spec(spec), evaluator.define, partial(evaluator.known, objectives=spec.objectives),
-                        evaluator.region, spec.objectives)
+    with about("proposer"):
+        return make_sampler(sampler_spec(spec), evaluator.define, partial(evaluator.known, objectives=spec.objectives),
+                            evaluator.region, spec.objectives)
 
 
 def refuse_the_unreachable(spec: StudySpec) -> None:
