@@ -8,8 +8,9 @@ import click
 
 from scalesearch.cli import study_compare, study_run, study_scaling, study_table, study_watch
 from scalesearch.cli.options import json_option, need, print_json
-from scalesearch.cli.study_show import as_json_of, load_study, reading, show_front, show_proxies
+from scalesearch.cli.study_show import as_json_of, console_for_once, load_study, reading, show_front, show_proxies
 from scalesearch.errors import UserError
+from scalesearch.terminal import say
 
 
 class WholeSummaries(click.Group):
@@ -38,8 +39,6 @@ command.add_command(study_watch.watch)
 @json_option
 def status(study: str, out: Path | None, as_json: bool) -> None:
     """How far a study is: done, running, failed; the best so far."""
-    from rich.console import Console
-
     from scalesearch.study.monitor.render import draw
     from scalesearch.study.monitor.snapshot import Watch
     from scalesearch.study.trials.trial import State
@@ -50,11 +49,11 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
         found = shown.to_json()
         print_json({**found, **as_json_of(results), "teacher_at_work": found["teacher"]})
         return
-    console = Console()
+    console = console_for_once()
     console.print(draw(shown, console.width))
     show_proxies(results, console)
     for trial in results.study.trials.having(State.FAILED):
-        console.print(f"trial {trial.number} failed: {trial.reason}", highlight=False, markup=False)
+        say(f"trial {trial.number} failed: {trial.reason}", console)
 
 
 @command.command()

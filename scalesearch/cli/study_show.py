@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from scalesearch.errors import UserError
+from scalesearch.terminal import wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from scalesearch.study.results.results import Results
+
+
+def console_for_once() -> Console:
+    """A console for a screen that is printed once: as wide as the terminal, in a pipe wide enough for whole lines."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else wide_console()
 
 
 def show_front(results: Results, console: Console) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from scalesearch.cli.options import json_option, print_json
-from scalesearch.terminal import wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,17 +31,17 @@ def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool)
     """
     from rich.console import Console
 
-    from scalesearch.cli.study_show import folder_of
+    from scalesearch.cli.study_show import console_for_once, folder_of
     from scalesearch.study.monitor.snapshot import Watch
 
     watched = Watch(folder_of(study, out))
     if as_json:
         print_json(watched.look().to_json())
         return
-    console = Console()
     if once:
-        _print_once(watched, console if console.is_terminal or "COLUMNS" in os.environ else wide_console())
+        _print_once(watched, console_for_once())
         return
+    console = Console()
     try:
         _redraw(watched, console, every) if console.is_terminal else _print_changes(watched, every)
     except KeyboardInterrupt:

@@ -24,14 +24,15 @@ COLOURS = {FINISHED: "green", STOPPED: "red"}
 
 
 def draw(shown: StudySnapshot, width: int, height: int | None = None) -> Group:
-    """The screen; what is in training is cut to what fits into ``height`` lines."""
-    parts: list[RenderableType] = [_line(f"{shown.study} · {shown.folder}", "bold"),
-                                   _line(describe_owner(shown.owner), COLOURS.get(shown.owner.state, "")),
+    """The screen; what is in training is cut to what fits into ``height`` lines, without which nothing is cut short."""
+    whole = height is None
+    parts: list[RenderableType] = [_line(f"{shown.study} · {shown.folder}", "bold", whole),
+                                   _line(describe_owner(shown.owner), COLOURS.get(shown.owner.state, ""), whole),
                                    _bar(shown, width),
-                                   *(_line(text) for text in _counts(shown))]
+                                   *(_line(text, whole=whole) for text in _counts(shown))]
     if shown.teacher:
         parts.append(_line(describe_teacher(shown.teacher)))
-    below: list[RenderableType] = [*_rungs(shown), *_front(shown.front, shown.time), *_events(shown)]
+    below: list[RenderableType] = [*_rungs(shown), *_front(shown.front, shown.time), *_events(shown, whole)]
     rest = sum(part.row_count + 3 if isinstance(part, Table) else 1 for part in (*parts, *below))
     room = len(shown.training) if height is None else max(MIN_ROWS, height - rest - 5)
     return Group(*parts, *_training(shown, width, room), *below)
@@ -74,8 +75,9 @@ def _count(trainings: float) -> str:
     return f"{trainings:,.1f}".removesuffix(".0")
 
 
-def _line(text: str, style: str = "") -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+def _line(text: str, style: str = "", whole: bool = False) -> Text:
+    """One line, cut to the screen's width unless it is to be ``whole``."""
+    return Text(text, style=style, no_wrap=not whole, overflow="fold" if whole else "ellipsis")
 
 
 def _bar(shown: StudySnapshot, width: int) -> Table:
@@ -174,13 +176,13 @@ def _name(row: FrontRow) -> str:
     return f"{row.trial} {row.label}{seeds}" if row.label else f"{row.trial}{seeds}"
 
 
-def _events(shown: StudySnapshot) -> Iterable[RenderableType]:
+def _events(shown: StudySnapshot, whole: bool) -> Iterable[RenderableType]:
     if shown.events:
         yield Text()
     for event in shown.events:
-        yield _line(str(event), "dim")
+        yield _line(str(event), "dim", whole)
     if shown.problem:
-        yield _line(shown.problem, "red")
+        yield _line(shown.problem, "red", whole)
 
 
 def _table(title: str, headings: Iterable[str] = ()) -> Table:

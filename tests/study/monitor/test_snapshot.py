@@ -213,14 +213,17 @@ def test_the_screen_fits_and_says_everything(tmp_path, width):
     made.propose(1).rung(1, 0, 0.1, 12).propose(2, label=None)
     made.working(2, step=40, share=0.075, loss=5.5, seconds=6)
     made.study.append("crashed", 2, attempt=1, reason="the machine " + 30 * "very " + "far away is gone")
-    text = drawn(Watch(tmp_path).look(), width)
-    assert all(len(line) <= width for line in text.splitlines())
+    shown = Watch(tmp_path).look()
+    text = drawn(shown, width, 60)
+    assert all(len(line) <= width for line in (*text.splitlines(), *drawn(shown, width).splitlines()))
     for words in ("running on far, process 1, for 0:01:05", "of 7 trainings · about",
                   "0.2 of 6 candidates · 1 of 1 references",
                   "0 of at most 3 further seeds", "40 of 400", "5.500", "best loss", "went on", "Front so far: 1",
                   "0 small", "12.5", "Hypervolume", "trial 2: its worker died (the machine very", "…"):
         assert words in text
     assert ("here, process 7" in text) == ("  000000000002  " in text) == (width == 140)
+    once = " ".join(drawn(shown, width).split())
+    assert "far away is gone)" in once and "seeds for the front" in once and "…" not in once
 
 
 def test_named_architectures_without_a_search_are_called_rows(tmp_path):
