@@ -19,6 +19,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
@@ -160,7 +161,8 @@ def _refusing(where: str) -> Iterator[None]:
 
 def _database(url: str) -> BaseStorage:
     """Optuna's storage behind ``url``. PostgreSQL is spoken to by psycopg unless the URL says otherwise, and its
-    silence ends after seconds: unless told, the operating system waits for a quarter of an hour.
+    silence ends after seconds: unless told, the operating system waits for a quarter of an hour. No connection is
+    kept between two trials, which may be hours.
     """
     made = make_url(url)
     if made.get_backend_name() != "postgresql":
@@ -169,7 +171,8 @@ def _database(url: str) -> BaseStorage:
         made = made.set(drivername="postgresql+psycopg")
     waits = {key: value for key, value in LIBPQ.items() if key not in made.query}
     address = made.render_as_string(hide_password=False)
-    return optuna.storages.get_storage(RDBStorage(address, engine_kwargs={"connect_args": waits}))
+    how = {"connect_args": waits, "poolclass": NullPool}
+    return optuna.storages.get_storage(RDBStorage(address, engine_kwargs=how))
 
 
 def _driver(url: str, error: ImportError) -> str:

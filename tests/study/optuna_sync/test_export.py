@@ -58,6 +58,21 @@ def test_a_study_in_postgresql_ends_and_goes_on_and_optuna_reads_the_same(server
     assert set(trained(folder).values()) == {1} and not (folder / "optuna.journal").exists()
 
 
+def test_between_two_trials_no_connection_is_kept(server, tmp_path):
+    before = connections(server)
+    driver = make_driver(name_of(tmp_path / "a", "idle"), make_plan(3), storage=server.url)
+    driver.run()
+    assert connections(server) <= before
+
+
+def connections(server):
+    """How many others are connected."""
+    psycopg = pytest.importorskip("psycopg")
+    count = "select count(*) from pg_stat_activity where usename = 'ann' and pid <> pg_backend_pid()"
+    with psycopg.connect(server.url) as connection:
+        return connection.execute(count).fetchone()[0]
+
+
 def load(server, name):
     """What Optuna reads."""
     return optuna.load_study(study_name=name, storage=server.url.replace("postgresql:", "postgresql+psycopg:"))
