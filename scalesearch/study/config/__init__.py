@@ -1,1 +1,1 @@
-"""What a study file says, read and checked. May import trials' value types; no other room."""
+"""Study files: the schema of their keys, the reader, and the values that it makes. May import no other room."""

@@ -1,4 +1,4 @@
-"""Reads what makes a study a grid, an ablation or a scaling study instead of a search.
+"""Reads the keys of grids, ablations and scaling studies.
 
 ::
 
@@ -41,7 +41,7 @@ Open = Callable[[str], Space]
 
 
 def check_keys(kind: str, table: Table, reader: Reader) -> None:
-    """Complains of keys that do not belong to a study of ``kind``, and of those that it lacks."""
+    """Reports keys that a study of ``kind`` does not take, and those that it lacks."""
     for key, _ in table:
         name = key.text.partition(".")[0]
         kinds = OWN.get(name, (kind,))
@@ -63,7 +63,7 @@ def space_key(kind: str, places: Mapping[str, Place]) -> str:
 
 
 def read_rows(said: StudyFile, space: Space | None, opened: Open, reader: Reader) -> Rows | None:
-    """The rows of a study; None where it searches, or where something is wrong with them.
+    """Rows of a study; None where it searches, or where they are wrong.
 
     Args:
         space: of ``base`` or ``space``, where given.

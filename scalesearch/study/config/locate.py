@@ -1,4 +1,4 @@
-"""Where in a study file stands what a run found wrong: a missing corpus shows only when it is looked for."""
+"""Errors of a run, located in the study file. A missing corpus shows only when it is looked for."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from scalesearch.study.config.storage_url import hide
 
 
 def at_its_place(error: UserError, spec: StudySpec) -> UserError:
-    """``error`` with file, line and column, where it is of a key that the file has; else as it is."""
+    """Adds file, line and column to ``error``, where it is of a key that the file has."""
     found = placed(error, spec.places)
     return shown(found.problems) if isinstance(found, SpaceErrors) and found is not error else error
 
 
 def shown(problems: Sequence[Problem]) -> SpaceErrors:
-    """All of them; the lines of the file that they show hold no password of a storage."""
+    """Error with all problems. The lines of the file in it hold no password of a storage."""
     return SpaceErrors(problems, hide(str(SpaceErrors(problems))))

@@ -1,4 +1,4 @@
-"""What a study optimises: metrics of a trained model, what running it takes, and costs of its bill."""
+"""Objectives of a study: metrics of a trained model, what running it takes, costs."""
 
 import math
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _ASKING = {
 
 
 def measure(objectives: tuple[Objective, ...], given: str) -> str:
-    """What a recipe that says ``measure: given`` has to measure for the objectives."""
+    """Value of a recipe's ``measure`` that the objectives need."""
     wanted = {one.name for one in objectives if one.name in MEASURED}
     wanted |= set(MEASURED) if given == "both" else {given} - {"none"}
     return "both" if len(wanted) > 1 else next(iter(wanted), "none")

@@ -70,7 +70,7 @@ def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) ->
 
 
 class _Study:
-    """Makes a study's parts out of the values of its file; every problem goes to the reader."""
+    """Builds a study's parts from the values of its file. Every problem goes to the reader."""
 
     def __init__(self, path: Path, table: Table, reader: Reader, opened: dict[str, str]) -> None:
         """Reads the values. ``opened``: what the command line sets in the space."""
@@ -128,7 +128,7 @@ class _Study:
         )
 
     def _space(self) -> Space | None:
-        """What is searched or begun with; None where it is wrong, or each row is a file."""
+        """Space to search or to begin with; None where it is wrong, or each row is a file."""
         key = space_key(self.said.kind, self.places)
         node = self.said.base if key == "base" else self.said.space
         if node is None:
@@ -148,7 +148,7 @@ class _Study:
         return None
 
     def _open(self, node: Node, key: str) -> Space:
-        """The space that a name, ``{file: …, set: {…}}`` or a mapping of its keys stands for."""
+        """Space that a name, ``{file: …, set: {…}}`` or a mapping of its keys describes."""
         if isinstance(node, Text) and node.text:
             return self._file(node.text)
         if not isinstance(node, Table):
@@ -162,7 +162,7 @@ class _Study:
         return self._file(given["file"]).set(given.get("set", {}))
 
     def _file(self, name: str) -> Space:
-        """The space in a file beside the study's, or of that name among those that are shipped. Raises UserError."""
+        """Space in a file beside the study's, or of that name among the shipped ones. Raises UserError."""
         beside = self.path.parent / name
         return read_space(beside if beside.is_file() else find_file(name, "spaces"))
 
@@ -196,7 +196,7 @@ class _Study:
             return None
 
     def _address(self) -> str | None:
-        """Of a Ray cluster: ``ray.address``; ``resources.address`` says the same."""
+        """Address of a Ray cluster: ``ray.address``; ``resources.address`` says the same."""
         there, here = self.said.resources.address if self.said.resources else None, self.said.ray.get("address")
         if here and there and here != there:
             self.wrong(self.places["resources.address"], f"the cluster is at `{there}` here and at `{here}` under "

@@ -1,4 +1,4 @@
-"""How many seeds a study gives to those of its front: the key ``seeds`` of a study file.
+"""The key ``seeds`` of a study file: seeds for the front or for each row.
 
 ::
 
@@ -24,7 +24,7 @@ Wrong = tuple[str, str, str | None]
 
 @dataclass(frozen=True)
 class Seeds:
-    """What may be spent on further seeds, after the search."""
+    """Limits of further seeds, after the search."""
 
     most: int = setting(1, "seeds of one candidate, the one of the search counted", shown=f"{MOST}",
                         synonyms=("max", "seeds", "repeats"))
@@ -51,7 +51,7 @@ SEEDS = replace(schema_of(Seeds), bare="most", optional=True, make=dict)
 
 def seeds_of(given: Mapping[str, Any] | None, node: Node | None, searched: int,
              objectives: tuple[Objective, ...], rows: bool) -> tuple[Seeds, list[Wrong]]:
-    """What the key ``seeds`` says, and what is wrong with it as (key, message, help).
+    """Reads the key ``seeds``; problems are (key, message, help).
 
     Args:
         given: the values under it; None where there are none.

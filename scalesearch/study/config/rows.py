@@ -1,4 +1,4 @@
-"""What a study that does not search trains: named architectures, its rows, each with as many seeds.
+"""Rows: the named architectures that a study without a search trains.
 
 A *grid* is a list of them or every combination of a space, an *ablation* a base and what is changed of it, a *scaling*
 study a base and the rules by which it grows. All are trained alike; they differ in what is made of them.
@@ -20,7 +20,7 @@ MOST = 10_000  # rows: each is a training
 
 @dataclass(frozen=True)
 class Row:
-    """An architecture under its name; ``params`` holds the answers that distinguish it, where a space has any."""
+    """Architecture under its name. ``params`` hold what distinguishes it, where it is of a space."""
 
     label: str
     architecture: Architecture
@@ -29,7 +29,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """All of a study's rows, in the order of its file.
+    """Rows of a study, in the order of its file.
 
     Attributes:
         base: the row that others are compared with.
@@ -48,7 +48,7 @@ class Rows:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``study.json`` says of them."""
+        """JSON for ``study.json``."""
         found: dict[str, Any] = {"kind": self.kind, "rows": [row.label for row in self.rows], "base": self.base}
         if self.kind == SCALING:
             rules = {rule: list(steps) for rule, steps in self.rules.items()}
@@ -56,7 +56,7 @@ class Rows:
         return found | ({"left_out": dict(self.left_out)} if self.left_out else {})
 
     def within(self, misses: Callable[[Architecture], str]) -> "Rows":
-        """What is trained under limits; ``misses`` says which of them an architecture misses, or an empty text.
+        """Rows that are trained under limits. ``misses`` says which limits an architecture misses, or an empty text.
 
         Raises:
             UserError: nothing is left.
@@ -79,7 +79,9 @@ class Rows:
 
 
 def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tuple[Row, ...]:
-    """A row for each distinct network of ``space`` that can be built and ``fits``, named by the answers that differ.
+    """Makes a row for each distinct network of ``space`` that can be built and ``fits``.
+
+    It is named by the answers that differ.
 
     Raises:
         UserError: they are endless or more than a study trains, or there is none.

@@ -34,7 +34,7 @@ Step = tuple[Place, str, tuple[Change, ...]]  # where it stands, its name, and w
 
 
 def steps_of(rule: Text, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
-    """The steps of one rule, from the smallest; what is wrong with it is complained of."""
+    """Steps of one rule, from the smallest. What is wrong with it is reported."""
     stages: tuple[Node, ...] = node.items if isinstance(node, Sequence) else (node,)
     found: list[Step] = []
     before: tuple[Change, ...] = ()
@@ -54,7 +54,7 @@ def _name(rule: str, words: tuple[str, ...]) -> str:
 
 
 def _changes(rule: Text, stage: Node, complain: Callable[[Problem], None]) -> list[tuple[Change, str]]:
-    """What each step of a stage sets, and its words."""
+    """Changes and name of each step of a stage."""
     try:
         texts = list(_texts(rule, stage))
         columns = [(key, values_of(text)) for key, text in texts]
@@ -105,7 +105,7 @@ def _spread(row: Change) -> Change:
 
 
 def values_of(text: str) -> list[str]:
-    """Each of the alternatives of ``text``, a value of the space language: ``2 | 4..6`` has 2, 4, 5 and 6.
+    """Lists the alternatives of ``text``, a value of the space language. ``2 | 4..6`` has 2, 4, 5 and 6.
 
     Raises:
         SyntaxProblem: it is not of the language.

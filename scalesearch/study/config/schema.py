@@ -1,4 +1,4 @@
-"""The keys of a study file, each stated once: type, unit, default, bounds, words, meaning, synonyms."""
+"""Schema of study files. Each key is stated once: type, unit, default, bounds, words, meaning, synonyms."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ SPACE = "a file, `{file: …, set: {…}}`, or the space itself"
 
 @dataclass(frozen=True)
 class Resources:
-    """What each worker gets.
+    """Resources of each worker.
 
     With several processes a trial, each of them gets as much as the other keys say.
     """
@@ -57,7 +57,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class ReferenceSpec:
-    """An architecture by name: a file's, or the answers ``set`` in a file or in the study's space."""
+    """Reference to an architecture: a file, or the answers ``set`` in a file or in the study's space."""
 
     name: str = setting("", "what tables call it", shown="the file's name")
     file: str | None = setting(None, "a space file that leaves nothing open")
@@ -67,7 +67,7 @@ class ReferenceSpec:
 
 @dataclass(frozen=True)
 class ProposerSpec:
-    """Who proposes candidates: a name, what its constructor is given, and a seed."""
+    """Sampler of a study: its name, the arguments of its constructor, its seed."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -147,7 +147,7 @@ RAY = Group({"address": Field("text", default=NONE, doc="HOST:PORT of a running 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyFile:
-    """A study: what is searched or compared, on which data, how it is trained, and where."""
+    """Study file: what is searched or compared, on which data, how it is trained, where."""
 
     study: str | None = setting(None, "its name", shown="the file's name", synonyms=("name", "study_name"))
     kind: str = setting(SEARCH, "a search, or named architectures in place of one", words=KINDS, synonyms=("type",))

@@ -1,4 +1,4 @@
-"""What a study file says, once read: see :mod:`scalesearch.study.config.reader`."""
+"""Study files once read: see :mod:`scalesearch.study.config.reader`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from scalesearch.train.recipe import Recipe
 
 @dataclass(frozen=True)
 class StudySpec:
-    """A study file, read and checked as far as that goes without touching data, storage or workers.
+    """Study file, read and checked. Data, storage and workers are not touched.
 
     Attributes:
         file, text: where it was read from.
@@ -60,5 +60,5 @@ class StudySpec:
 
     @property
     def vocab(self) -> int | str:
-        """The vocabulary that candidates are billed with: a size, or ``corpus`` where the file says none."""
+        """Vocabulary of the costs: a size, or ``corpus`` where the file gives none."""
         return self.protocol.get("vocab", CORPUS)

@@ -1,4 +1,4 @@
-"""The URL of a storage, as a study file writes it: looked at and shown without any database's library."""
+"""URLs of storages, read and shown without any database's library."""
 
 import re
 

@@ -25,7 +25,7 @@ OF_A_NEW_ONE = ("file", "set", "recipe", "seed")
 
 @dataclass(frozen=True)
 class TeacherSpec:
-    """Who teaches, and how its translations are made."""
+    """Teacher of a study, and how its translations are made."""
 
     folder: str | None = setting(None, "of a finished training", synonyms=("path", "checkpoint"))
     file: str | None = setting(None, "of a teacher to be trained: a space file")
@@ -40,7 +40,7 @@ class TeacherSpec:
 
 
 def describe_taught(facts: Mapping[str, Any]) -> str:
-    """One line about a teacher that has taught: who it is, how good, and what it took; ``facts`` as in records."""
+    """Describes a teacher in a line: its name, its score, its effort. ``facts`` are as in records."""
     scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
     made, mixed = facts["translations"], ", and from the real pairs" if facts["mix"] else ""
     return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored} ({facts['decode']}), "
@@ -49,7 +49,7 @@ def describe_taught(facts: Mapping[str, Any]) -> str:
 
 
 def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    """Which keys go together."""
+    """Yields conflicts between keys."""
     beside = [key for key in OF_A_NEW_ONE if key in values]
     if values.get("folder") and beside:
         yield "folder", f"it is a finished training, which has its own {', '.join(beside)}", \

@@ -1,4 +1,4 @@
-"""Values of a study file that are no plain constants: answers of the space language, lists, URLs, resources."""
+"""Readers of values that are no plain constants: answers, lists, URLs, resources."""
 
 from collections.abc import Mapping
 from typing import Any

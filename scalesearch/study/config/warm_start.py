@@ -1,4 +1,4 @@
-"""What a study file says of other studies to begin with.
+"""The key ``warm_start`` of a study file.
 
 ::
 
@@ -28,7 +28,7 @@ class WarmSpec:
                                unit="trainings", shown="as many as random proposals at the start", synonyms=("max",))
 
     def to_json(self) -> dict[str, Any]:
-        """What a resumed study must agree with."""
+        """JSON that a resumed study must agree with."""
         return {"from": list(self.folders), "most": self.most}
 
 
@@ -36,7 +36,7 @@ WARM = schema_of(WarmSpec, bare="from", optional=True)
 
 
 def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:
-    """What is wrong with the folders, and what would be right.
+    """Yields problems of the folders, with their help.
 
     Args:
         out: the study's own folder. Once it holds what was taken from the others, they need not be there any more.

@@ -1,1 +1,1 @@
-"""The loop of a study and its setup. Imports every other room; none imports it."""
+"""The loop of a study, its setup and its dry run. May import every other room; none may import it."""

@@ -1,4 +1,4 @@
-"""What a study does before its candidates: finds or trains their teacher, and has it translate the training text.
+"""Teachers of studies: find or train one, and have it translate the training text.
 
 ::
 
@@ -57,16 +57,16 @@ class Teacher:
 
     @property
     def search(self) -> dict[str, Any]:
-        """How it translates: the fields of a ``Search``."""
+        """Search of its translations."""
         return {"beam": self.spec.beam, "length_penalty": self.spec.length_penalty}
 
     def to_json(self) -> dict[str, Any]:
-        """What a resumed study must agree with."""
+        """JSON that a resumed study must agree with."""
         new = {} if self.recipe is None else {"recipe": self.recipe.to_json(), "seed": self.spec.seed}
         return {"architecture": self.architecture.id, **new, **self.search, "mix": self.spec.mix}
 
     def describe(self) -> str:
-        """One line for a person."""
+        """Describes it in a line."""
         who = f"{self.architecture.id} in {self.spec.folder}" if self.recipe is None else \
             f"{self.architecture.id}, trained once: {self.recipe.describe()}"
         return f"{who}; {_translations(self.spec)}"
@@ -79,7 +79,7 @@ def _translations(spec: TeacherSpec) -> str:
 
 
 def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
-    """The study's teacher, looked at but not yet at work; None where the study has none.
+    """Finds the study's teacher, which is not yet at work; None where there is none.
 
     Raises:
         UserError: its architecture leaves something open, or its folder holds no finished training of this task.
@@ -144,7 +144,7 @@ def distilled(spec: StudySpec) -> DataSpec:
 
 
 def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -> dict[str, Any]:
-    """Does what is left to do until ``distilled(spec)`` can be loaded; returns what records say of the teacher.
+    """Trains and translates until ``distilled(spec)`` can be loaded; returns the teacher's facts for records.
 
     Raises:
         UserError: the teacher's training, or its translating, failed.
@@ -165,7 +165,7 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
 
 
 def _facts(teacher: Teacher, school: Path, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Who the teacher is, how good, and what its training and its translations took."""
+    """Facts of the teacher: its id, its score, the effort of training and translating."""
     result = Result.read(school)
     assert result is not None, "it was there when the translations were made"
     metrics = result.metrics

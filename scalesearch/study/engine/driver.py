@@ -32,7 +32,7 @@ SLACK = 1e-9  # of compute: shares of full trainings are added up as floats
 
 
 class Driver:
-    """Runs ``plan`` to its end over what ``study`` already holds; ``sampler`` is None in a study of rows."""
+    """Runs ``plan`` to its end, from what ``study`` holds. ``sampler`` is None in a study of rows."""
 
     def __init__(self, plan: Plan, study: StudyDir, sampler: BaseSampler | None, runner: Runner,
                  callback: Callback) -> None:
@@ -44,7 +44,7 @@ class Driver:
         self._exhausted = ""
 
     def run(self) -> str:
-        """Trains until the plan is fulfilled or nothing new can be found; returns why it ended.
+        """Trains until the plan is fulfilled or proposals are exhausted; returns why it ended.
 
         Raises:
             KeyboardInterrupt: after the workers have been stopped; the study can be resumed.
@@ -87,7 +87,7 @@ class Driver:
         return started
 
     def _next(self) -> Trial | None:
-        """What a free worker trains: a reference, an enqueued trial, a paused one, or a new one of the sampler's."""
+        """Chooses a free worker's trial. In this order: a reference, an enqueued trial, a paused one or a new one."""
         if (trial := self.proposals.reference()) is not None:
             return trial
         if self._left() <= SLACK:
@@ -102,7 +102,7 @@ class Driver:
         return trial if chosen is NEW or chosen is None else self.trials[chosen.user_attrs[NUMBER]]
 
     def _replicate(self) -> Trial | None:
-        """What is trained with a further seed, once the search is over."""
+        """Announces the next replicate, once the search is over."""
         trial = propose_replicate(self.study, self.plan.objectives, self.plan.seeds, self.study.meta.seed)
         if trial is not None:
             self.callback.proposed(trial)
@@ -170,7 +170,7 @@ class Driver:
             self._finish(trial, {"state": State.FAILED, "reason": event.reason}, {})
 
     def _collect(self, trial: Trial) -> None:
-        """Takes in what ``trial`` has left: its result, or what it had come to at a rung."""
+        """Collects the result that ``trial`` has left, or its loss at a rung."""
         folder = self.study.trial_folder(trial)
         if not (folder / "result.json").exists():
             self._pause(trial, json.loads((folder / rung_file(len(trial.rungs))).read_text()))

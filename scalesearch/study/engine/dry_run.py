@@ -1,4 +1,4 @@
-"""What a study would do, without training: its feasible share and first proposals, or its rows, with their costs."""
+"""Dry run of a study: its feasible share and first proposals, or its rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a dry run found out.
+    """Findings of a dry run.
 
     Attributes:
         trials: the first proposals of a search, or every row, those that are not trained included.
@@ -57,11 +57,11 @@ class DryRun:
 
     @property
     def trainings(self) -> int:
-        """Of rows, with all seeds."""
+        """Number of trainings of rows, with all seeds."""
         return len(self.trained) * self.spec.seeds.references
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """JSON of all fields."""
         spec, common = self.spec, {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),
                                    "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
                                    "teacher": self.teacher and self.teacher.to_json()}
@@ -164,7 +164,7 @@ class _Unwritten(EventLog):
 
 
 def first_proposals(spec: StudySpec, evaluator: Evaluator, count: int = SHOWN) -> tuple[Trial, ...]:
-    """What a run would propose before any result counts, in its order, with what is rejected on the way."""
+    """Proposes as a run would before any result counts, rejected proposals included."""
     study, sampler = StudyDir(Path()), setup.sampler_of(spec, evaluator)
     study.log = _Unwritten(Path())
     plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
@@ -181,7 +181,7 @@ def first_proposals(spec: StudySpec, evaluator: Evaluator, count: int = SHOWN) -
 
 
 def describe_fork(spec: StudySpec, folder: Path) -> list[str]:
-    """What a fork would take over; writes nothing.
+    """Describes the trials that a fork would take over; writes nothing.
 
     Raises:
         UserError: there is nothing to fork.

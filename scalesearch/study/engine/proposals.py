@@ -1,4 +1,7 @@
-"""How trials enter a study: proposed by the sampler, the study file or another study, evaluated, then announced."""
+"""Entry of trials into a study: proposed, evaluated, then announced.
+
+They come from the sampler, the study file or another study.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +29,10 @@ class Proposals:
         self.search = SearchStudy(plan.evaluator.space, plan.objectives, study.trials)
 
     def reference(self) -> Trial | None:
-        """The next reference that is to be trained; those that were trained under another name are announced only."""
+        """Announces references up to the next one to train.
+
+        Those that were trained under another name are announced only.
+        """
         announced = {trial.label for trial in self.study.trials.of(Origin.REFERENCE)}
         for reference in self.plan.references:
             if reference.label not in announced and (trial := self._refer(reference)).state == State.PENDING:
@@ -60,7 +66,7 @@ class Proposals:
         return None
 
     def rejected_last(self) -> Sequence[Trial]:
-        """The proposals since the last new one; a search that was cut off among them goes on there."""
+        """Proposals since the last new one. A search that was cut off among them goes on there."""
         candidates = self.study.trials.candidates()
         count = 0
         while count < len(candidates) and candidates[-1 - count].state in REJECTED:
@@ -68,7 +74,7 @@ class Proposals:
         return candidates[len(candidates) - count :]
 
     def _announce(self, trial: Trial, asked: optuna.Trial | None = None) -> Trial:
-        """Numbers ``trial``, makes it a duplicate where its architecture is known, and writes it to the log."""
+        """Numbers ``trial``, marks it as a duplicate where it is one, and logs it."""
         first = self.study.trials.first(trial.architecture) if trial.state == State.PENDING else None
         if first is not None:
             trial = replace(trial, state=State.DUPLICATE, of=first.number)
@@ -79,7 +85,7 @@ class Proposals:
         return trial
 
     def architecture(self, trial: Trial) -> Architecture:
-        """What ``trial`` trains."""
+        """Architecture of ``trial``."""
         trial = self.study.trials[trial.of] if trial.origin == Origin.REPLICATE and trial.of is not None else trial
         if trial.origin == Origin.REFERENCE:
             return next(one.architecture for one in self.plan.references if one.label == trial.label)
@@ -88,7 +94,7 @@ class Proposals:
         return architecture
 
     def own_job(self, trial: Trial) -> Mapping[str, Any]:
-        """What only this trial's job says: its seed, or where it is to pause; references train to the end."""
+        """Job fields of this trial alone: its seed, or its next rung. References train to the end."""
         rung = len(trial.rungs)
         if trial.origin == Origin.REPLICATE:
             return {"job": "replicate", "of": trial.of, "seed": trial.seed}

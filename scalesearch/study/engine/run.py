@@ -82,7 +82,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
 
 
 def _opening(spec: StudySpec, runner: Runner) -> list[str]:
-    """What is said before the first training."""
+    """Lines before the first training."""
     count = f"{spec.trials} candidates" if spec.rows is None else \
         f"{len(spec.rows.rows)} rows, seeds each: {spec.seeds.references}"
     left_out = spec.rows.left_out if spec.rows else {}

@@ -1,4 +1,4 @@
-"""Everything between a study file and a driver: what can be found wrong is found here, before anything starts."""
+"""Setup of a study: from its file to a driver. What can be found wrong is found here, before anything starts."""
 
 import math
 import random
@@ -37,7 +37,7 @@ REVISED = ("seeds", "rows", "scaling", "left_out")  # what a study may have more
 
 @dataclass(frozen=True)
 class Feasibility:
-    """What a random sample of the space is worth under the limits."""
+    """Feasible share of a random sample of the space."""
 
     samples: int
     feasible: int
@@ -61,7 +61,7 @@ def make_evaluator(spec: StudySpec, corpus: Corpus | None) -> Evaluator:
 
 def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES, enough: int | None = None
                          ) -> Feasibility:
-    """Draws ``samples`` at random and counts what is feasible; stops at ``enough`` feasible ones, where given."""
+    """Counts the feasible among random ``samples``; stops at ``enough``, where given."""
     rng = random.Random(seed)
     feasible, drawn = 0, 0
     missed, nearest = dict.fromkeys(evaluator.names, 0), dict.fromkeys(evaluator.names, math.inf)
@@ -90,7 +90,7 @@ def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:
 
 
 def _nearest(limit: str, found: Feasibility) -> str:
-    """By how much the nearest missed; said of costs alone, whose slack is the logarithm of a ratio."""
+    """Describes by how much the nearest missed. It is said of costs alone, whose slack is the logarithm of a ratio."""
     slack = found.nearest[limit]
     if not any(name in limit for name in COST_NAMES) or not 0 < slack < math.inf:
         return ""
@@ -98,7 +98,7 @@ def _nearest(limit: str, found: Feasibility) -> str:
 
 
 def drop_infeasible_rows(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
-    """``spec`` with those of its rows that the limits allow, where it has any; a search as it is.
+    """Drops the rows of ``spec`` that the limits forbid; a search stays as it is.
 
     Raises:
         UserError: nothing meets the limits.
@@ -110,7 +110,7 @@ def drop_infeasible_rows(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
 
 
 def references(spec: StudySpec) -> tuple[Reference, ...]:
-    """The architectures that the study file names: a search's references, or the rows of a study that has them.
+    """References of a search, or the rows of a study that has them.
 
     Raises:
         UserError: one of them leaves something open or cannot be built.
@@ -137,7 +137,7 @@ def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
 
 
 def params_of(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What the study's space would have to be answered to give ``answers``, or None where it never does."""
+    """Params by which the study's space gives ``answers``; None where it never does."""
     try:
         found = space.answer(space.replay(answers))
     except UserError:
@@ -146,7 +146,7 @@ def params_of(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | N
 
 
 def make_plan(spec: StudySpec, evaluator: Evaluator, shared: Mapping[str, Any], corpus: Corpus) -> Plan:
-    """What the driver works off. Paths in the jobs are absolute, since workers may start elsewhere.
+    """Builds the driver's plan. Paths in the jobs are absolute, since workers may start elsewhere.
 
     Args:
         shared: what every record says.
@@ -161,7 +161,7 @@ def make_plan(spec: StudySpec, evaluator: Evaluator, shared: Mapping[str, Any], 
 
 def meta_of(spec: StudySpec, evaluator: Evaluator, corpus: Corpus, teacher: Mapping[str, Any] | None = None
             ) -> StudyMeta:
-    """What ``study.json`` says, and what a resumed study must agree with; ``corpus`` is the real text's."""
+    """Builds the study's meta data, with which a resumed study must agree. ``corpus`` is the real text's."""
     rows: dict[str, Any] = {"sampler": asdict(sampler_spec(spec))}
     if spec.rows:
         rows = spec.rows.to_json() | {"rows": tuple(row.label for row in spec.rows.rows)}
@@ -176,18 +176,18 @@ def meta_of(spec: StudySpec, evaluator: Evaluator, corpus: Corpus, teacher: Mapp
 
 
 def data_facts(corpus: Corpus) -> dict[str, Any]:
-    """What a study and its records say of the text."""
+    """Facts of the text for the study and its records."""
     return {key: value for key, value in corpus.to_json().items() if key not in ("counts", "notes")}
 
 
 def as_begun(spec: StudySpec) -> StudySpec:
-    """``spec`` under the name that its study has had from the beginning: a fork is named after its folder."""
-    store = StudyDir(spec.out)
-    return replace(spec, name=store.look().meta.name) if store.begun() else spec
+    """Gives ``spec`` the name that its study began with. A fork is named after its folder."""
+    study = StudyDir(spec.out)
+    return replace(spec, name=study.look().meta.name) if study.begun() else spec
 
 
 def refuse_a_second_start(spec: StudySpec, resume: bool) -> None:
-    """Raises UserError where the folder holds a study that ``resume`` does not ask to go on with."""
+    """Refuses a folder that holds a study, unless ``resume`` is set. Raises UserError."""
     if not resume and StudyDir(spec.out).begun():
         raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
                         "with --out", code="study-exists")
@@ -226,7 +226,7 @@ def refuse_other_data(study: StudyDir, data: Mapping[str, Any]) -> None:
 
 
 def sampler_spec(spec: StudySpec) -> SamplerSpec:
-    """Which sampler proposes, with its arguments and seed."""
+    """Sampler of the study, with its arguments and seed."""
     return SamplerSpec(spec.proposer, dict(spec.proposer_arguments), spec.proposer_seed)
 
 
@@ -244,7 +244,7 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
 
 
 def refuse_the_unreachable(spec: StudySpec) -> None:
-    """Raises UserError where the storage or the cluster does not answer: before a large corpus is read for nothing."""
+    """Refuses a storage or a cluster that does not answer, before a large corpus is read. Raises UserError."""
     if spec.storage is not None:
         reach(spec.storage)
     if spec.backend == "ray" and spec.resources.address:

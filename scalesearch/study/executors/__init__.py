@@ -1,1 +1,1 @@
-"""Who trains the trials: in this process, in subprocesses, on Ray. Imports trials and config."""
+"""Executors: training of trials in this process or by Ray, under leases. May import ``trials`` and ``config``."""

@@ -1,4 +1,4 @@
-"""What a study needs of whoever trains its candidates.
+"""Interface of executors, which train the candidates of a study.
 
 A runner takes jobs and reports their ends. It carries nothing but a folder: the worker reads ``job.json`` there and
 leaves ``result.json``, whole or not at all, so that a result survives whoever dies next.
@@ -19,7 +19,7 @@ FAULT, LOST, NO_ROOM = "fault", "lost", "no room"  # why a worker ended without 
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt at one candidate."""
+    """Attempt at training one trial."""
 
     trial: int
     folder: Path
@@ -80,7 +80,7 @@ class Runner(ABC):
 
     @abstractmethod
     def poll(self, timeout: float) -> list[Event]:
-        """What has ended since the last call; waits up to ``timeout`` seconds for the first.
+        """Returns the jobs that ended since the last call. Waits up to ``timeout`` seconds for the first.
 
         Raises:
             UserError: what the workers run on is gone, and cannot be had again.
@@ -91,8 +91,8 @@ class Runner(ABC):
         """Interrupts what runs, gives it ``grace`` seconds to write a checkpoint, and ends."""
 
     def check(self, look: Callable[[], Mapping[str, str]]) -> None:  # noqa: B027 - where there is one machine
-        """Raises UserError where a machine that may train does not see what ``look`` finds on this one."""
+        """Refuses a machine that does not see what ``look`` finds on this one. Raises UserError."""
 
     def describe(self) -> str:
-        """One line about where jobs run."""
+        """Describes in a line where jobs run."""
         return type(self).__name__

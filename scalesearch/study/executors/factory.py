@@ -1,4 +1,4 @@
-"""Who trains the candidates of a study, by its file."""
+"""Factory of executors."""
 
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.executors.base import Runner
@@ -7,7 +7,7 @@ from scalesearch.study.executors.worker import train_job
 
 
 def make_runner(spec: StudySpec) -> Runner:
-    """Whoever trains. Ray is imported only where it is asked for."""
+    """Makes the executor of a study. Ray is imported only where it is asked for."""
     if spec.backend == "inprocess":
         return InProcessRunner(train_job)
     from scalesearch.study.executors.ray import RayRunner

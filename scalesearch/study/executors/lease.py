@@ -1,4 +1,4 @@
-"""Who trains a candidate: one worker at a time, with a sign of life.
+"""Leases of trials: one worker at a time, with a sign of life.
 
 ::
 
@@ -57,7 +57,7 @@ class Taken(RuntimeError):
 
 @cache
 def machine() -> str:
-    """What tells this machine, since it was started, from any other."""
+    """Identity of this machine since it was started."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -65,7 +65,7 @@ def machine() -> str:
 
 
 class Lease:
-    """What its holder knows of it; renewed by a thread, so that a long step of training is no silence."""
+    """Lease of a trial's folder, for its holder. A thread renews it, so that a long step of training is no silence."""
 
     def __init__(self, folder: Path, renew: float = TIMING.renew) -> None:
         self._file, self._over, self.lost, self._every = folder / FILE, threading.Event(), False, renew
@@ -98,7 +98,7 @@ class Lease:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """Who trains the candidate in ``folder``, or has died doing so; None where nobody does."""
+    """Holder of the lease of ``folder``, dead or alive; None where there is none."""
     try:
         found = json.loads((folder / FILE).read_text())
     except (OSError, ValueError):
@@ -114,7 +114,7 @@ def refuse_taken(folder: Path) -> None:
 
 
 def silence(folder: Path) -> float:
-    """Seconds since the last sign of life, by the clocks of this machine and of the file system; inf without one."""
+    """Seconds since the last sign of life; inf without one. Clocks are this machine's and the file system's."""
     try:
         return max(0.0, time.time() - (folder / FILE).stat().st_mtime)
     except OSError:
@@ -122,7 +122,7 @@ def silence(folder: Path) -> float:
 
 
 def describe_silence(folder: Path) -> str:
-    """That the worker has died, as it seems, in words; empty where it lives or there is none."""
+    """Describes the silence of a worker that seems dead; empty where it lives."""
     owner, since = read(folder), silence(folder)
     if owner is None or since < TIMING.silent:
         return ""

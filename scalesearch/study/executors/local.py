@@ -11,7 +11,7 @@ FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryEr
 
 
 class InProcessRunner(Runner):
-    """Runs one job inside each :meth:`poll`; an interrupt from the keyboard goes straight through to the caller."""
+    """Runs one job inside each :meth:`poll`. An interrupt from the keyboard goes to the caller."""
 
     slots = 1
 
@@ -32,7 +32,7 @@ class InProcessRunner(Runner):
         self._waiting.clear()
 
     def describe(self) -> str:
-        """One line about where jobs run."""
+        """Describes in a line where jobs run."""
         return "in this process, one at a time"
 
     def _run(self, job: Job) -> Event:

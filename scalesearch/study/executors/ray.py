@@ -1,4 +1,4 @@
-"""Trains in Ray tasks: on this machine's cores and GPUs, or on a cluster by address.
+"""Executor of Ray tasks: on this machine, or on a cluster by address.
 
 A fresh process for every attempt (``max_calls=1``: no memory left over, no model beside another's) and no retries
 by Ray (it silently re-runs a dying task four times): retries belong to the study, which counts and records them.
@@ -80,7 +80,7 @@ class RayRunner(Runner):
         self._running[self._task.options(name=job.folder.name).remote(str(job.folder.absolute()))] = job
 
     def poll(self, timeout: float) -> list[Event]:
-        """What has ended; waits up to ``timeout`` seconds for the first."""
+        """Returns the jobs that ended. Waits up to ``timeout`` seconds for the first."""
         if not self._running:
             return []
         if gone := self._pulse.gone():
@@ -101,12 +101,12 @@ class RayRunner(Runner):
         self._disconnect()
 
     def check(self, look: Callable[[], Mapping[str, str]]) -> None:
-        """Raises UserError where a node that may train does not see what ``look`` finds on this machine."""
+        """Refuses a node that does not see what ``look`` finds on this machine. Raises UserError."""
         if self._address:
             compare(look, self._need)
 
     def describe(self) -> str:
-        """One line about where jobs run."""
+        """Describes in a line where jobs run."""
         where = f"the cluster at {self._address}" if self._address else "this machine"
         gpus = f" and {self._gpus:g} GPU" if self._gpus else ""
         shared = f" for {self._processes} processes" if self._processes > 1 else ""
@@ -183,7 +183,7 @@ def _connect(address: str | None) -> None:
 
 
 def _start(quiet: dict[str, Any]) -> None:
-    """Starts a Ray of this process's own, beside whatever cluster is there; on a busy machine not always at once."""
+    """Starts a Ray of this process's own, beside any cluster. On a busy machine that may take several tries."""
     for left in reversed(range(STARTS)):
         try:
             ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
@@ -197,7 +197,8 @@ def _start(quiet: dict[str, Any]) -> None:
 
 
 def knock(address: str) -> None:
-    """Raises UserError where nobody listens at ``address``, host and port; Ray itself would try for minutes."""
+    """Refuses an ``address``, host and port, where nothing listens. Raises UserError. Ray itself would try for minutes.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         try:

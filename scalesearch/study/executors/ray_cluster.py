@@ -1,4 +1,4 @@
-"""The nodes of a Ray cluster: which of them can train, and whether they see what the study needs."""
+"""Nodes of a Ray cluster: which can train, and which see the study's files."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ KINDS = ("CPU", "GPU")
 
 @dataclass(frozen=True)
 class Need:
-    """What one process of a worker asks for, by Ray's names of resources, and how many such there are.
+    """Resources of one process of a worker, by Ray's names, and the number of processes.
 
     ``apart``: the processes may be on different nodes.
     """
@@ -33,7 +33,7 @@ class Need:
         return f"{', '.join(found[:-1])} and {found[-1]}"
 
     def room(self) -> int | None:
-        """How many such workers all nodes together can have at a time; None where they ask for nothing."""
+        """Number of such workers that fit on all nodes; None where they need nothing."""
         nodes = [self._on(node["Resources"]) for node in alive()]
         known = [count for count in nodes if count is not None]
         if len(known) < len(nodes):
@@ -46,7 +46,7 @@ class Need:
         return count is None or count >= (1 if self.apart else self.processes)
 
     def _on(self, have: Mapping[str, float]) -> int | None:
-        """How many processes fit there; None where any number does."""
+        """Number of processes that fit on a node; None for any number."""
         counts = [math.floor(have.get(name, 0.0) / amount + 1e-9) for name, amount in self.each.items() if amount]
         return min(counts) if counts else None
 
@@ -58,7 +58,7 @@ def alive() -> list[dict[str, Any]]:
 
 
 def refuse_the_impossible(need: Need) -> None:
-    """Raises UserError where no node, or not all together, has what one worker asks for: Ray would wait for ever."""
+    """Refuses resources that the cluster can never give. Raises UserError; Ray would wait for ever."""
     if need.room() != 0:
         return
     names = [name for name in need.each if name not in KINDS]
@@ -97,7 +97,7 @@ def compare(look: Callable[[], Mapping[str, str]], need: Need) -> None:
 
 
 def _difference(answer: Any, node: str, here: Mapping[str, str]) -> str:
-    """What is wrong there, in words; empty where nothing is, or the node has left since."""
+    """Describes how a node differs; empty where it does not, or has left."""
     try:
         there = ray.get(answer)
     except RayTaskError as error:

@@ -1,4 +1,4 @@
-"""Trains one candidate in several processes that Ray Train starts, on one machine or on several.
+"""Training of one trial in several processes that Ray Train starts.
 
 Ray Train asks Ray for the processes' CPUs and GPUs, connects them and ends them together; what they do is what
 processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-train``.
@@ -56,7 +56,7 @@ class RayTrainWork:
 
 
 def one_process(config: dict[str, Any]) -> None:
-    """What each process does: the first trains the job, the others follow it until it ends."""
+    """Runs one process: the first trains the job, the others follow it."""
     from scalesearch.train.parallel import follow
     from scalesearch.train.team import END, Team
 

@@ -31,13 +31,13 @@ class Pulse:
         self._silent = ""
 
     def gone(self) -> str:
-        """Who does not answer any more, in words; empty while all do, or may again."""
+        """Name of a service that is gone; empty while all answer, or may again."""
         if self._clock() - self._looked >= EVERY:
             self.look()
         return self._silent if self._silent and self._looked - self._heard >= self._patience else ""
 
     def look(self) -> str:
-        """Who does not answer just now; empty where all do."""
+        """Name of a service that does not answer now; empty where all do."""
         self._looked = self._clock()
         self._silent = next((name for name, door in self.doors.items() if not answers(*door)), "")
         if not self._silent:
@@ -55,7 +55,8 @@ def answers(host: str, port: int, timeout: float = 5.0) -> bool:
 
 
 def _doors() -> dict[str, tuple[str, int]]:
-    """Name to address of what no task can do without; nothing where Ray does not tell (a client's connection)."""
+    """Addresses of the services that every task needs, by name. Empty where Ray does not tell (a client's connection).
+    """
     if not ray.is_initialized():  # to ask would start a Ray
         return {}
     try:

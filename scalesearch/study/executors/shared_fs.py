@@ -1,4 +1,4 @@
-"""What a machine sees of a study: where training is spread over several, all must see the same."""
+"""Checks that all machines see the same study, data and package."""
 
 import json
 import platform
@@ -17,7 +17,7 @@ class NotShared(UserError):
 
 
 def sight(folder: str, data: Mapping[str, Any]) -> dict[str, str]:
-    """What this machine finds: the package, the study in ``folder``, the text that ``data`` names.
+    """Fingerprints of the package, the study in ``folder`` and the text of ``data``.
 
     Args:
         folder: absolute.
@@ -49,7 +49,7 @@ def hash_of(text: str) -> str:
 
 
 def not_there(file: Path) -> NotShared:
-    """What to say where a worker misses the ``file`` that the study wrote for it."""
+    """Message for a worker that misses the ``file`` that the study wrote."""
     return NotShared(f"the worker on {platform.node()} does not see {file}. The study's folder must be on a file "
                      "system that all nodes of the cluster share, under the same path. Put it there with --out, or let "
                      "that node leave the cluster; then go on with --resume")

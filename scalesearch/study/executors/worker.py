@@ -1,4 +1,4 @@
-"""What a worker does with a job's folder: build, train, leave the result. Knows nothing of Optuna or Ray.
+"""Worker: builds, trains and scores the job of a folder. Knows nothing of Optuna or Ray.
 
 ::
 
@@ -31,7 +31,7 @@ SEEN = 5.0  # seconds until a file that the driver has written shows on another 
 
 
 def train_job(folder: str, team: Any = None) -> None:
-    """Trains the candidate in ``folder``, or goes on from its checkpoint; a finished one is left as it is.
+    """Trains the trial in ``folder``, or resumes it. A finished one is left as it is.
 
     A job that names a ``teacher`` has it translate the training text instead.
 
@@ -109,7 +109,7 @@ def finish(folder: Path, run: Run, timing: Timing = TIMING) -> None:
 
 
 def _find(file: Path) -> None:
-    """Waits a little for ``file``; the lock beside it would make the folder on a machine that has none."""
+    """Waits a little for ``file``. The lock beside it would create the folder on a machine that has none."""
     until = time.monotonic() + SEEN
     while not file.is_file():
         if time.monotonic() > until:
@@ -118,12 +118,12 @@ def _find(file: Path) -> None:
 
 
 def rung_file(rung: int) -> str:
-    """What a candidate leaves in its folder when it pauses at ``rung``, counted from 0."""
+    """Name of the file that a trial leaves at ``rung``, counted from 0."""
     return f"rung-{rung}.json"
 
 
 def _traced(folder: Path, job: Mapping[str, Any], run: Run) -> Mapping[str, Any]:
-    """The result of ``run``; a fault leaves its traceback in ``crash.txt`` for who has to look, and goes on."""
+    """Runs ``run``; a fault leaves its traceback in ``crash.txt`` and is raised again."""
     try:
         return run(folder, job)
     except (KeyboardInterrupt, Taken):
@@ -144,7 +144,7 @@ def finite(value: Any) -> Any:
 
 
 class Progress:
-    """A trainer's report, kept in ``progress.json`` for whoever watches; at most one write in ``every`` seconds.
+    """Progress of a training, kept in ``progress.json``. It is written once in ``every`` seconds at most.
 
     The last validation is kept beside it, under ``validation``: the next update would take its place.
     """
@@ -154,7 +154,7 @@ class Progress:
         self._kept: dict[str, Any] = {}
 
     def read(self) -> dict[str, Any]:
-        """What was noted last, by whichever process; empty where nothing can be read."""
+        """Reads the last report, of whichever process; empty where there is none."""
         try:
             found = json.loads(self._file.read_text())
         except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""What one sees of a study that runs: snapshot, time left, console. Imports trials, executors, replicates."""
+"""Views of a study that runs: snapshot, time left, screens. May import ``replicates`` and the rooms below."""

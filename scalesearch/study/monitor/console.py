@@ -1,4 +1,4 @@
-"""What a person sees of a study that this process runs: a live screen on a terminal, one line an event elsewhere."""
+"""Console of a study that this process runs: a live screen, or plain lines."""
 
 import time
 from collections import deque
@@ -60,7 +60,7 @@ class Screen(Lines):
 
 @contextmanager
 def make_console(console: Console, study: StudyDir) -> Iterator[Callback]:
-    """What shows ``study`` on ``console`` while inside."""
+    """Shows ``study`` on ``console`` while inside."""
     if not console.is_terminal:
         yield Lines(lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True))
         return

@@ -1,4 +1,4 @@
-"""How much of a study is done, and how long the rest may take; from what its trainings took so far.
+"""Progress of a study and its time left, from what its trainings took so far.
 
 What is left is counted in full trainings: of the search's compute what no candidate has taken yet, references that were
 not begun, and further seeds. A full training is taken to last as long as the ones so far did: all seconds of finished,
@@ -28,7 +28,7 @@ MAX_PARTS = 10_000  # parts that are handed out one by one
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a study is to train: candidates (in full trainings' worth of compute) and references."""
+    """Trainings that a study wants: candidates (in full trainings' worth of compute) and references."""
 
     candidates: int
     references: int
@@ -36,7 +36,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Done:
-    """How far a study is, in full trainings.
+    """Progress of a study in full trainings.
 
     Attributes:
         done, of: candidates, references, and the further seeds that each reference is to have; those for the front are
@@ -64,7 +64,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Eta:
-    """How long the rest may take.
+    """Time left.
 
     Attributes:
         seconds: of all that is left; None while unknown.
@@ -109,7 +109,7 @@ class Situation:
 
 
 def done_so_far(now: Situation) -> Done:
-    """How far the study is; trainings under way count with the share that they have done."""
+    """Computes the progress of a study. Trainings under way count with the share that they have done."""
     share = {one.trial: one.share for one in now.training}
     pending = [trial for trial in now.trials.having(State.PENDING) if trial.origin.charged]
     searched = spent(now.trials, now.meta.rungs) - sum(share_of(trial, now.meta.rungs) for trial in pending)
@@ -124,19 +124,19 @@ def done_so_far(now: Situation) -> Done:
 
 
 def _ended(trials: Sequence[Trial], share: Mapping[int, float]) -> float:
-    """How many of ``trials`` are over, however they ended; of those under way, their shares."""
+    """Number of ``trials`` that have ended; those under way count by their shares."""
     return sum((share.get(trial.number, 0.0) if trial.state == State.PENDING else 1.0 for trial in trials), 0.0)
 
 
 def _seeds_of_references(now: Situation) -> int:
-    """How many further seeds the references are to have: none where their training failed, or was another's."""
+    """Number of further seeds that references need: none where their training failed, or was another's."""
     able = now.wanted.references - sum(trial.state not in (State.PENDING, State.COMPLETE)
                                        for trial in now.of(Origin.REFERENCE))
     return max(0, able) * (now.meta.seeds.references - 1)
 
 
 def time_left(now: Situation, workers: int) -> Eta:
-    """How long the rest may take with so many ``workers``; see this module for how."""
+    """Computes the time left with so many ``workers``; see this module for how."""
     full = seconds_of_one(now)
     if full is None:
         return Eta()
@@ -187,7 +187,7 @@ def _left(one: RunningTrial, full: float) -> float:
 
 
 def _pieces(now: Situation, full: float) -> list[float]:
-    """What the search has left, as trainings that are handed out: whole ones, or as far as the first rung."""
+    """Trainings that the search has left: whole ones, or up to the first rung."""
     left = max(0.0, now.wanted.candidates - spent(now.trials, now.meta.rungs))
     piece = now.meta.rungs.shares[0]
     whole = int(left / piece + 1e-9)
@@ -208,7 +208,7 @@ def _due_to_references(now: Situation, full: float) -> list[float]:
 
 
 def _allowed(now: Situation) -> int:
-    """How many further seeds the front may still be given."""
+    """Number of further seeds that the front may still have."""
     if now.meta.seeds.most < 2:
         return 0
     begun = sum(one.tried - 1 for one in candidates_of(now.trials))
@@ -216,7 +216,7 @@ def _allowed(now: Situation) -> int:
 
 
 def handed_out(seconds: Iterable[float], workers: int) -> float:
-    """When the last of the trainings ends, each begun in its turn by the worker that is free first."""
+    """Computes when the last training ends. Each begins in its turn, on the worker that is free first."""
     parts, free = list(seconds), [0.0] * max(1, workers)
     if len(parts) > MAX_PARTS:
         return sum(parts) / len(free)

@@ -11,7 +11,7 @@ from scalesearch.study.trials.trial import Kind, Origin, State, Trial
 
 @dataclass(frozen=True)
 class LoggedEvent:
-    """An event in words; ``time`` in seconds since the epoch, ``number`` counts the events of the log from 0."""
+    """Event in words. ``time`` is in seconds since the epoch, ``number`` counts the events of the log from 0."""
 
     number: int
     time: float
@@ -22,13 +22,13 @@ class LoggedEvent:
 
 
 def logged(event: Mapping[str, Any], trial: Trial, number: int) -> LoggedEvent | None:
-    """An event right after ``trial`` has taken it in; None where it is nothing to be shown one by one."""
+    """Describes an event that ``trial`` has taken in; None where it is not shown."""
     text = describe_event(Kind(event["event"]), trial)
     return LoggedEvent(number, datetime.fromisoformat(event["time"]).timestamp(), text) if text else None
 
 
 def describe_event(kind: Kind, trial: Trial) -> str:
-    """What has happened to ``trial``, in words; empty for a proposal."""
+    """Describes an event of ``trial``; empty for a proposal."""
     match kind:
         case Kind.STARTED:
             return describe_start(trial)
@@ -42,7 +42,7 @@ def describe_event(kind: Kind, trial: Trial) -> str:
 
 
 def describe_start(trial: Trial) -> str:
-    """Which trial is in training."""
+    """Describes the start of a training."""
     again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
     again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
     label = f" [{trial.label}]" if trial.label else ""
@@ -51,7 +51,7 @@ def describe_start(trial: Trial) -> str:
 
 
 def describe_end(trial: Trial) -> str:
-    """What came of a trial."""
+    """Describes the end of a training."""
     if trial.state == State.FAILED:
         return f"trial {trial.number} failed: {trial.reason}"
     values = ", ".join(f"{name} {short(value)}" for name, value in (trial.values or {}).items())

@@ -18,7 +18,7 @@ def span(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, in one unit."""
+    """Formats a time ago, in one unit."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit} ago"
@@ -26,6 +26,6 @@ def ago(seconds: float) -> str:
 
 
 def clock(when: float) -> str:
-    """A time on this machine's clock; with its day, if that was not within the last one."""
+    """Formats a time of this machine's clock, with its day unless it was within the last one."""
     form = "%H:%M:%S" if time.time() - when < 86400 else "%d %b %H:%M"
     return time.strftime(form, time.localtime(when))

@@ -1,4 +1,4 @@
-"""Who runs a study, with a sign of life, and how it ended: for whoever watches. Nothing is decided by it.
+"""Heartbeat of a study: the process that runs it, and how it ended. Nothing is decided by it.
 
 ::
 
@@ -27,7 +27,7 @@ RUNNING, FINISHED, STOPPED, UNKNOWN = "running", "finished", "stopped", "unknown
 
 @dataclass(frozen=True)
 class Owner:
-    """Whoever runs a study, or ran it last.
+    """Process that runs a study, or ran it last.
 
     Attributes:
         state: running, finished, stopped; unknown where nothing is noted, as by an earlier version.
@@ -63,7 +63,7 @@ class Owner:
 
 
 class Heartbeat:
-    """Keeps ``owner.json`` of the study in ``folder``; never stops a study where that cannot be written.
+    """Keeps ``owner.json`` of the study in ``folder``. Where that cannot be written, the study goes on.
 
     Args:
         facts: what else it says of this run: ``workers``, ``where``, ``candidates``, ``references``.
@@ -117,7 +117,7 @@ def _words(error: BaseException) -> str:
 
 
 def owner_of(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
-    """Who runs the study in ``folder``; only reads.
+    """Reads the owner of the study in ``folder``.
 
     A running one whose process is gone from this machine, and that gave no sign of life since, has stopped. Of one on
     another machine that is silent, nobody knows: its state stays running, and the reason says so.

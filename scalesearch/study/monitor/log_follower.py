@@ -1,4 +1,4 @@
-"""A study's trials, brought up to date from what was appended to its log since; only reads."""
+"""Follower of a study's log; reads only what was appended since."""
 
 import json
 import os

@@ -39,7 +39,7 @@ def draw(shown: StudySnapshot, width: int, height: int | None = None) -> Group:
 
 
 def describe_owner(owner: Owner) -> str:
-    """Who runs the study, since when, with which sign of life; or how it ended."""
+    """Describes the owner: its sign of life, or how it ended."""
     who = f" on {owner.host}, process {owner.process}" if owner.host else ""
     if owner.state == RUNNING:
         since = "" if owner.since is None else f", for {span(time.time() - owner.since)}"
@@ -58,7 +58,7 @@ def describe_left(eta: Eta) -> str:
 
 
 def describe_teacher(teacher: RunningTeacher) -> str:
-    """How far the teacher is."""
+    """Describes the progress of the teacher."""
     return f"Teacher: {teacher.stage}, {teacher.words}"
 
 
@@ -89,7 +89,7 @@ def _bar(shown: StudySnapshot, width: int) -> Table:
 
 
 def _counts(shown: StudySnapshot) -> list[str]:
-    """What is done of what is wanted, and the candidates by their state; without what there is none of."""
+    """Counts what is done of what is wanted, and candidates by state."""
     done, named = shown.done, "rows" if _of_rows(shown) else "references"
     parts = [f"{_count(part)} of {_count(of)} {name}" for name, (part, of) in (
         ("candidates", done.candidates), (named, done.references),
@@ -102,7 +102,7 @@ def _counts(shown: StudySnapshot) -> list[str]:
 
 
 def _of_rows(shown: StudySnapshot) -> bool:
-    """Whether the study trains named architectures alone, which its file calls rows, and searches for none."""
+    """Whether the study trains named architectures alone: its file's rows."""
     return not shown.done.candidates[1]
 
 
@@ -193,7 +193,7 @@ def _table(title: str, headings: Iterable[str] = ()) -> Table:
 
 
 class Plain:
-    """What changed since the last look, a line each; the first time, where the study stands."""
+    """Prints what changed since the last look, a line each; at first the whole state."""
 
     def __init__(self) -> None:
         self._number = -1
@@ -211,7 +211,7 @@ class Plain:
         return found
 
     def _changes(self, shown: StudySnapshot) -> list[str]:
-        """What is new of the teacher, the log and whoever runs the study."""
+        """Yields changes of the teacher, the log and the owner."""
         owner, teacher = shown.owner, shown.teacher
         now = {"teacher": teacher.stage if teacher else "", "problem": shown.problem,
                "owner": f"{owner.state} {owner.reason.partition(' for ')[0]}"}  # of a silence, not how long it lasts

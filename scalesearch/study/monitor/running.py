@@ -1,4 +1,4 @@
-"""What a study has in training: its candidates and its teacher, from what their workers leave; only reads."""
+"""Running trials and teacher of a study, from what their workers leave."""
 
 import json
 import time
@@ -69,7 +69,7 @@ class RunningTrial:
 
 @dataclass(frozen=True)
 class RunningTeacher:
-    """How far a study's teacher is.
+    """Progress of a study's teacher.
 
     Attributes:
         stage: waiting, training, translating, done or failed.
@@ -88,14 +88,14 @@ class RunningTeacher:
         return asdict(self)
 
 
-def running_trials(store: StudyDir) -> list[RunningTrial]:
+def running_trials(study: StudyDir) -> list[RunningTrial]:
     """Every candidate that has been handed to a worker, in order."""
-    return [running_trial(store, trial, store.meta.rungs) for trial in store.trials.having(State.PENDING)]
+    return [running_trial(study, trial, study.meta.rungs) for trial in study.trials.having(State.PENDING)]
 
 
-def running_trial(store: StudyDir, trial: Trial, rungs: Rungs) -> RunningTrial:
-    """How far ``trial`` is; of a file that is half written, or not there, nothing is taken."""
-    place = store.trial_folder(trial)
+def running_trial(study: StudyDir, trial: Trial, rungs: Rungs) -> RunningTrial:
+    """Reads the progress of ``trial``. A file that is half written, or missing, gives nothing."""
+    place = study.trial_folder(trial)
     facts, owner, job = _report(place, trial), lease.read(place), _read(place / "job.json")
     rung, until = _next_rung(trial, rungs)
     done = max(until if facts.get("kind") in AT_THE_END else share(facts),
@@ -125,17 +125,17 @@ def describe_progress(facts: Mapping[str, Any]) -> str:
 
 
 def share(facts: Mapping[str, Any]) -> float:
-    """How much of a training or of a translation is done, from 0 to 1, by its last report."""
+    """Share of a training or translation that is done, from 0 to 1."""
     if facts.get("kind") == "decode":
         return float((facts.get("done") or 0) / (facts.get("of") or 1))
     return min(1.0, float(facts.get("share") or 0))
 
 
-def running_teacher(store: StudyDir) -> RunningTeacher | None:
-    """How far the study's teacher is; None where it has none."""
-    if not store.meta.teacher:
+def running_teacher(study: StudyDir) -> RunningTeacher | None:
+    """Reads the progress of the study's teacher; None where it has none."""
+    if not study.meta.teacher:
         return None
-    place = store.folder / TEACHER
+    place = study.folder / TEACHER
     made, learned = _read(place / CORPUS / "result.json"), _read(place / "result.json")
     for result in (made, learned):
         if result and result.get("state") != "complete":
@@ -161,7 +161,7 @@ def _attempt(trial: Trial) -> int:
 
 
 def _report(place: Path, trial: Trial) -> dict[str, Any]:
-    """The worker's last report; that a training has come to a rung is none of the one that goes on from there."""
+    """Reads the worker's last report. One from before the last rung is none of the training that goes on."""
     facts = Progress(place).read()
     return {} if facts.get("kind") == "done" and trial.rungs else facts
 
@@ -195,7 +195,7 @@ def _words(doing: str, facts: Mapping[str, Any]) -> str:
 
 
 def _times(facts: Mapping[str, Any], done: float, until: float) -> tuple[float | None, float | None]:
-    """Seconds left to ``until``, and of a full training, by how fast the share ``done`` was reached."""
+    """Seconds to ``until`` and of a full training, by the pace up to ``done``."""
     spent = facts.get("seconds")
     if facts.get("kind") in AT_THE_END:
         return 0.0, None

@@ -1,4 +1,4 @@
-"""What a study is doing at a moment: one snapshot behind ``study run``, ``watch`` and ``status``; only reads."""
+"""Snapshots of a study, behind ``study run``, ``watch`` and ``status``; they only read."""
 
 import time
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ SHOWN_ROWS, SHOWN_EVENTS = 6, 5  # of the front, and of what happened
 
 @dataclass(frozen=True)
 class RungRow:
-    """Who came to a rung: ``reached`` it, ``went_on`` from it, is ``paused`` there, or ``failed`` after it.
+    """Trials of a rung: those that ``reached`` it, ``went_on``, are ``paused`` or ``failed``.
 
     ``best`` is the lowest validation loss there. The last row is the end, where no trial is paused and no loss is kept.
     """
@@ -115,7 +115,7 @@ class StudySnapshot:
     problem: str
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """JSON of all fields."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
 
@@ -152,7 +152,7 @@ class Snapshots:
 
 
 class Watch:
-    """Looks at the study in ``folder``, again and again; of its log each look reads what was appended since the last.
+    """Watches the study in ``folder``. Each look reads what was appended to the log since the last.
 
     Raises:
         UserError: there is no study, also later where it was taken away.
@@ -183,7 +183,7 @@ class Watch:
 
 
 def wanted(meta: StudyMeta, trials: Trials, owner: Owner) -> Wanted:
-    """What the study is to train: as its last start says, else as it was begun."""
+    """Trainings that the study wants: as its last start says, else as it was begun."""
     if owner.candidates is not None and owner.references is not None:
         return Wanted(owner.candidates, owner.references)
     references = len(trials.of(Origin.REFERENCE))
@@ -199,7 +199,7 @@ def _counts(trials: Trials) -> dict[str, int]:
 
 
 def rung_rows(trials: Trials, rungs: Rungs) -> tuple[RungRow, ...]:
-    """One row a rung, the end last; none in a study without rungs."""
+    """Rows of all rungs, the end last; none in a study without rungs."""
     if not rungs.pauses:
         return ()
     charged = [trial for trial in trials if trial.origin.charged]
@@ -217,7 +217,7 @@ def _rung_row(share: float, rung: int, there: list[Any]) -> RungRow:
 
 
 def front_of(meta: StudyMeta, trials: Trials) -> Front:
-    """The front, its hypervolume, and a few of its members; or of the references, where no trial may stand on it."""
+    """Computes the front, its hypervolume and a few members. Where no trial is eligible, the rows are references."""
     objectives, main = meta.objectives, meta.main_objective
     sign = next(one.sign for one in objectives if one.name == main)
     done = candidates_of(trials)
@@ -245,7 +245,7 @@ def _row(one: Replicated, objectives: Sequence[Objective]) -> FrontRow:
 
 def _volume(done: list[Replicated], values: NDArray[np.float64], on: NDArray[np.bool_],
             objectives: Sequence[Objective]) -> Volume:
-    """A trial that finished after the front's youngest member added nothing, so its gain is the latest change."""
+    """Hypervolume and its last change. A trial after the front's youngest member added nothing."""
     ways: list[str] = [one.direction for one in objectives]
     corner = worst_corner(values, ways)
     ends = [_ended(one.first.ended) for one in done]

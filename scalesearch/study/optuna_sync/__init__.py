@@ -1,1 +1,1 @@
-"""The study in Optuna's words: a copy for dashboards. Imports trials and config."""
+"""Trials in Optuna's words: the study that samplers read, and the export. May import ``trials`` and ``config``."""

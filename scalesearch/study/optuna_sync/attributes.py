@@ -1,4 +1,4 @@
-"""A trial as Optuna's dashboard should show it: answers as they are, costs and names beside them.
+"""Trials as Optuna's dashboard shows them: params as they are, costs and names beside them.
 
 Samplers want numbers that are listed one by one as their positions (:mod:`scalesearch.samplers.encoding`); people want
 the numbers. The dashboard does not read the named constraints of Optuna 5, so each limit is an attribute as well.
@@ -23,7 +23,7 @@ COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "m
 
 
 def shape(parameter: Question) -> BaseDistribution:
-    """What the value of ``parameter`` may be, as itself wherever it is a number."""
+    """Distribution of ``parameter``, in its own values wherever they are numbers."""
     match parameter:
         case Choice(options) if isinstance(distribution(parameter), IntDistribution):
             whole = all(isinstance(option, int) for option in options)
@@ -71,7 +71,7 @@ class Exported:
 
 
 def attributes(trial: Trial) -> dict[str, Any]:
-    """Our number, its origin, its architecture, costs, and by how much it misses each limit (above 0)."""
+    """User attributes of a trial: our number, origin, architecture, costs, excess over each limit (above 0)."""
     found: dict[str, Any] = {NUMBER: trial.number, "origin": trial.origin, "feasible": trial.feasible}
     found |= {key: value for key, value in (("label", trial.label), ("architecture", trial.architecture)) if value}
     found |= {name: trial.costs[name] for name in COSTS if name in trial.costs}

@@ -1,4 +1,4 @@
-"""Optuna's copy of a study, for dashboards and plots: finished trials, added to a storage in the background.
+"""Export of a study to an Optuna storage, for dashboards. Finished trials are added in the background.
 
 Nobody reads it back: the truth is the event log. So nothing that happens to a storage ends a study that has begun, and
 what it misses is not kept apart; once it answers, it gets whatever is not in it yet.
@@ -66,7 +66,7 @@ class OptunaExport(Callback):
         self._add()
 
     def update(self) -> None:
-        """Exports in the background what has finished since, unless the storage is away and it is too soon."""
+        """Exports what has finished since, in the background. Where the storage was away, it waits first."""
         if not self._busy() and self._missing() and (not self._away or self._clock() >= self._next):
             self._thread = Thread(target=self.export, daemon=True)
             self._thread.start()
@@ -122,7 +122,7 @@ class OptunaExport(Callback):
 
 def open_export(url: str | None, study: StudyDir, exported: Exported, objectives: tuple[Objective, ...],
                 tell: Callable[[str], object]) -> OptunaExport:
-    """The export of ``study`` to the storage behind ``url``, or without one to a journal in the study's folder.
+    """Opens the export of ``study`` to ``url``, or to a journal in its folder.
 
     Raises:
         UserError: the storage cannot be reached, or holds another study of that name.
@@ -183,7 +183,7 @@ def _driver(url: str, error: ImportError) -> str:
 
 
 def _embedded(file: Path, study: StudyDir, objectives: tuple[Objective, ...]) -> optuna.Study:
-    """The study in the journal ``file``; a damaged one, or another study's, is put aside and made again."""
+    """Opens the study in the journal ``file``. A damaged one, or another study's, is put aside and made again."""
     file = file.absolute()  # Optuna waits for ever for a lock that is a relative link
     if file.exists():
         _free(file)
@@ -195,7 +195,7 @@ def _embedded(file: Path, study: StudyDir, objectives: tuple[Objective, ...]) ->
 
 
 def _free(file: Path) -> None:
-    """Removes what a writer that was killed may have left: its lock, and a line without an end."""
+    """Removes the lock and the unfinished line of a writer that was killed."""
     Path(f"{file}.lock").unlink(missing_ok=True)
     data = file.read_bytes()
     whole = data.rfind(b"\n") + 1
@@ -224,7 +224,7 @@ def _owned(storage: BaseStorage, study: StudyDir, objectives: tuple[Objective, .
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, in one line; Optuna's own words for a lost connection are of invalid data."""
+    """Describes a fault in a line. Optuna's own words for a lost connection are of invalid data."""
     if isinstance(error, optuna.exceptions.StorageInternalError) and error.__cause__:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]

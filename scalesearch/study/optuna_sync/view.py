@@ -1,4 +1,4 @@
-"""The search as an Optuna study in memory: a fold of the study's trials, which samplers and the scheduler read.
+"""Optuna study in memory: a fold of a study's trials, for samplers and scheduler.
 
 In it are the trials that the space could have proposed, in their order: trained ones are COMPLETE, infeasible ones
 PRUNED with their constraints, failed ones and duplicates FAIL, everything else RUNNING. Replicates are not in it, and
@@ -66,7 +66,7 @@ class SearchStudy:
             raise
 
     def add(self, trial: Trial, asked: optuna.Trial | None = None) -> None:
-        """Takes in ``trial``, as it was evaluated; ``asked`` is Optuna's own where a sampler proposed it."""
+        """Adds an evaluated ``trial``. ``asked`` is Optuna's own where a sampler proposed it."""
         if asked is None:
             self._there[trial.number] = len(self._all())
             self.study.add_trial(frozen(trial, self.space, self.objectives))
@@ -77,7 +77,7 @@ class SearchStudy:
         self.update(trial)
 
     def update(self, trial: Trial) -> None:
-        """Takes over how far ``trial`` has come; of replicates and references from outside there is nothing to do."""
+        """Updates the state of ``trial``. Replicates, and references from outside the space, are ignored."""
         if trial.number not in self._there:
             return
         number = self._there[trial.number]
@@ -111,7 +111,7 @@ def frozen(trial: Trial, space: Any, objectives: tuple[Objective, ...]) -> Froze
 
 
 def attributes(trial: Trial, objectives: tuple[Objective, ...]) -> dict[str, Any]:
-    """What samplers and the scheduler read of a trial besides its params and values."""
+    """User attributes that samplers and the scheduler read."""
     exact = {one.name: trial.costs[one.name] for one in objectives if not one.measured and trial.costs}
     return {NUMBER: trial.number, ARCHITECTURE: trial.architecture, COSTS: exact, RUNGS: list(trial.losses),
             PAUSED: trial.state == State.PAUSED}

@@ -1,1 +1,1 @@
-"""Further seeds: which trials get them, and what they show. Imports trials and config."""
+"""Further seeds: which trials get them, and what they show. May import ``trials`` and ``config``."""

@@ -1,4 +1,4 @@
-"""After a search: who of the front is trained with a further seed, and when the front's order is settled.
+"""Allocation of further seeds to the front, until its order is settled.
 
 A search picks the best of many single scores, so its front is better than it should be: who was lucky stands on it.
 Here the members are trained again with further seeds, and the front is that of the means. What is done next is a
@@ -32,14 +32,14 @@ NEIGHBOURS, CHALLENGER = "neighbours", "challenger"
 
 @dataclass(frozen=True)
 class Replicated:
-    """A trial that was trained to its end, and the trainings of it with further seeds."""
+    """Complete trial with its replicates."""
 
     first: Trial
     further: tuple[Trial, ...] = ()
 
     @property
     def number(self) -> int:
-        """Of its first trial."""
+        """Number of its first trial."""
         return self.first.number
 
     @property
@@ -79,7 +79,10 @@ class Replicated:
 
 @dataclass(frozen=True)
 class Difference:
-    """Of two means in a measured objective: the second's less the first's, and half its interval (may be infinite)."""
+    """Difference of two means in a measured objective.
+
+    It is the second's less the first's, with half its interval (may be infinite).
+    """
 
     objective: str
     value: float
@@ -107,7 +110,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Order:
-    """How far the front is settled.
+    """Order of the front, as far as it is settled.
 
     Attributes:
         front: numbers of its members, from the cheapest.
@@ -136,7 +139,10 @@ class Training:
 
 
 def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> Training | None:
-    """What to train next; None where all is settled or spent, or what is under way has to be waited for."""
+    """Chooses the next replicate.
+
+    None where all is settled or spent, or where trainings under way have to be waited for.
+    """
     begun = sum(candidate.tried - 1 for candidate in candidates)
     if seeds.most < 2 or begun >= seeds.trials or not any(objective.measured for objective in objectives):
         return None
@@ -154,7 +160,7 @@ def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objecti
 
 
 def order_of(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> Order:
-    """What the means say, and how surely, of candidates that were all trained to their end."""
+    """Computes the order of complete candidates by their means."""
     had = replace(seeds, most=max([seeds.most, *(one.seeds for one in candidates)]))  # once more may have been allowed
     comparison = FrontComparison(candidates, objectives, level(objectives, had))
     return Order(tuple(one.number for one in comparison.front), comparison.noise, comparison.level,
@@ -162,7 +168,7 @@ def order_of(candidates: Sequence[Replicated], objectives: Sequence[Objective], 
 
 
 def level(objectives: Sequence[Objective], seeds: Seeds) -> float:
-    """The confidence of one interval, such that a claim that rests on it has the study's.
+    """Confidence of one interval, such that a claim on it has the study's.
 
     Each further seed is another look, and each measured objective another chance, at which luck alone may leave 0 out
     of an interval; what may go wrong is shared out among them (Bonferroni).
@@ -208,7 +214,7 @@ class FrontComparison:
                 and not any(self._before(one, third) and self._before(third, other) for third in self.front)]
 
     def challengers(self) -> list[Comparison]:
-        """Those off the front that no member surely dominates, each with the one that comes nearest to it."""
+        """Pairs of a candidate off the front that no member surely dominates, and its nearest member."""
         on, found = {one.number for one in self.front}, []
         for candidate in self.candidates:
             over = [self._pair(CHALLENGER, one, candidate) for one in self.front if self._cheaper(one, candidate)]
@@ -223,7 +229,7 @@ class FrontComparison:
                           min(self._claim(kind, one, other, under_way=True)))
 
     def _claim(self, kind: str, one: Replicated, other: Replicated, under_way: bool) -> list[float]:
-        """The advantages over their errors that must all be sure for the order to be settled."""
+        """Ratios of advantage to error that must all be sure for a settled order."""
         if kind == NEIGHBOURS:  # each beats the other in something
             return [max(self._ratio(objective, a, b, under_way) for objective in self.objectives)
                     for a, b in ((one, other), (other, one))]
@@ -231,7 +237,7 @@ class FrontComparison:
 
     def _ratio(self, objective: Objective, a: Replicated, b: Replicated, under_way: bool,
                tie: float = -math.inf) -> float:
-        """By how many standard errors ``a`` is better than ``b``; infinite where there is no noise."""
+        """Difference of ``a`` and ``b`` in standard errors; infinite without noise."""
         better = (self.means[b.number, objective.name] - self.means[a.number, objective.name]) * objective.sign
         if objective.measured:
             counts = (a.coming, b.coming) if under_way else (a.seeds, b.seeds)
@@ -250,13 +256,16 @@ class FrontComparison:
         return Difference(objective, value, self.noise[objective].half(self.level, one.seeds, other.seeds))
 
     def _cheaper(self, one: Replicated, other: Replicated) -> bool:
-        """Whether ``one`` costs no more than ``other`` in anything, and is nowhere worse by the means."""
+        """Whether ``one`` costs no more than ``other`` and has no worse means."""
         return one is not other and all(
             (self.means[one.number, objective.name] - self.means[other.number, objective.name]) * objective.sign <= 0
             for objective in self.objectives)
 
     def _before(self, one: Replicated, other: Replicated) -> bool:
-        """Whether ``one`` comes first in the (partial) order of costs; without costs, by the first objective."""
+        """Whether ``one`` precedes ``other`` in the (partial) order of costs.
+
+        Without costs the first objective decides.
+        """
         costs = [objective for objective in self.objectives if not objective.measured]
         if not costs:
             return self._place(one) < self._place(other)
@@ -264,6 +273,6 @@ class FrontComparison:
         return all(x <= y for x, y in zip(a, b)) and (a, one.number) < (b, other.number)
 
     def _place(self, one: Replicated) -> tuple[float, int]:
-        """From the cheapest: by the first cost that the bill tells, else by the first objective that is minimised."""
+        """Sort key, from the cheapest: the first exact cost, else the first minimised objective."""
         first = min(self.objectives, key=lambda objective: (objective.measured, objective.direction != "min"))
         return self.means[one.number, first.name] * first.sign, one.number

@@ -1,4 +1,4 @@
-"""A study's further seeds: as candidates with several scores, as trials to announce, as words for people."""
+"""Replicates of a study: as means of scores, as proposals, in words."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[Replicated]
 
 
 def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: Seeds, seed: int) -> Trial | None:
-    """Announces the next training with a further seed; None where there is none to begin now.
+    """Announces the next replicate; None where there is none to begin now.
 
     Nothing is trained again before the search is over, since who is on the front is not known until then.
 
@@ -57,7 +57,7 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
 
 
 def of_a_reference(trials: Trials, seeds: Seeds) -> Training | None:
-    """The next training of a reference that has fewer seeds than each of them is to have; by seeds, then in order."""
+    """Chooses the next replicate of a reference. Those with the fewest seeds come first, then the order of the file."""
     begun = {trial.number: 1 for trial in trials.having(State.COMPLETE) if trial.origin == Origin.REFERENCE}
     for trial in trials.replicates():
         if trial.of in begun:
@@ -75,7 +75,7 @@ def on_top(trials: Trials, seeds: Seeds) -> Seeds:
 
 
 def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) -> str:
-    """What the further seeds have brought, to be said after how the search ended; empty where none were asked for."""
+    """Describes the result of further seeds; empty where none were asked for."""
     if seeds.most < 2:
         return ""
     trained = len(trials.replicates())
@@ -86,7 +86,7 @@ def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) 
 
 
 class Verdict:
-    """What a study's seeds say of its front.
+    """Verdict of a study's seeds on its front.
 
     Args:
         meta: of the study: objectives, the seeds that were allowed.
@@ -103,11 +103,11 @@ class Verdict:
 
     @property
     def confidence(self) -> float:
-        """Of what is said."""
+        """Confidence of the verdict."""
         return self.seeds.confidence if self.several else CONFIDENCE
 
     def notes(self, seed: int) -> list[str]:
-        """What must be known of seeds to read the scores; ``seed`` is the search's."""
+        """Notes on seeds for reading the scores. ``seed`` is the search's."""
         noise = {name: one for name, one in (self.order.noise if self.order else {}).items() if one.known}
         if not noise:
             return [f"Training seed {seed}, one seed a candidate: differences within the noise of a seed are no order."]
@@ -119,7 +119,7 @@ class Verdict:
                 *self._lost()]
 
     def sentences(self) -> list[str]:
-        """Which orders are beyond the noise, and which are within it; nothing before the noise is known."""
+        """Describes which differences are beyond the noise; empty before the noise is known."""
         if self.order is None or not any(noise.known for noise in self.order.noise.values()):
             return []
         settled = "settled" if self.order.settled else "not settled"
@@ -132,7 +132,7 @@ class Verdict:
                 *([f"  off the front, but within noise of it: {words}"] if beside else [])]
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON values; what is infinite or unknown is None."""
+        """JSON of all fields; what is infinite or unknown is None."""
         order = self.order
         known = order is not None and any(noise.known for noise in order.noise.values())
         return {
@@ -147,7 +147,7 @@ class Verdict:
         }
 
     def _sentence(self, pair: Comparison) -> str:
-        """What is to be read of two neighbours."""
+        """Describes the difference of two neighbours."""
         verdict = "beyond noise" if pair.settled else "within noise"
         means = [", ".join(f"{one.objective} {self.candidates[number].value(one.objective):.{decimals(one.half)}f}"
                            for one in pair.differences) for number in (pair.first, pair.second)]

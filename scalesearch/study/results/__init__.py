@@ -1,1 +1,1 @@
-"""What a finished study gives: tables, figures, pages. Imports everything but engine."""
+"""Results of a study: tables, figures, the report page. May import every room but ``engine``."""

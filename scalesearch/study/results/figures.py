@@ -1,4 +1,4 @@
-"""The figures that a study's page has of its own: how scores grow, of a scaling study."""
+"""Figures of a study's page: growth of scores, of a scaling study."""
 
 from matplotlib.figure import Figure
 
@@ -14,7 +14,7 @@ Drawn = tuple[str, Figure, str]  # title, figure, caption
 
 
 def own_figures(results: Results) -> tuple[Drawn, ...]:
-    """Those of ``results``; none where their study is no scaling study, or nothing can be drawn of it yet."""
+    """Figures of ``results``; none where the study is no scaling study, or has nothing to draw."""
     if results.study.meta.kind != SCALING:
         return ()
     try:

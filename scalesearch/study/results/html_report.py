@@ -27,7 +27,7 @@ OWN = ("study.yaml", "space.yaml", "study.json", "events.jsonl", "front.csv", "a
 
 
 def write_page(results: Results, to: Path, alone: bool = False) -> Path:
-    """Writes the page of ``results`` to the file ``to``, with links relative to where it lies.
+    """Writes the page of ``results`` to ``to``, with links relative to its folder.
 
     Args:
         alone: no link to another file, for a page that is to be sent elsewhere.
@@ -43,7 +43,7 @@ def write_page(results: Results, to: Path, alone: bool = False) -> Path:
 
 
 def gather(results: Results, beside: Path | None) -> Facts:
-    """What the page shows; ``beside``: the folder that it will lie in, or None for one without links to files."""
+    """Gathers the facts of the page. ``beside`` is the folder that it will lie in; None leaves links out."""
     study, meta = results.study, results.study.meta
     trials = {trial.number: _facts_of(study, trial, beside) for trial in study.trials}
     found = Facts(
@@ -99,12 +99,12 @@ def _curve(folder: Path, record: dict[str, Any] | None) -> list[Any]:
 
 
 def _rung_files(folder: Path) -> list[str]:
-    """What its training left at each rung, in their order."""
+    """Rung files of a training, in their order."""
     return sorted((file.name for file in folder.glob("rung-*.json")), key=lambda name: (len(name), name))
 
 
 def _links(folder: Path, names: Iterable[str], beside: Path | None) -> dict[str, str]:
-    """The addresses of those files of ``folder`` that there are, as seen from ``beside``; none from None."""
+    """Relative addresses of existing files of ``folder``, as seen from ``beside``; none from None."""
     if beside is None:
         return {}
     there = [name for name in names if (folder / name).is_file()]
@@ -112,7 +112,7 @@ def _links(folder: Path, names: Iterable[str], beside: Path | None) -> dict[str,
 
 
 def _finished(results: Results) -> list[Finished]:
-    """The finished first trainings of those that may stand on the front, with what all had spent until then."""
+    """Finished first trainings of eligible trials, with the hours spent until then."""
     study, spent, done = results.study, dict[int, float](), []
     start = datetime.fromisoformat(study.meta.created)
     for event in study.log:

@@ -1,4 +1,4 @@
-"""What a trained candidate costs module by module, from the architecture file that its study keeps."""
+"""Costs of a trained candidate, module by module, from its architecture file."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ def config_of(study: StudyDir, trial: Trial) -> str:
 
 
 def modules_of(study: StudyDir, trial: Trial) -> tuple[Row, ...]:
-    """The rows of the candidate's cost; none where its file no longer gives the architecture that was trained."""
+    """Rows of the candidate's cost. There are none where its file no longer gives the trained architecture."""
     file = study.trial_folder(trial) / "architecture.yaml"
     try:
         architecture = read_space(file).closed()

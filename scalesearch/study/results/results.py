@@ -1,4 +1,4 @@
-"""A study's results as others read them: records, table, figures; for a running study as for a finished one."""
+"""Results of a study, running or finished: records, table, figures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ class Results:
 
     @property
     def subject(self) -> Subject:
-        """What its figures are about."""
+        """Subject of its figures."""
         meta = self.study.meta
         return Subject(self.objectives, meta.protocol, meta.bounds, meta.data["name"], meta.synthetic,
                        self.signature, self.verdict.confidence)
@@ -61,7 +61,7 @@ class Results:
 
     @property
     def signature(self) -> str:
-        """BLEU's, or that of another task's metrics, of the first finished candidate; empty before there is one."""
+        """Signature of the task's metric, by the first complete trial; empty before there is one."""
         done = (self.study.record(trial) for trial in self.study.trials.having(State.COMPLETE))
         metrics = next((record["metrics"] for record in done if record), {})
         said = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
@@ -69,7 +69,7 @@ class Results:
 
     @property
     def task(self) -> str:
-        """Of the data."""
+        """Task of the data."""
         return self.study.meta.task
 
     @property
@@ -83,7 +83,7 @@ class Results:
         return proxy_correlations(self.table, main_metric(self))
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
-        """Of the front, and the reference point: beyond the worst of all finished candidates. None before any."""
+        """Hypervolume of the front, and its reference point beyond the worst complete candidates. None before any."""
         names, ways = list(self.objectives), list(self.objectives.values())
         values = self.table.loc[self.table["state"] == State.COMPLETE, names].to_numpy(dtype=float)
         if not len(values):
@@ -92,7 +92,7 @@ class Results:
         return hypervolume(self.front[names].to_numpy(dtype=float), corner, ways), corner
 
     def notes(self) -> list[str]:
-        """What must be known to read the numbers: protocol, corpus, signature, seed."""
+        """Notes for reading the numbers: protocol, corpus, signature, seed."""
         meta = self.study.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
         lines = [
@@ -128,7 +128,7 @@ def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.
 
 
 def publish(results: Results, folder: Path | None = None) -> list[Path]:
-    """Writes the tables, and a figure for each of params and MACs, into the study's folder, or ``folder``.
+    """Writes tables and figures into the study's folder, or ``folder``.
 
     The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
     """
@@ -165,7 +165,7 @@ def main_metric(results: Results) -> str:
 
 
 def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, str]:
-    """The number of the trial to export, and why: the given one, or the best of the front by ``best``.
+    """Chooses the trial to export: the given one, or the front's best by ``best``. Returns its number and the reason.
 
     ``best`` is a metric or cost; unless given, the first objective. Of a candidate with several seeds it is the first
     training, since the best by its score would be the luckiest; the others are to be had by their own numbers.

@@ -1,4 +1,4 @@
-"""What a scaling study's folder holds of its rules: tables as Markdown, CSV and JSON, and figures.
+"""Files of a scaling study: tables as Markdown, CSV and JSON, and figures.
 
 ::
 
@@ -25,7 +25,7 @@ from scalesearch.tasks import COMMON, MEASURED
 
 def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[str, float]] = (),
                confidence: float | None = None) -> ScalingStudy:
-    """What ``results`` say of the rules of their study, which may be unfinished.
+    """Scaling of the rules of a study, which may be unfinished.
 
     Args:
         metric: the score; the task's main metric, unless given.
@@ -53,12 +53,12 @@ def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: s
 
 
 def publish_scaling(results: Results, folder: Path | None = None) -> list[Path]:
-    """Writes all tables and figures of a scaling study into its folder, or ``folder``; returns their paths."""
+    """Writes tables and figures of a scaling study into its folder, or ``folder``. Returns their paths."""
     return write_scaling(scaling_of(results), folder or results.study.folder)
 
 
 def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
-    """The same of what is known already; no figure where there is nothing to draw."""
+    """Writes the files of a known scaling; no figure where there is nothing to draw."""
     files = [folder / f"scaling.{ending}" for ending in ("md", "csv", "json")]
     write_text(files[0], to_markdown(study))
     write_text(files[1], frame(study).to_csv(index=False))

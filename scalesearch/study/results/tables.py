@@ -19,7 +19,7 @@ def table_of(results: Results, metric: str, base: str | None = None, confidence:
 
 
 def records_of(results: Results) -> list[dict[str, Any]]:
-    """All records; of a study of rows those of the rows that its file names now."""
+    """Records of all trials; of a study of rows those that its file names."""
     study = results.study
     records = study.rows()
     rows = study.meta.rows
@@ -27,7 +27,7 @@ def records_of(results: Results) -> list[dict[str, Any]]:
 
 
 def write_table(found: Ablation, folder: Path) -> list[Path]:
-    """As table.md, table.csv and table.tex."""
+    """Writes table.md, table.csv and table.tex."""
     texts = {"md": found.to_markdown(), "csv": found.frame().to_csv(index=False), "tex": found.to_latex()}
     for suffix, text in texts.items():
         write_text(folder / f"table.{suffix}", text)

@@ -1,1 +1,1 @@
-"""Trials taken over from other studies: warm starts and forks. Imports trials and config."""
+"""Trials taken over from other studies: warm starts and forks. May import ``trials`` and ``config``."""

@@ -1,4 +1,6 @@
-"""A study that goes on in another folder with a changed space, budget or objectives, and keeps what still counts.
+"""Forks: studies that go on in another folder after a change.
+
+Space, budget or objectives may change; what still counts is kept.
 
 A trained trial stays what it is when the question changes. Its costs and constraints are computed anew from its
 architecture, by the new study's protocol and limits; its metrics are those of its record. The old folder is only read.
@@ -26,7 +28,7 @@ UNFINISHED = {State.PENDING: "it is not finished", State.PAUSED: "it is not fini
 
 @dataclass(frozen=True)
 class Carried:
-    """A trial of the old study, and what becomes of it: ``new``, or the ``reason`` why it is not taken over."""
+    """Trial of the old study, and its fate: ``new``, or the ``reason`` against taking it over."""
 
     old: Trial
     new: Trial | None = None
@@ -34,7 +36,7 @@ class Carried:
 
 
 def open_old(spec: StudySpec, folder: Path) -> tuple[StudyDir, StudySpec]:
-    """The study to fork, and the one that ``spec`` describes, in ``folder`` and named after it.
+    """Opens the study to fork, and the one that ``spec`` describes, in ``folder``.
 
     Raises:
         UserError: there is no study to fork, or one in ``folder`` already.
@@ -51,7 +53,7 @@ def open_old(spec: StudySpec, folder: Path) -> tuple[StudyDir, StudySpec]:
 
 
 def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
-    """Every trial that ``old`` has trained or begun to train: as it would be in the new study, or why not.
+    """Evaluates every trial that ``old`` has begun to train for the new study.
 
     Args:
         old: loaded.
@@ -113,7 +115,10 @@ def _origin(trial: Trial, label: str | None) -> Origin:
 
 
 def _architecture(file: Path, trial: Trial) -> Architecture:
-    """What was trained. Raises UserError where its file is not to be read, or means another network by now."""
+    """Architecture that was trained.
+
+    Raises UserError where its file is not to be read, or means another network by now.
+    """
     architecture = read_space(file).closed()
     if architecture.id != trial.architecture:
         raise UserError(f"{file} describes {architecture.id} in this version of scalesearch, and "
@@ -122,12 +127,12 @@ def _architecture(file: Path, trial: Trial) -> Architecture:
 
 
 def origin_of(old: StudyDir) -> dict[str, Any]:
-    """Where forked trials come from."""
+    """Source of forked trials."""
     return {"study": old.meta.name, "id": old.meta.id, "folder": str(old.folder.resolve()), "space": old.meta.space}
 
 
 def describe(old: StudyDir, found: list[Carried]) -> list[str]:
-    """What is taken over and what is not, with the reasons, for people."""
+    """Describes which trials are taken over, which are not, and why."""
     taken = [one.new for one in found if one.new is not None]
     outside = sum(not trial.in_space for trial in taken)
     also = f" ({outside} of them no longer in the space, but within the limits)" if outside else ""
@@ -136,7 +141,7 @@ def describe(old: StudyDir, found: list[Carried]) -> list[str]:
 
 
 def write(old: StudyDir, found: list[Carried], folder: Path, meta: StudyMeta, spec: StudySpec) -> None:
-    """Makes the new study's folder; until its last file is there, it counts as never begun, and can be made again.
+    """Writes the new study's folder. Until its last file is there, it counts as never begun, and can be made again.
 
     Raises:
         UserError: nothing is taken over.

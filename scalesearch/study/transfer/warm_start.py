@@ -1,4 +1,4 @@
-"""A study's warm start: what it imports from other studies, and what of their fronts it trains first.
+"""Warm starts: trials of other studies that are imported, or enqueued.
 
 A finished trial of another study counts here as it is where it was trained on the same data, by the same recipe, with
 the same seed and as many processes: the same training would give the same numbers. Its costs are computed anew. It has
@@ -38,7 +38,7 @@ NO_PARAMS, INFEASIBLE, TWICE, LOST = ("do not fit this space", "miss a limit of 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What a study begins with: trials whose ``source`` says where they come from.
+    """Warm start of a study: trials whose ``source`` says where they come from.
 
     Attributes:
         imported: taken over as finished. first: trained here before anything else.
@@ -52,18 +52,18 @@ class WarmStart:
     other: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON of all fields."""
         return {"imported": [trial.to_json() for trial in self.imported],
                 "first": [trial.to_json() for trial in self.first], "left": dict(self.left), "other": list(self.other)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "WarmStart":
-        """What ``to_json`` wrote."""
+        """Reads what ``to_json`` wrote."""
         imported, first = (tuple(map(Trial.from_json, data[key])) for key in ("imported", "first"))
         return cls(imported, first, data["left"], tuple(data["other"]))
 
     def describe(self) -> str:
-        """One line for a person."""
+        """Describes it in a line."""
         why = f" (theirs had {', '.join(self.other)})" if self.other else ""
         left = f"; left out: {', '.join(f'{n} that {why}' for why, n in self.left.items())}" if self.left else ""
         return (f"Warm start: {len(self.imported)} finished candidates imported, {len(self.first)} architectures of "
@@ -71,7 +71,7 @@ class WarmStart:
 
 
 def choose(spec: WarmSpec, plan: Plan, most: int) -> WarmStart:
-    """What of the studies in ``spec`` this one begins with; nothing is written.
+    """Chooses trials of the studies in ``spec``; nothing is written.
 
     Args:
         plan: of this study.
@@ -93,7 +93,7 @@ def choose(spec: WarmSpec, plan: Plan, most: int) -> WarmStart:
 
 
 def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, None]) -> Iterable[Trial]:
-    """The finished trials that fit this study's space and limits; with values where their scores count here."""
+    """Finished trials that fit this study's space and limits. They have values where their scores count here."""
     for old in study.trials.having(State.COMPLETE):
         if old.origin == Origin.REPLICATE:
             continue
@@ -114,7 +114,7 @@ def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, No
 
 
 def params_here(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | None:
-    """The params by which this space describes the architecture of ``trial``; None where it never does."""
+    """Params by which this space describes the architecture of ``trial``; None where it never does."""
     space = evaluator.space
     try:
         answers = space.answer(space.replay(trial.answers))
@@ -125,7 +125,7 @@ def params_here(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | None:
 
 
 def differences(record: Mapping[str, Any], plan: Plan) -> list[str]:
-    """What differs between the training of ``record`` and this study's; its scores count where nothing does."""
+    """Differences between the training of ``record`` and this study's. Scores count where there are none."""
     from scalesearch.train.checkpoint import FREE
 
     mine = plan.shared
@@ -163,7 +163,10 @@ def _once(trials: Iterable[Trial], here: set[str], left: Counter[str]) -> tuple[
 
 
 def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
-    """Of those whose scores do not count here, the ones on their study's front: far apart ones first."""
+    """Trials to enqueue, of those whose scores do not count here.
+
+    They are on their study's front, far apart ones first.
+    """
     objectives = study.meta.objectives
     trials = [trial for trial in study.trials if trial.eligible]
     if not trials:
@@ -178,7 +181,7 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
 
 
 def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: Callable[[str], object]) -> Plan:
-    """Imports what there is to import, as far as that was not done; returns the plan with what to train first.
+    """Imports what is not imported yet; returns the plan with what to train first.
 
     Only the process that owns ``study`` may call this, before it proposes anything.
 
@@ -201,7 +204,9 @@ def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: C
 
 
 def import_trial(study: StudyDir, trial: Trial, shared: Mapping[str, Any]) -> Trial:
-    """Takes over a trial that was trained elsewhere (``trial.source``): its files, then its record, then the event.
+    """Imports a trial that was trained elsewhere (``trial.source``).
+
+    Its files come first, then its record, then the event.
 
     Raises:
         UserError: its folder is gone.

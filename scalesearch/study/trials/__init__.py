@@ -1,1 +1,1 @@
-"""Trials of a study: their state, the event log and the records. Imports config."""
+"""Trials of a study: value, event log, folder, records, evaluation before training. May import ``config``."""

@@ -1,4 +1,4 @@
-"""What a driver tells whoever watches a study."""
+"""Callbacks: what a driver tells of a study's progress."""
 
 from scalesearch.study.trials.trial import Trial
 

@@ -1,4 +1,4 @@
-"""What a study file says now that it did not say when the study began, and what that means for its candidates."""
+"""Changes of a study file since its study began, and their meaning for its trials."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ class Changed(UserError):
 
 
 def refuse_a_changed(place: Any, old: StudyMeta, new: StudyMeta) -> None:
-    """Raises Changed where the study in ``place``, begun as ``old`` says, is not the one that ``new`` describes."""
+    """Refuses a study that has changed since it began in ``place``, from ``old`` to ``new``. Raises Changed."""
     searched = [words for key, words in SEARCHED.items() if getattr(old, key) != getattr(new, key)]
     trained = trained_otherwise(old, new)
     measured = ["what the recipe measures"] if not trained and old.recipe != new.recipe else []
@@ -55,7 +55,7 @@ def refuse_a_changed(place: Any, old: StudyMeta, new: StudyMeta) -> None:
 
 
 def refuse_other_references(place: Any, trials: Trials, references: Sequence[Any]) -> None:
-    """Raises Changed where a name now means another architecture than the one that was trained under it."""
+    """Refuses references whose names were trained as other architectures. Raises Changed."""
     now = {reference.label: reference.architecture.id for reference in references}
     for trial in trials.of(Origin.REFERENCE):
         removed = trial.architecture if trial.state != State.PENDING else None  # nothing may lose what it trains
@@ -67,7 +67,7 @@ def refuse_other_references(place: Any, trials: Trials, references: Sequence[Any
 
 
 def trained_otherwise(old: StudyMeta, new: StudyMeta) -> list[str]:
-    """What makes the numbers of old trials other numbers than new ones would have, in words."""
+    """Differences that make old trials' numbers incomparable with new ones, in words."""
     changed = [words for key, words in TRAINED.items() if getattr(old, key) != getattr(new, key)]
     if _unmeasured(old.recipe) != _unmeasured(new.recipe):
         changed.insert(0, "the training recipe")

@@ -1,4 +1,4 @@
-"""Evaluates a proposal before anything is trained: what it costs, and by how much it misses a limit."""
+"""Evaluation of proposals before any training: their costs and constraints."""
 
 import math
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Evaluator:
         return suggest(self.space, trial)
 
     def known(self, params: Mapping[str, Any], objectives: tuple[Objective, ...] = ()) -> Known:
-        """What is exact of Optuna's ``params`` before they are trained: costs, constraints, the architecture."""
+        """Costs, constraints and architecture of Optuna's ``params``, exact before training."""
         trial = self.evaluate(decode(self.space, params).params)
         values = [None if one.measured or not trial.costs else float(trial.costs[one.name]) for one in objectives]
         return Known(values, trial.constraints, trial.architecture, bool(trial.costs))
@@ -70,7 +70,7 @@ class Evaluator:
         return replace(self._evaluated(params)[0], params=params)
 
     def architecture(self, params: Mapping[str, Any]) -> Architecture | None:
-        """What ``params`` describe; None where nothing can be built."""
+        """Architecture of ``params``; None where nothing can be built."""
         return self._evaluated(params)[1]
 
     def _evaluated(self, params: Mapping[str, Any]) -> tuple[Trial, Architecture | None]:
@@ -113,6 +113,6 @@ def flat(price: Cost) -> dict[str, float]:
 
 
 def _miss(text: str, slack: float) -> str:
-    """A missed limit in words; by how much is said of costs alone, whose slack is the logarithm of a ratio."""
+    """Describes a missed limit. By how much is said of costs alone, whose slack is the logarithm of a ratio."""
     far = f" (by {math.expm1(slack):.1%})" if any(name in text for name in COST_NAMES) else ""
     return f"not {text}{far}"

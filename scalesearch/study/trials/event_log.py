@@ -1,4 +1,4 @@
-"""The event log of a study: JSON lines, appended and synced before anything acts on them; one reader for all."""
+"""Event log of a study: JSON lines, synced before anything acts on them."""
 
 import errno
 import json
@@ -58,7 +58,7 @@ class EventLog:
                                 code="log-damaged") from None
 
     def lines(self, start: int = 0) -> list[bytes]:
-        """The whole lines from byte ``start`` on, their ends included; a last one that is cut off is left out."""
+        """Whole lines from byte ``start`` on, with their ends. A last one that is cut off is left out."""
         if not self.file.exists():
             return []
         with self.file.open("rb") as file:

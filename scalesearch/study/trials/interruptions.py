@@ -1,4 +1,4 @@
-"""What stops a study from outside, said so that people know what to do: nothing that finished is lost by it."""
+"""Messages for what stops a study from outside: how to go on. Nothing that finished is lost by it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a driver works off."""
+"""Plan of a driver."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a driver works off.
+    """Plan of a driver.
 
     Attributes:
         trials: candidates to train; references come on top. With rungs, as much compute as so many full trainings

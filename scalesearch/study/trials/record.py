@@ -10,7 +10,7 @@ SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold 
 
 
 def make_record(trial: Trial, shared: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a trained or failed trial: its own JSON, its study's, and that of its training.
+    """Record of a trained or failed trial: its JSON, its study's, its training's.
 
     Args:
         trial: as it ended.

@@ -1,4 +1,4 @@
-"""A study's folder, the record of everything: Optuna's storage can be made again from it.
+"""Folder of a study: the truth, from which everything else can be made again.
 
 ::
 
@@ -8,7 +8,7 @@
       study.yaml        the study file as it was run, without passwords        space.yaml   the space, in canonical form
       events.jsonl      every event, appended and synced before anything acts on it
       owner.json        who runs it, with a sign of life, and how it ended; for whoever watches
-      optuna.journal    the embedded storage of the proposer; may be deleted
+      optuna.journal    Optuna's copy, for dashboards; may be deleted
       teacher/          its training, and under corpus/ its translations, where candidates have one
       trials/0007-3f…/  architecture.yaml  job.json  checkpoint…  result.json  record.json
       front.csv  all.csv  seeds.csv  bleu-vs-params.svg …
@@ -53,7 +53,7 @@ class StudyDir:
         return (self.folder / "study.json").is_file()
 
     def begun(self) -> bool:
-        """Whether anything has happened in it yet; a start that was refused leaves nothing to resume."""
+        """Whether anything has happened in it yet. A start that was refused leaves nothing to resume."""
         happened = self.log.file.exists() and self.log.file.stat().st_size > 0
         return self.exists() and (happened or (self.folder / "teacher").is_dir())
 
@@ -99,7 +99,7 @@ class StudyDir:
         return self
 
     def append(self, kind: Kind, trial: int, **facts: Any) -> Trial:
-        """Writes one event, synced to the disk, and returns the trial as it now is; see :meth:`EventLog.append`."""
+        """Writes one event, synced to the disk; returns the trial after it. See :meth:`EventLog.append`."""
         return self.trials.apply(self.log.append(kind, trial, **facts))
 
     def propose(self, trial: Trial) -> Trial:
@@ -108,7 +108,7 @@ class StudyDir:
         return self.append(Kind.PROPOSED, facts.pop("trial"), **facts)
 
     def trial_folder(self, trial: Trial) -> Path:
-        """Where everything of one trained candidate lies."""
+        """Folder of one trained trial."""
         return self.folder / "trials" / trial.folder
 
     def record(self, trial: Trial) -> dict[str, Any] | None:
@@ -117,7 +117,7 @@ class StudyDir:
         return json.loads(path.read_text()) if path.is_file() else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every trial as tables take it: the record of one that has ended, else the trial itself."""
+        """Rows of all trials for tables: records of ended ones, else the trials' JSON."""
         ended = (State.COMPLETE, State.FAILED)
         rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json() for trial in self.trials]
         return rows if self.meta.rungs.pauses else [{**row, "rungs": None} for row in rows]

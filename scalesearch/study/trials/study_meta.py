@@ -1,4 +1,4 @@
-"""What a study is: the contents of ``study.json``, which a resumed study must agree with."""
+"""Meta data of a study: ``study.json``, with which a resumed study must agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StudyMeta:
-    """What a study searches, how it trains, and by what it was made.
+    """Meta data of a study: what it searches, how it trains, by which versions.
 
     Attributes:
         id: made at random when the study began.
@@ -66,7 +66,7 @@ class StudyMeta:
 
     @property
     def task(self) -> str:
-        """What the models learn to do."""
+        """Name of the models' task."""
         return str(self.data.get("spec", {}).get("task", "translation"))
 
     @property
@@ -78,24 +78,24 @@ class StudyMeta:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """What the record of every trial says of its study."""
+        """Facts of the study that every record holds."""
         return {"study": self.name, "space": self.space, "protocol": self.protocol, "objectives": self.directions,
                 "recipe": self.recipe, "study_seed": self.seed, "data": self.data, "teacher": self.teacher}
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """JSON of all fields."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {"format": FORMAT, **values, "objectives": self.directions,
                 "rungs": asdict(self.rungs) if self.rungs.pauses else None,
                 "seeds": asdict(self.seeds) if self.seeds.wanted else None}
 
     def as_read(self) -> StudyMeta:
-        """The same as a file gives it back, so that it compares with one that was read."""
+        """Copy of itself as a file gives it back. It compares with one that was read."""
         return StudyMeta.from_json(json.loads(json.dumps(self.to_json())))
 
     @classmethod
     def from_json(cls, data: Json) -> StudyMeta:
-        """What :meth:`to_json` wrote.
+        """Reads what :meth:`to_json` wrote.
 
         Raises:
             UserError: it is of another format.

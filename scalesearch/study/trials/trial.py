@@ -11,7 +11,7 @@ Json = Mapping[str, Any]
 
 
 class State(StrEnum):
-    """How far a trial has come."""
+    """State of a trial."""
 
     PENDING = "pending"  # to be trained, or in training
     PAUSED = "paused"  # at a rung
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a trial comes from."""
+    """Origin of a trial."""
 
     SAMPLER = "sampler"
     REFERENCE = "reference"  # named by the study file
@@ -37,7 +37,7 @@ class Origin(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an event of the log says of a trial."""
+    """Kind of an event of the log."""
 
     PROPOSED = "proposed"
     STARTED = "started"
@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What a trial came to at a rung: validation loss in nats a token, and the training up to there.
+    """Loss of a trial at a rung, in nats a token, and its training so far.
 
     ``share`` is of a full training; ``seconds`` is wall time and ``cpu_seconds`` CPU time of the updates.
     """
@@ -68,7 +68,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One candidate that was looked at.
+    """Candidate of a study, or a replicate of one.
 
     Attributes:
         number: counts from 0 in the order of proposal.
@@ -129,7 +129,7 @@ class Trial:
                                ended=event.get("time"))
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values; ``trial`` is its number."""
+        """JSON of all fields; ``trial`` is its number."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
         rungs = [{one.name: getattr(rung, one.name) for one in fields(rung)} for rung in self.rungs]
         return {"trial": data.pop("number"), **data, "feasible": self.feasible, "rungs": rungs}
@@ -149,7 +149,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """How people know it: its label, or its number; a replicate by its seed."""
+        """Name for people: its label, or its number; a replicate's seed."""
         if self.origin == Origin.REPLICATE:
             return f"{self.label or self.of}, seed {self.seed}"
         return self.label or str(self.number)
@@ -161,7 +161,7 @@ class Trial:
 
     @property
     def eligible(self) -> bool:
-        """Whether it may stand on the front: trained here or imported, of the space, within the limits."""
+        """Whether it may be on the front: complete, feasible, of the space, no replicate."""
         return (self.state == State.COMPLETE and self.origin != Origin.REPLICATE and self.feasible and self.in_space)
 
     @property

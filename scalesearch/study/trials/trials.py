@@ -1,4 +1,4 @@
-"""All trials of a study, folded from its events; the same fold runs live and after a crash."""
+"""Trials of a study, folded from its events. The same fold runs live and after a crash."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
