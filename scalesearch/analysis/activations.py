@@ -47,7 +47,7 @@ class FFNRow:
 
 
 @dataclass
-class _Heard:
+class _Probe:
     layer: Layer
     part: str
     before: Module  # what makes the pre-activations
@@ -58,19 +58,19 @@ class _Heard:
 
 
 class Activations:
-    """Listens to what comes before each activation function."""
+    """Measures the pre-activations of each feed-forward network."""
 
     def __init__(self, model: Model) -> None:
-        self.heard = [heard for layer in layers_of(model) for heard in _networks(layer)]
+        self.probes = [probe for layer in layers_of(model) for probe in _networks(layer)]
 
     def taps(self) -> Iterator[Tap]:
         """The maps that make pre-activations."""
-        for heard in self.heard:
-            yield Tap(heard.before, "output", heard.layer.stack, partial(_take, heard))
+        for probe in self.probes:
+            yield Tap(probe.before, "output", probe.layer.stack, partial(_take, probe))
 
     def rows(self) -> list[FFNRow]:
         """One a layer and network; networks without hidden units have none."""
-        return [_row(heard) for heard in self.heard]
+        return [_row(probe) for probe in self.probes]
 
 
 def active_units(before: Tensor) -> Tensor:
@@ -84,22 +84,22 @@ def params_of(module: Module | None) -> int:
     return sum(weight.numel() for node in nodes for _, weight in node.weights())
 
 
-def _networks(layer: Layer) -> Iterator[_Heard]:
+def _networks(layer: Layer) -> Iterator[_Probe]:
     gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None) for path, node in layer.parts(PartialFFN)}
     for path, node in layer.parts(FFN):
         if node.block.units is not None:  # type: ignore[attr-defined]
             params = params_of(node)
             before = node.get_submodule(node.block.units)  # type: ignore[attr-defined]
             assert isinstance(before, Module)
-            yield _Heard(layer, path, before, params, params + params_of(gates.get(path)))
+            yield _Probe(layer, path, before, params, params + params_of(gates.get(path)))
 
 
-def _take(heard: _Heard, before: Tensor, real: Tensor) -> None:
-    heard.hidden = before[0, 0].numel()
-    heard.active.add(active_units(before)[real])
+def _take(probe: _Probe, before: Tensor, real: Tensor) -> None:
+    probe.hidden = before[0, 0].numel()
+    probe.active.add(active_units(before)[real])
 
 
-def _row(h: _Heard) -> FFNRow:
+def _row(h: _Probe) -> FFNRow:
     n = h.active.value
     ratios = [n / by if n is not None and by else None for by in (h.hidden, h.params, h.params_with_gate)]
     return FFNRow(h.layer.stack, h.layer.number, h.part, h.hidden, n, ratios[0], h.params, h.params_with_gate,

@@ -29,12 +29,13 @@ from scalesearch.analysis.taps import Layer, Mean, Tap, layers_of
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.nn import Model, Module
 
-LEAST = math.exp(-1)  # of heads that are all alike
+MIN_DIVERSITY = math.exp(-1)  # of equal heads
 
 
 @dataclass(frozen=True)
 class HeadRow:
-    """One attention. ``silent``: share of (position, head) pairs whose output is zero. ``most``: e^(-1/H)."""
+    """One attention. ``silent``: share of (position, head) pairs whose output is zero. ``max_diversity``: e^(-1/H), of
+    orthogonal heads."""
 
     stack: str
     layer: int
@@ -43,11 +44,11 @@ class HeadRow:
     diversity: float | None
     diversity_sentence: float | None
     silent: float | None
-    most: float
+    max_diversity: float
 
 
 @dataclass
-class _Heard:
+class _Probe:
     layer: Layer
     part: str
     heads: int
@@ -57,25 +58,25 @@ class _Heard:
 
 
 class Heads:
-    """Listens to what each attention's output map is given."""
+    """Measures the inputs of each attention's output map."""
 
     def __init__(self, model: Model) -> None:
-        self.heard: list[tuple[_Heard, Module]] = []
+        self.probes: list[tuple[_Probe, Module]] = []
         for layer in layers_of(model):
             for part, node in layer.parts(Attention):
-                self.heard.append((_Heard(layer, part, node.block.heads), node.out))  # type: ignore[attr-defined]
+                self.probes.append((_Probe(layer, part, node.block.heads), node.out))  # type: ignore[attr-defined]
 
     def taps(self) -> Iterator[Tap]:
         """The inputs of the output maps."""
-        for heard, out in self.heard:
-            yield Tap(out, "input", heard.layer.stack, partial(_take, heard))
+        for probe, out in self.probes:
+            yield Tap(out, "input", probe.layer.stack, partial(_take, probe))
 
     def rows(self) -> list[HeadRow]:
         """One a layer and attention."""
         return [
             HeadRow(h.layer.stack, h.layer.number, h.part, h.heads, h.position.value, h.sentence.value,
                     h.silent.value, math.exp(-1 / h.heads))
-            for h, _ in self.heard
+            for h, _ in self.probes
         ]
 
 
@@ -87,12 +88,12 @@ def diversity(heads: Tensor) -> Tensor:
     return (-mean).exp()
 
 
-def _take(heard: _Heard, joined: Tensor, real: Tensor) -> None:
+def _take(probe: _Probe, joined: Tensor, real: Tensor) -> None:
     """``joined`` (B, positions, H · n)."""
-    heads = joined.double().reshape(*joined.shape[:2], heard.heads, -1) * real[..., None, None]
-    heard.position.add(sentence_means(diversity(heads), real))
-    heard.sentence.add(diversity(heads.transpose(1, 2).flatten(2)))
-    heard.silent.add((heads[real] == 0).all(-1).double())
+    heads = joined.double().reshape(*joined.shape[:2], probe.heads, -1) * real[..., None, None]
+    probe.position.add(sentence_means(diversity(heads), real))
+    probe.sentence.add(diversity(heads.transpose(1, 2).flatten(2)))
+    probe.silent.add((heads[real] == 0).all(-1).double())
 
 
 def sentence_means(values: Tensor, real: Tensor) -> Tensor:

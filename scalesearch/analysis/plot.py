@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from scalesearch.analysis.activations import FFNRow
-from scalesearch.analysis.heads import LEAST, HeadRow
+from scalesearch.analysis.heads import MIN_DIVERSITY, HeadRow
 from scalesearch.analysis.run import Analysis
 from scalesearch.analysis.tokens import TokenRow
 from scalesearch.report.style import COLORS, FRONT, INK, REST, STYLE, canvas
@@ -41,9 +41,9 @@ def figures(found: Analysis) -> dict[str, Figure]:
 def _heads(rows: Sequence[HeadRow]) -> Figure:
     figure, (axes,) = _panels(1)
     _lines(axes, [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows])
-    axes.axhline(LEAST, color=REST, linewidth=0.8, linestyle=(0, (4, 2)))
-    for most in sorted({row.most for row in rows}):
-        axes.axhline(most, color=REST, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.axhline(MIN_DIVERSITY, color=REST, linewidth=0.8, linestyle=(0, (4, 2)))
+    for bound in sorted({row.max_diversity for row in rows}):
+        axes.axhline(bound, color=REST, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set_ylabel("Head diversity D (dashed: heads alike,\ndotted: orthogonal)")
     return figure
 

@@ -13,7 +13,7 @@ from scalesearch.analysis.activations import Activations, FFNRow
 from scalesearch.analysis.gradients import Gradients, gradients
 from scalesearch.analysis.heads import HeadRow, Heads
 from scalesearch.analysis.loads import LoadRow, loads
-from scalesearch.analysis.taps import Real, listening
+from scalesearch.analysis.taps import Real, hooked
 from scalesearch.analysis.tokens import TokenRow, Tokens
 from scalesearch.blocks.core import Block
 from scalesearch.data import Split, eval_batches
@@ -58,9 +58,9 @@ def analyse(model: Model, block: Block, split: Split, recipe: Recipe) -> Analysi
     plain = replace(recipe, precision="fp32", compile="no")
     hardware = Hardware.of(plain)
     model.eval().to(hardware.device).set_attention(hardware.attention)
-    heads, tokens, ffn = with_memory(lambda most: _listen(model, split, hardware, most), TOKENS)
+    heads, tokens, ffn = with_memory(lambda max_tokens: _measure(model, split, hardware, max_tokens), TOKENS)
     pull = with_memory(
-        lambda most: gradients(Engine(model, plain, hardware), split, recipe.label_smoothing, most), TOKENS
+        lambda max_tokens: gradients(Engine(model, plain, hardware), split, recipe.label_smoothing, max_tokens), TOKENS
     )
     groups, load = loads(block)
     return Analysis(heads.rows(), tokens.rows(), ffn.rows(), groups, load, pull)
@@ -72,10 +72,10 @@ def sample(split: Split, sentences: int) -> Split:
     return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts, split.overlap)
 
 
-def _listen(model: Model, split: Split, hardware: Hardware, most: int) -> tuple[Heads, Tokens, Activations]:
+def _measure(model: Model, split: Split, hardware: Hardware, max_tokens: int) -> tuple[Heads, Tokens, Activations]:
     measures = Heads(model), Tokens(model), Activations(model)
     real = Real()
-    with listening(measures, real), torch.no_grad():
-        for batch in eval_batches(split, most):
+    with hooked(measures, real), torch.no_grad():
+        for batch in eval_batches(split, max_tokens):
             real.run(model, hardware.tensor(batch.source), hardware.tensor(batch.target_in))
     return measures

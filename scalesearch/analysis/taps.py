@@ -1,7 +1,7 @@
-"""Listening to a model while it runs: forward hooks that read and return nothing, so that no output changes.
+"""Forward hooks that measure a model while it runs; they return nothing, so that no output changes.
 
-A measure names the modules it listens to (:class:`Tap`); :func:`listening` hands it what they are given or give, with
-the positions that are no padding.
+A measure names the modules that it hooks (:class:`Tap`); :func:`hooked` hands it their inputs or outputs, with the
+positions that are no padding.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Tap:
 
 
 class Measure(Protocol):
-    """What is measured by listening."""
+    """Something to measure by hooks."""
 
     def taps(self) -> Iterable[Tap]:
-        """Where it listens."""
+        """The modules to hook."""
         ...
 
 
@@ -66,13 +66,13 @@ class Mean:
     count: int = 0
 
     def add(self, values: Tensor) -> None:
-        """Take in all ``values``."""
+        """Adds all ``values``."""
         self.total += float(values.double().sum())
         self.count += values.numel()
 
     @property
     def value(self) -> float | None:
-        """None where nothing was taken in."""
+        """The mean; None of no values."""
         return self.total / self.count if self.count else None
 
 
@@ -103,8 +103,8 @@ def layers_of(model: Model) -> list[Layer]:
 
 
 @contextmanager
-def listening(measures: Iterable[Measure], real: Real) -> Iterator[None]:
-    """Inside, the measures hear what runs; afterwards no hook is left."""
+def hooked(measures: Iterable[Measure], real: Real) -> Iterator[None]:
+    """Context in which the measures are hooked; no hook is left afterwards."""
     handles = [_hook(tap, real) for measure in measures for tap in measure.taps()]
     try:
         yield

@@ -38,7 +38,7 @@ class TokenRow:
 
 
 @dataclass
-class _Heard:
+class _Probe:
     stack: str
     layer: int
     module: Module
@@ -48,23 +48,23 @@ class _Heard:
 
 
 class Tokens:
-    """Listens to what each layer gives, and to what the first of a stack is given."""
+    """Measures the outputs of each layer, and the input of the first of a stack."""
 
     def __init__(self, model: Model) -> None:
-        self.heard: list[_Heard] = []
+        self.probes: list[_Probe] = []
         for layer in layers_of(model):
             if layer.number == 1:
-                self.heard.append(_Heard(layer.stack, 0, layer.module, "input"))
-            self.heard.append(_Heard(layer.stack, layer.number, layer.module, "output"))
+                self.probes.append(_Probe(layer.stack, 0, layer.module, "input"))
+            self.probes.append(_Probe(layer.stack, layer.number, layer.module, "output"))
 
     def taps(self) -> Iterator[Tap]:
         """The layers."""
-        for heard in self.heard:
-            yield Tap(heard.module, heard.side, heard.stack, partial(_take, heard))
+        for probe in self.probes:
+            yield Tap(probe.module, probe.side, probe.stack, partial(_take, probe))
 
     def rows(self) -> list[TokenRow]:
         """One a layer, and one before the first of each stack."""
-        return [TokenRow(h.stack, h.layer, h.signed.value, h.absolute.value) for h in self.heard]
+        return [TokenRow(h.stack, h.layer, h.signed.value, h.absolute.value) for h in self.probes]
 
 
 def uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,7 +83,7 @@ def uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     return means[0][kept], means[1][kept]
 
 
-def _take(heard: _Heard, states: Tensor, real: Tensor) -> None:
+def _take(probe: _Probe, states: Tensor, real: Tensor) -> None:
     signed, absolute = uniformity(states, real)
-    heard.signed.add(signed)
-    heard.absolute.add(absolute)
+    probe.signed.add(signed)
+    probe.absolute.add(absolute)

@@ -1,4 +1,4 @@
-"""The measures on models of each family: what they hear, and that listening changes nothing."""
+"""The measures on models of each family: what they measure, and that hooks change nothing."""
 
 import json
 import math
@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 from scalesearch.analysis import analyse, sample
 from scalesearch.analysis.activations import Activations
 from scalesearch.analysis.gradients import gradients
-from scalesearch.analysis.heads import LEAST, Heads
+from scalesearch.analysis.heads import MIN_DIVERSITY, Heads
 from scalesearch.analysis.loads import loads
-from scalesearch.analysis.taps import Real, layers_of, listening
+from scalesearch.analysis.taps import Real, hooked, layers_of
 from scalesearch.analysis.tokens import Tokens
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.cost import cost, find_protocol
@@ -27,7 +27,7 @@ from tests.architectures import answers, assemble
 def run(model, split, *measures):
     batch = make_batch(split, range(len(split)))
     source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
-    with listening(measures, real := Real()), torch.no_grad():
+    with hooked(measures, real := Real()), torch.no_grad():
         real.run(model, source, target)
     return real
 
@@ -48,13 +48,13 @@ def architecture(request):
     return family(request.param)
 
 
-def test_listening_changes_no_output_and_leaves_no_hook(architecture) -> None:
+def test_hooks_change_no_output_and_leaves_no_hook(architecture) -> None:
     model, split = model_of(architecture).eval(), sentences()
     batch = make_batch(split, range(len(split)))
     source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
     with torch.no_grad():
         before = model(source, target)
-        with listening([Heads(model), Tokens(model), Activations(model)], real := Real()):
+        with hooked([Heads(model), Tokens(model), Activations(model)], real := Real()):
             real.run(model, source, target)
             during = model(source, target)
     assert torch.equal(before, during)
@@ -69,8 +69,8 @@ def test_every_layer_has_its_rows_within_the_bounds(architecture) -> None:
               for part in per_layer[stack]]
     assert [(row.stack, row.layer, row.part) for row in found.heads] == wanted
     for row in found.heads:
-        assert row.diversity >= LEAST and (row.silent or row.diversity <= row.most + 1e-9)
-        assert LEAST <= row.diversity_sentence <= row.most + 1e-9
+        assert row.diversity >= MIN_DIVERSITY and (row.silent or row.diversity <= row.max_diversity + 1e-9)
+        assert MIN_DIVERSITY <= row.diversity_sentence <= row.max_diversity + 1e-9
     assert [(row.stack, row.layer) for row in found.tokens] == [
         (stack, layer) for stack, depth in stacks.items() for layer in range(depth + 1)]
     for row in found.tokens:
@@ -86,7 +86,7 @@ def test_the_order_of_sentences_and_how_they_are_batched_change_nothing(architec
     assert close(first, analyse(model, architecture.block, shuffled(split), RECIPE).to_json())
 
 
-def test_heads_with_the_same_weights_are_heard_as_alike() -> None:
+def test_heads_with_the_same_weights_are_measured_as_alike() -> None:
     architecture = assemble(answers())
     model, split = model_of(architecture), sentences()
     for layer in layers_of(model):
@@ -97,17 +97,17 @@ def test_heads_with_the_same_weights_are_heard_as_alike() -> None:
                 linear.weight.data.copy_(linear.weight.data[:width].repeat(node.block.heads, 1))
                 linear.bias.data.copy_(linear.bias.data[:width].repeat(node.block.heads))
     run(model, split, heads := Heads(model))
-    assert [row.diversity for row in heads.rows()] == pytest.approx([LEAST] * len(heads.rows()), abs=1e-5)
+    assert [row.diversity for row in heads.rows()] == pytest.approx([MIN_DIVERSITY] * len(heads.rows()), abs=1e-5)
 
 
 def test_units_behind_a_very_low_bias_are_silent() -> None:
     architecture = family("partialformer")
     model = model_of(architecture)
     measure = Activations(model)
-    for heard in measure.heard:
-        heard.before.bias.data.fill_(-1e6)
+    for probe in measure.probes:
+        probe.before.bias.data.fill_(-1e6)
     run(model, sentences(), measure)
-    assert [row.n_act for row in measure.rows()] == [0.0] * len(measure.heard)
+    assert [row.n_act for row in measure.rows()] == [0.0] * len(measure.probes)
     assert {row.eta_ffn for row in measure.rows()} == {0.0}
 
 
@@ -166,7 +166,7 @@ def test_loads_are_the_ledgers_and_groups_are_named_as_gradients_are() -> None:
     assert set(by_name) <= groups
 
 
-def test_a_decoder_only_model_is_heard_over_source_and_target() -> None:
+def test_a_decoder_only_model_is_measured_over_source_and_target() -> None:
     architecture = assemble(answers(model="decoder-only"))
     model, split = model_of(architecture), sentences()
     real = run(model, split, heads := Heads(model), tokens := Tokens(model))
@@ -184,7 +184,8 @@ def test_any_architecture_can_be_looked_into(seed) -> None:
     model = model_of(architecture)
     found = analyse(model, architecture.block, sentences(4, seed), RECIPE)
     json.dumps(found.to_json(), allow_nan=False)
-    assert len(found.heads) >= len(layers_of(model)) and all(row.diversity >= LEAST - 1e-9 for row in found.heads)
+    assert len(found.heads) >= len(layers_of(model))
+    assert all(row.diversity >= MIN_DIVERSITY - 1e-9 for row in found.heads)
     assert all(0 <= row.n_act <= row.hidden for row in found.ffn)
     assert {row.group.removesuffix(" (own)") for row in found.loads} <= {row.group for row in found.gradients.rows}
     assert sum(row.params for row in found.gradients.rows) == sum(p.numel() for p in model.parameters())
@@ -198,4 +199,4 @@ def test_a_sample_is_the_first_sentences() -> None:
     architecture = family("plain")
     found = analyse(model_of(architecture), architecture.block, some, RECIPE)
     assert set(asdict(found.heads[0])) == {"stack", "layer", "part", "heads", "diversity", "diversity_sentence",
-                                          "silent", "most"}
+                                          "silent", "max_diversity"}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from scalesearch.analysis.activations import active_units
-from scalesearch.analysis.heads import LEAST, diversity, sentence_means
+from scalesearch.analysis.heads import MIN_DIVERSITY, diversity, sentence_means
 from scalesearch.analysis.tokens import uniformity
 
 REAL = torch.tensor([[True, True, True, False], [True, True, False, False]])
@@ -17,7 +17,7 @@ def test_heads_that_are_alike_or_opposite_are_least_diverse(heads) -> None:
     signs = torch.tensor([(-1.0) ** i for i in range(heads)], dtype=torch.float64)
     one = torch.randn(5, 1, 32, dtype=torch.float64)
     for scale in (torch.ones_like(signs), signs, signs * torch.arange(1, heads + 1)):
-        assert torch.allclose(diversity(one * scale[:, None]), torch.full((5,), LEAST, dtype=torch.float64))
+        assert torch.allclose(diversity(one * scale[:, None]), torch.full((5,), MIN_DIVERSITY, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("heads", [1, 8, 30])

@@ -217,20 +217,16 @@ class HeldOut:
         return self.forecast.training_low <= self.score <= self.forecast.training_high
 
 
-def held_out(sizes: Sequence[float], scores: Sequence[float], size: float | None = None, **how: Any) -> HeldOut:
-    """Check of a fit without the trainings of ``size`` (the largest by default); ``how``: as for :func:`fit`.
+def held_out(sizes: Sequence[float], scores: Sequence[float], **how: Any) -> HeldOut:
+    """Check of a fit without the trainings of the largest size; ``how``: as for :func:`fit`.
 
     Raises:
-        UserError: nothing was trained at that size, or too little is left.
+        UserError: too little is left.
     """
     n, y = np.asarray(sizes, dtype=float), np.asarray(scores, dtype=float)
-    left_out = float(n.max()) if size is None else float(size)
-    there = n == left_out
-    if not there.any():
-        raise UserError(f"scaling: nothing of size {left_out:g} was trained; sizes are "
-                        f"{', '.join(f'{value:g}' for value in np.unique(n))}", code="unknown-size")
+    there = n == n.max()
     found = fit(n[~there].tolist(), y[~there].tolist(), **how)
-    return HeldOut(found.forecast(left_out, int(there.sum())), float(y[there].mean()))
+    return HeldOut(found.forecast(float(n.max()), int(there.sum())), float(y[there].mean()))
 
 
 @dataclass(frozen=True)
