@@ -32,6 +32,12 @@ def test_a_question_is_asked_only_where_its_condition_holds():
     assert dict(answer(text, width=4).params) == {"width": 4, "encoder.depth": 1}
 
 
+def test_a_condition_over_a_key_that_does_not_exist_does_not_hold():
+    text = ("width: 4\nencoder.ffn: { one of: { relu: { hidden: 64 }, none: {} } }\n"
+            "decoder.depth: 1 if encoder.ffn.hidden > 32 else 2\n")
+    assert [answer(text, encoder_ffn=kind)["decoder.depth"] for kind in ("relu", "none")] == [1, 2]
+
+
 def test_both_sides_of_a_condition_have_questions_of_their_own():
     space = small("width: 2 | 4\nencoder.depth: 1 | 2 if width > 2 else 3..5\n")
     assert space.dimensions()[1:] == [("encoder.depth", Choice((1, 2))), ("encoder.depth (else)", IntRange(3, 5))]
