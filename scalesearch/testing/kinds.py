@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from scalesearch.testing.checks import check_bill, check_columns, check_model
 from scalesearch.testing.draws import random_architecture, small_space
 from scalesearch.testing.specimen import MANY, Specimen
 
-BLOCKS, MODELS = 12, 6  # drawn of each kind
+BLOCKS, MODELS, TRIALS = 12, 6, 24  # drawn, or searched, of each kind
 STACKS = ("encoder", "decoder")
 COSTS = ("params.total", "macs.total")
 
@@ -27,7 +28,7 @@ def check_ffn(name: str) -> None:
     """Put the feed-forward kind ``name`` through every check that ours go through.
 
     Blocks at random sizes and in whole models, inside heads as well if it has hidden units: billed as built, also with
-    arrays for sizes, decoded step by step as at once, causal; and counted by ``feasible`` as by listing.
+    arrays for sizes, decoded step by step as at once, causal; counted by ``feasible`` as by listing; and searched.
 
     Raises:
         AssertionError, CausalityError: a check fails.
@@ -44,6 +45,7 @@ def check_ffn(name: str) -> None:
         changes |= {f"{stack}.pg": {name: within} for stack in STACKS}
     _check_models(changes)
     check_count(tiny({"ffn": {name: spelled(FFNS[name], few=2)}}))
+    check_search(tiny({"ffn": {"one of": {"relu": {}, name: keys}}}), "encoder.ffn", name)
 
 
 def check_mixer(name: str) -> None:
@@ -60,6 +62,7 @@ def check_mixer(name: str) -> None:
     for changes in ({f"{stack}.mixer": {name: keys} for stack in STACKS},
                     {f"{stack}.mixer": {"one of": {"attention": {}, name: keys}} for stack in STACKS}):
         _check_models(changes)
+    check_search(tiny({"mixer": {"one of": {"attention": {}, name: keys}}}), "encoder.mixer", name)
     few = {"one of": {"attention": {"heads": "2 | 4"}, name: spelled(MIXERS[name], few=2)}}
     check_count(tiny({"mixer": few, "depth": 2}, {"mixer": few}, model="encoder-decoder | decoder-only",
                      share={"encoder": {"mixing": "own | one"}, "decoder": {"self": "own | encoder.mixing[1]"}}))
@@ -103,6 +106,35 @@ def check_count(space: Space) -> None:
             bills.append((architecture.id, *(bill[name] for name in COSTS)))
     counter = Counter(Decomposition(space, protocol, COSTS), [])
     assert (counter.sheets, counter.sound, counter.distinct([])) == (sheets, len(bills), len({b[0] for b in bills}))
+
+
+def check_search(space: Space, key: str, name: str) -> None:
+    """Check that a sampler proposes networks of a small space, with and without ``name`` at ``key``.
+
+    Raises:
+        AssertionError: one of the two was not proposed in ``TRIALS`` trials.
+    """
+    import optuna
+
+    from scalesearch.samplers.encoding import suggest
+    from scalesearch.samplers.front_neighbours import FrontNeighbours
+
+    protocol, proposed = find_protocol("forward", 6, 5, 40), set()
+
+    def objective(trial: optuna.Trial) -> tuple[float, ...]:
+        answers = suggest(space, trial)
+        try:
+            architecture = space.architecture(answers)
+        except Unbuildable as misfit:
+            raise optuna.TrialPruned(str(misfit)) from None
+        proposed.add(answers[key] == name)
+        bill = cost(architecture.block, protocol)
+        return tuple(bill[name] for name in COSTS)
+
+    sampler = FrontNeighbours(define=partial(suggest, space), seed=1, n_startup_trials=4)
+    study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
+    study.optimize(objective, n_trials=TRIALS)
+    assert proposed == {True, False}, f"{name} was proposed {'always' if True in proposed else 'never'}"
 
 
 def spelled(kind: type[Block], few: int = MANY) -> dict[str, str]:
