@@ -38,7 +38,8 @@ def read(file: Path, objectives: tuple[Objective, ...], curves: bool = True) -> 
     found = [_row(row, traced, usual) for row in rows]
     kept = {tuple(row.answers.values()): row for row in reversed(found) if row is not None}
     if not kept:
-        raise UserError(f"{file}: not one row has a curve in {file.with_suffix('.curves.jsonl').name}")
+        raise UserError(f"{file}: not one row has a curve in {file.with_suffix('.curves.jsonl').name}",
+                        code="no-curves")
     return Table(list(kept.values())[::-1], objectives), len(rows) - len(kept)
 
 
@@ -47,10 +48,11 @@ def _rows(file: Path) -> list[dict[str, float]]:
         with file.open(newline="") as lines:
             rows = list(csv.DictReader(lines))
     except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{file}: cannot be read: {error.strerror}", code="cannot-read") from None
     missing = [name for name in NEEDED if not rows or rows[0].get(name) is None]
     if missing:
-        raise UserError(f"{file}: no table of trained models: it has no rows, or lacks {', '.join(missing)}")
+        raise UserError(f"{file}: no table of trained models: it has no rows, or lacks {', '.join(missing)}",
+                        code="bad-table")
     return [_numbers(row, f"{file}, line {line}") for line, row in enumerate(rows, 2)]
 
 
@@ -58,7 +60,7 @@ def _numbers(row: dict[str, str], where: str) -> dict[str, float]:
     try:
         return {name: int(text) if text.isdigit() else float(text) for name, text in row.items() if name and text}
     except ValueError as error:
-        raise UserError(f"{where}: {error}") from None
+        raise UserError(f"{where}: {error}", code="bad-table") from None
 
 
 def _curves(file: Path) -> list[dict[str, Any]]:
@@ -67,9 +69,10 @@ def _curves(file: Path) -> list[dict[str, Any]]:
             return [curve for curve in map(json.loads, lines) if curve["perplexity_curve"]]
     except OSError:
         raise UserError(f"{file}: there is no such file; searches with rungs need the learning curves. Without them "
-                        "take --searches that have no rungs") from None
+                        "take --searches that have no rungs", code="no-curves") from None
     except (ValueError, KeyError) as error:
-        raise UserError(f"{file}: not one JSON object with a perplexity_curve a line: {error}") from None
+        raise UserError(f"{file}: not one JSON object with a perplexity_curve a line: {error}",
+                        code="bad-table") from None
 
 
 def _row(row: dict[str, float], curves: list[dict[str, Any]] | None, usual: float) -> Row | None:

@@ -47,7 +47,7 @@ def export(folder: Path, to: Path) -> Path:
     trials = results.study.trials.having(State.COMPLETE, State.FAILED)
     if len(trials) < results.study.meta.trials:
         raise UserError(f"{folder}: {len(trials)} of {results.study.meta.trials} candidates are trained; a table "
-                        "needs all of them: go on with `scalesearch study run … --resume`")
+                        "needs all of them: go on with `scalesearch study run … --resume`", code="study-unfinished")
     records = [record for trial in trials if (record := results.study.record(trial))]
     table = pd.DataFrame([_line(record) for record in records])
     text = _head(results, records[0]) + table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
@@ -91,11 +91,11 @@ def read(file: Path, objectives: tuple[Objective, ...], compute: str = "cpu") ->
     space = read_study(find_file(facts["study"], "studies")).space
     if space.hash != facts["space"]:
         raise UserError(f"{file}: made of space {facts['space']}, and {facts['study']}.yaml now holds {space.hash}; "
-                        "train that again, or take back the change")
+                        "train that again, or take back the change", code="other-space")
     lines = pd.read_csv(io.StringIO(text), comment="#", keep_default_na=False).to_dict("records")
     missing = [objective.name for objective in objectives if objective.name not in lines[0]]
     if missing:
-        raise UserError(f"{file}: there is no column {', '.join(missing)}")
+        raise UserError(f"{file}: there is no column {', '.join(missing)}", code="bad-table")
     return Table([_row(line, objectives, compute, space) for line in lines], objectives, space)
 
 

@@ -180,7 +180,7 @@ def main() -> None:
     try:
         files = sorted(given.tables.glob("*.csv")) if given.tables.is_dir() else [given.tables]
         if not files:
-            raise UserError(f"{given.tables}: there is no table, NAME.csv, in this folder")
+            raise UserError(f"{given.tables}: there is no table, NAME.csv, in this folder", code="no-table")
         tables = {file.stem: replay(file, given) for file in files}
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -115,11 +115,12 @@ class Table:
 
     def __init__(self, rows: Sequence[Row], objectives: Sequence[Objective], space: Any = None) -> None:
         if all(row.failed for row in rows):
-            raise UserError("a table to replay needs at least one training that succeeded")
+            raise UserError("a table to replay needs at least one training that succeeded", code="nothing-trained")
         self.rows, self.objectives = list(rows), tuple(objectives)
         self._at = {key_of(row.answers): number for number, row in enumerate(self.rows)}
         if len(self._at) < len(self.rows):
-            raise UserError("a table to replay has one row for each combination of answers, and some of these repeat")
+            raise UserError("a table to replay has one row for each combination of answers, and some of these repeat",
+                            code="rows-repeat")
         self.space = space or Listed(self.rows)
         values = self.values(number for number, row in enumerate(self.rows) if not row.failed)
         span = np.ptp(values, axis=0)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from scalesearch.files import DiskFull, write_atomic, write_json, write_text
+from scalesearch.files import write_atomic, write_json, write_text
+from tests.errors import refuses
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -48,9 +49,8 @@ def test_no_room_is_said_as_that_and_leaves_what_was_there(tmp_path: Path) -> No
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
         for place, kept in ((path, "what was there is untouched"), (tmp_path / "new", "nothing was left there")):
-            said = f"{place.name}: cannot be written: File too large; {kept}. Make room"
             for write in (lambda file: torch.save(torch.zeros(10_000), file), lambda file: file.write(bytes(30_000))):
-                with pytest.raises(DiskFull, match=said):
+                with refuses("disk-full", place.name, kept):
                     write_atomic(place, write)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.check import command
-from scalesearch.errors import UserError
 from scalesearch.space import SpaceErrors
+from tests.errors import refuses
 
 FILE = """
 space: tiny
@@ -129,7 +129,7 @@ def test_what_cannot_be_built_is_counted_with_its_reason(file):
 
 
 def test_errors_reach_the_user_without_a_traceback(file):
-    with pytest.raises(UserError, match=r"did you mean `encoder\.depth`"):
+    with refuses("unknown-key", "`encoder.depth`"):
         check(file, "--set", "encoder.dept=3")
     done = subprocess.run([sys.executable, "-m", "scalesearch.cli.main"], capture_output=True, text=True, check=False)
     assert done.returncode == 0

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.reference import command
-from scalesearch.errors import UserError
+from tests.errors import refuses
 
 
 def run(*arguments: str) -> str:
@@ -51,7 +51,7 @@ def test_the_table_shows_what_does_not_fit_and_says_why() -> None:
     ("paper", "said"), [("anth", "did you mean anthe"), ("bert", "there are partialformer, anthe")]
 )
 def test_an_unknown_paper_is_a_user_error(paper: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+    with refuses("unknown-paper", said):
         CliRunner().invoke(command, ["--paper", paper], catch_exceptions=False)
 
 

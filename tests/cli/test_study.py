@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study import command
-from scalesearch.errors import UserError
+from tests.errors import refuses
 from tests.study.fakes import make_driver, make_plan
 from tests.study.noisy import noisy_work, seeded_plan
 
@@ -58,7 +58,7 @@ def test_export_copies_a_candidate_and_overwrites_nothing(folder, tmp_path):
     said = call("export", folder, "--best", "bleu", "--to", target)
     assert said.startswith("trial ") and "best bleu of the front (" in said and said.endswith(f" -> {target}\n")
     assert {"architecture.yaml", "record.json", "result.json"} <= {file.name for file in target.iterdir()}
-    with pytest.raises(UserError, match="is there already"):
+    with refuses("already-exists"):
         call("export", folder, "--to", target)
     found = json.loads(call("export", folder, "--to", tmp_path / "again", "--json"))
     assert found["why"] in said and str(tmp_path / "again" / "record.json") in found["files"]
@@ -72,13 +72,13 @@ def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
 
 def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypatch):
     monkeypatch.setattr("scalesearch.study.engine.setup.load_corpus", lambda *_: pytest.fail("loaded"))
-    with pytest.raises(UserError, match=r"a study is here already\. Go on with --resume"):
+    with refuses("study-exists", "--resume"):
         call("run", "quick", "--out", folder, "--backend", "inprocess")
 
 
 def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tmp_path):
     dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500", "--set", "data.vocab=400")
-    with pytest.raises(UserError, match=r"workers: 2 with the backend inprocess.*--backend ray.*--workers 1"):
+    with refuses("one-worker-only", "--backend ray", "--workers 1", place="workers: 2"):
         call(*dry, "--backend", "inprocess", "--workers", 2)
     said = call(*dry, "--backend", "inprocess")
     assert "one candidate at a time, not the file's 2" in said and "1 at a time (inprocess)" in said

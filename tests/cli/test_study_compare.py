@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study import command
-from scalesearch.errors import UserError
+from tests.errors import refuses
 from tests.study.fakes import make_driver, make_plan
 
 
@@ -48,5 +48,5 @@ def test_other_data_is_refused(folders, tmp_path):
     driver = make_driver(tmp_path / "far", make_plan(3))
     driver.study.revise(data={"name": "toy", "hash": "xyz"})
     driver.run()
-    with pytest.raises(UserError, match="data: hash abc in "):
+    with refuses("not-comparable", "data: hash abc in "):
         call(folders[0], tmp_path / "far")

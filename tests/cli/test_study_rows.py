@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study import command
-from scalesearch.errors import UserError
 from tests.corpora import DATA
+from tests.errors import refuses
 
 REST = f"""\
 data: {DATA}
@@ -65,7 +65,7 @@ def test_a_run_ends_in_what_its_kind_is_for(tmp_path, kind):
 def test_a_flag_that_a_search_has_is_refused(tmp_path):
     file = tmp_path / "ablation.yaml"
     file.write_text(f"kind: ablation\n{REST}{KINDS['ablation']}")
-    with pytest.raises(UserError, match="`trials` belongs to a search"):
+    with refuses("key-of-another-kind", "`trials`"):
         CliRunner().invoke(command, ["run", str(file), "--trials", "3", "--out", str(tmp_path / "run")],
                            catch_exceptions=False)
     assert not (tmp_path / "run").exists()

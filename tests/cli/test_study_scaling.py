@@ -14,6 +14,7 @@ from scalesearch.study.results.figures import own_figures
 from scalesearch.study.results.results import load
 from scalesearch.study.results.scaling import publish_scaling
 from scalesearch.study.trials.plan import Reference
+from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
@@ -102,7 +103,7 @@ def test_what_cannot_be_told_is_refused(finished, tmp_path):
 @pytest.mark.parametrize("text", ["params.total", "params.total=", "=2M", "params.total=many", "params.total=0",
                                   "params.total=-2M", "params.total=1..2", "params.total=yes"])
 def test_a_place_is_a_cost_and_a_size(text):
-    with pytest.raises(UserError, match="write COST=SIZE"):
+    with refuses("not-cost-and-size"):
         size_at(text)
     assert size_at("params.total=2M") == ("params.total", 2e6) and size_at(" macs.total = 1.5G ")[1] == 1.5e9
 

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study import command
-from scalesearch.errors import UserError
 from scalesearch.study.monitor.heartbeat import FINISHED, STOPPED
+from tests.errors import refuses
 from tests.processes import HANG, in_the_background, wait_until
 from tests.study.fakes import make_driver, make_plan
 from tests.study.made import Made
@@ -102,9 +102,9 @@ def test_status_says_who_runs_it_and_what_is_in_training(running):
 
 
 def test_before_there_is_a_study_it_says_so(tmp_path):
-    with pytest.raises(UserError, match=r"Nor is there a study's folder .*, or not yet"):
+    with refuses("no-study"):
         call(tmp_path / "later", "--once")
-    with pytest.raises(UserError, match="there is no study here"):
+    with refuses("no-study"):
         call(tmp_path, "--once")
 
 

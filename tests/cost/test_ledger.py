@@ -7,11 +7,11 @@ import pytest
 from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
 from scalesearch.cost.ledger import SECTIONS
 from scalesearch.cost.modules import rows
-from scalesearch.errors import UserError
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
+from tests.errors import refuses
 
 
 def test_looking_a_token_up_is_free() -> None:
@@ -80,15 +80,15 @@ def test_memory_of_a_small_model_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "error"),
     [
-        (lambda: find_protocol("foward"), "did you mean forward"),
-        (lambda: find_protocol("forward", 0), "source is 0; it must be at least 1"),
-        (lambda: find_protocol("forward", 1, 1, -5), "vocab is -5"),
+        (lambda: find_protocol("foward"), ("unknown-protocol", "did you mean forward")),
+        (lambda: find_protocol("forward", 0), ("below-one", "source is 0")),
+        (lambda: find_protocol("forward", 1, 1, -5), ("below-one", "vocab is -5")),
     ],
 )
-def test_bad_protocols_say_what_would_be_right(call, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_bad_protocols_say_what_would_be_right(call, error: tuple[str, str]) -> None:
+    with refuses(*error):
         call()
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scalesearch.data import BOS, EOS, PAD, Split, batches, eval_batches, put_back
-from scalesearch.errors import UserError
+from tests.errors import refuses
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=60)
 
@@ -141,5 +141,5 @@ def test_results_are_put_back_in_order() -> None:
 @pytest.mark.parametrize("bounds", [{"max_tokens": 0}, {"max_sentences": 0}])
 def test_bounds_that_fit_nothing_are_refused(bounds: dict[str, int]) -> None:
     for make in (batches, eval_batches):
-        with pytest.raises(UserError, match="room for at least 1 token and 1 sentence"):
+        with refuses("below-one"):
             make(realistic(5), **bounds)

@@ -6,7 +6,7 @@ import pytest
 
 from scalesearch.data import builtin
 from scalesearch.data.builtin import HELD_OUT, MAX_PAIRS, read_builtin
-from scalesearch.errors import UserError
+from tests.errors import refuses
 
 
 def test_the_file_holds_all_pairs_and_none_of_valid_and_test_twice() -> None:
@@ -33,5 +33,5 @@ def test_another_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     if damage is not None:
         other.write_bytes(builtin.FILE.read_bytes()[:-1] + damage)
     monkeypatch.setattr(builtin, "FILE", other)
-    with pytest.raises(UserError, match="is not the file that this version of scalesearch came with"):
+    with refuses("builtin-data-damaged", key="data.builtin"):
         read_builtin(10)

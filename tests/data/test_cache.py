@@ -13,8 +13,8 @@ import pytest
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache, load_corpus
 from scalesearch.data import corpus as data_corpus
-from scalesearch.errors import UserError
 from tests.data.conftest import Write
+from tests.errors import refuses
 from tests.processes import ended
 
 
@@ -138,7 +138,7 @@ def test_a_load_that_is_stopped_leaves_nothing_half_done(spec: DataSpec, cache: 
 
 def test_a_cache_that_cannot_be_written_is_explained(spec: DataSpec, write: Write) -> None:
     blocked = write("blocked", b"a file, not a folder")
-    with pytest.raises(UserError, match=r"the cache .*blocked.* cannot be written: .*XDG_CACHE_HOME"):
+    with refuses("cache-not-writable", "blocked", "XDG_CACHE_HOME", key="data"):
         load_corpus(spec, blocked / "cache")
 
 
@@ -152,5 +152,5 @@ def test_without_a_home_a_place_is_asked_for(monkeypatch: pytest.MonkeyPatch) ->
         raise RuntimeError("Could not determine home directory.")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", homeless)
-    with pytest.raises(UserError, match="set XDG_CACHE_HOME"):
+    with refuses("no-home", "XDG_CACHE_HOME"):
         default_cache()

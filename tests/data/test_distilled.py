@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import DataSpec, load_corpus
-from scalesearch.errors import UserError
 from tests.data.conftest import SOURCE, Write
+from tests.errors import refuses
 
 SAID = "der Lehrer sagt das Haus"
 
@@ -60,11 +60,11 @@ def test_the_built_in_corpus_stays_synthetic(tmp_path: Path, cache: Path) -> Non
     assert corpus.train.target_text == ["ein Satz"] * 50
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"distilled": "nowhere/kd"}, "distilled: no such file"),
-    ({"distilled": {"a": "b"}}, "distilled: expected a text"),
-    ({"mix": True}, "nothing to mix with"),
+@pytest.mark.parametrize(("changes", "error"), [
+    ({"distilled": "nowhere/kd"}, ("no-such-file", "distilled")),
+    ({"distilled": {"a": "b"}}, ("bad-value", "distilled")),
+    ({"mix": True}, ("bad-value", "mix")),
 ])
-def test_what_is_wrong_is_said(spec: DataSpec, cache: Path, changes: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_what_is_wrong_is_said(spec: DataSpec, cache: Path, changes: dict, error: tuple[str, ...]) -> None:
+    with refuses(*error):
         load_corpus(replace(spec, **changes), cache)

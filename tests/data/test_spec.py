@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import DataSpec, PairOfFiles
-from scalesearch.errors import UserError
 from scalesearch.space import SpaceErrors
+from tests.errors import refuses
 
 FILES = {"source": "en", "target": "de", "train": "d/train", "valid": "d/val", "test": "d/test"}
 
@@ -110,5 +110,5 @@ def test_both_files_of_a_pair_are_resolved(tmp_path: Path) -> None:
 
 def test_a_variable_that_is_not_set_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
-    with pytest.raises(UserError, match=r"train: \$NOWHERE/train needs the .* NOWHERE.*export NOWHERE=/path"):
+    with refuses("variable-not-set", "export NOWHERE=/path", key="data.train"):
         DataSpec.from_mapping({**FILES, "train": "$NOWHERE/train"}).resolve()

@@ -11,6 +11,7 @@ from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
+from tests.errors import refuses
 
 V = 17
 
@@ -99,7 +100,7 @@ def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
     honest = seq2seq.hide
     monkeypatch.setattr(seq2seq, "hide", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
-    with pytest.raises(CausalityError, match="a later target token"):
+    with refuses("not-causal", "a later target token"):
         causality(build(assemble(answers()).block, vocab=V), V)
 
 
@@ -114,5 +115,5 @@ def test_the_model_itself_stays_as_it_is() -> None:
 def test_single_precision_is_enough_for_large_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalesearch.nn.causality.DOUBLE_UP_TO", 0)
     causality(build(assemble(answers(width=64)).block, vocab=V), V)
-    with pytest.raises(CausalityError, match="a later target token"):
+    with refuses("not-causal", "a later target token"):
         causality(Leaky(mean_over_time), V)

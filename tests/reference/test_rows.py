@@ -6,7 +6,6 @@ from functools import cache
 import pytest
 
 from scalesearch.cost import cost, find_protocol
-from scalesearch.errors import UserError
 from scalesearch.library import find_file, library_folder
 from scalesearch.reference import COMMON, PAPERS, Row, left_out, load_rows, recompute
 from scalesearch.reference.recompute import architecture_of, space_of
@@ -15,6 +14,7 @@ from scalesearch.reference.verdict import judge, rounded
 from scalesearch.space import Space, read_space
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.questionnaire.answers import Answers
+from tests.errors import refuses
 
 ROWS = [row for paper in PAPERS for row in load_rows(paper)]
 NAMES = [f"{row.paper}-{row.table}-{row.label}-{row.quantity}" for row in ROWS]
@@ -114,7 +114,7 @@ def test_every_file_is_in_a_table_and_bears_its_name() -> None:
 
 
 def test_a_misspelt_file_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"Did you mean reference/anthe-no-patt\?.* reference/… \(92\)"):
+    with refuses("no-such-file", "reference/anthe-no-patt?", "reference/… (92)"):
         find_file("reference/anthe-no-pat", "spaces")
 
 

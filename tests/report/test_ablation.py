@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.errors import UserError
 from scalesearch.report.ablation import ablation
+from tests.errors import refuses
 from tests.report.made_up import again, record
 
 scores = st.lists(st.floats(0, 60, width=32), min_size=1, max_size=4)
@@ -77,11 +77,11 @@ def test_latex_escapes_what_it_would_read():
 
 
 def test_what_is_missing_is_said():
-    with pytest.raises(UserError, match="no named architecture"):
+    with refuses("no-named-architecture"):
         ablation([record(0, 20.0, 10, 10)], "bleu")
-    with pytest.raises(UserError, match=r"--base big: .* it has r0, r1"):
+    with refuses("unknown-architecture", "r0, r1", place="--base big:"):
         ablation(records([20.0], [21.0]), "bleu", "big")
     failed = record(5, None, 10, 10, "failed", label="broken")
     assert ablation([*records([20.0]), failed], "bleu").unfinished == ("broken",)
-    with pytest.raises(UserError, match="broken: the base has no finished training"):
+    with refuses("base-unfinished", place="broken:"):
         ablation([*records([20.0]), failed], "bleu", "broken")

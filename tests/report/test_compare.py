@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.errors import UserError
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.compare import Side, compare
 from scalesearch.report.compare_plot import both
 from scalesearch.report.style import save
 from scalesearch.report.table import frame
+from tests.errors import refuses
 from tests.report.made_up import OBJECTIVES, PROTOCOL, record, records
 
 TWO = {"bleu": "max", "params.total": "min"}
@@ -75,21 +75,21 @@ def test_objectives_may_be_written_in_another_order():
     assert compare(side("one", rows, OBJECTIVES), side("other", rows, turned), draws=100).difference == 0
 
 
-@pytest.mark.parametrize(("changed", "said"), [
-    ({"data": "xyz"}, r"data: hash abc in one, hash xyz in other"),
-    ({"protocol": {**PROTOCOL, "target": 99}}, r"protocol: .*18 target.* in one, .*99 target"),
-    ({"signature": "sig|v:2"}, r"metric: sig\|v:1 in one, sig\|v:2 in other"),
-    ({"objectives": {"bleu": "max"}}, r"objectives: bleu: max, params\.total: min in one, bleu: max in other"),
+@pytest.mark.parametrize(("changed", "parts"), [
+    ({"data": "xyz"}, ["data: hash abc in one, hash xyz in other"]),
+    ({"protocol": {**PROTOCOL, "target": 99}}, ["protocol: ", "18 target", "99 target"]),
+    ({"signature": "sig|v:2"}, ["metric: sig|v:1 in one, sig|v:2 in other"]),
+    ({"objectives": {"bleu": "max"}}, ["objectives: bleu: max, params.total: min in one, bleu: max in other"]),
 ])
-def test_what_does_not_compare_is_refused(changed, said):
+def test_what_does_not_compare_is_refused(changed, parts):
     one = side("one", records(6, widest=6.2))
-    with pytest.raises(UserError, match=said):
+    with refuses("not-comparable", *parts):
         compare(one, replace(one, name="other", **changed))
 
 
 def test_a_study_without_a_finished_candidate_is_refused_and_another_recipe_said():
     one = side("one", records(6, widest=6.2), recipe={"steps": 5, "lr": 1})
-    with pytest.raises(UserError, match="empty: no candidate of its space is finished"):
+    with refuses("nothing-finished", place="empty:"):
         compare(one, side("empty", [record(0, None, 100, 10, "failed")]))
     found = compare(one, replace(one, name="other", recipe={"steps": 9, "lr": 1}), draws=100)
     assert found.lines()[-1] == "Their recipes differ: steps 5 and 9."

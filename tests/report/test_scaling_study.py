@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.pareto.noise import pooled
 from scalesearch.report.scaling.figures import curves, laws
 from scalesearch.report.scaling.laws import Slope
@@ -16,6 +15,7 @@ from scalesearch.report.scaling.study import next_size, scaling_study
 from scalesearch.report.scaling.tables import frame, notes, sheets, to_json, to_markdown
 from scalesearch.report.scaling.words import amount, interval, places, sentences, share, slope
 from scalesearch.report.style import save
+from tests.errors import refuses
 from tests.report.growing import BASE, RULES, STEPS, law, study, without
 from tests.report.made_up import record
 
@@ -86,7 +86,7 @@ def test_any_cost_of_the_budget_or_asked_for_has_its_curves():
     asked = found(records, meta, at=[("params.non_embedding", 3e6), ("params.non_embedding", 4e6)])
     assert [ranking.size for ranking in asked.rankings] == [3e6, 4e6]
     for wrong in ("params.nothing", "load.mean"):
-        with pytest.raises(UserError, match=f"--at {wrong}: no size"):
+        with refuses("unknown-cost", wrong):
             found(records, meta, at=[(wrong, 3e6)])
 
 
@@ -199,9 +199,9 @@ def test_one_architecture_under_two_labels_counts_once():
 
 def test_what_is_no_scaling_study_or_no_metric_is_refused():
     records, meta = study()
-    with pytest.raises(UserError, match=r"growth: is no scaling study but of the kind search; .*`kind: scaling`"):
+    with refuses("other-kind", "kind: scaling", place="growth:"):
         found(records, {"name": "growth"})
-    with pytest.raises(UserError, match=r"--metric rouge: .* they have bleu, test\.bleu"):
+    with refuses("unknown-metric", "rouge", "bleu, test.bleu"):
         found(records, meta, "rouge")
     assert found(records, meta, "test.bleu").rows[0].mean == pytest.approx(found(records, meta).rows[0].mean - 1)
 

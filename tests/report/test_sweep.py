@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.report.sweep import curves
+from tests.errors import refuses
 
 PROTOCOL = {"name": "forward", "source": 30, "target": 20, "vocab": 100}
 
@@ -39,7 +39,7 @@ def test_a_second_sweep_is_a_line_for_each_value() -> None:
     assert len({line.get_linestyle() for line in params.lines}) == 2
 
 
-@pytest.mark.parametrize(("keys", "message"), [(["a", "b", "c"], "one or two"), (["a"], "nothing to plot")])
-def test_what_cannot_be_drawn(keys: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize(("keys", "code"), [(["a", "b", "c"], "too-many-sweeps"), (["a"], "nothing-to-plot")])
+def test_what_cannot_be_drawn(keys: list[str], code: str) -> None:
+    with refuses(code):
         curves(table(a=[1], **{"macs.total": [None]}), keys, PROTOCOL)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_ranks
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.history import is_paused, rungs_of
 from scalesearch.schedule.rungs import Rungs, promotable, spread
+from tests.errors import refuses
 from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
@@ -90,7 +90,7 @@ def test_a_ladder_grows_by_one_factor_to_the_whole(first, eta, spacing):
     (lambda: Rungs.geometric(0.1, 1), "eta"), (lambda: Rungs.geometric(0.1, 2, 1.0), "more than once"),
 ])
 def test_a_ladder_that_is_none_is_told(make, said):
-    with pytest.raises(UserError, match=said):
+    with refuses("bad-rungs", said):
         make()
 
 

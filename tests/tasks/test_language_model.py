@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from scalesearch.data import BOS, EOS, PAD, eval_batches
-from scalesearch.errors import UserError
 from scalesearch.nn import build
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import words
@@ -16,6 +15,7 @@ from scalesearch.train import Recipe, train
 from scalesearch.train.engine import Engine
 from scalesearch.train.evaluate import Search, loss_per_token, score_split
 from scalesearch.train.hardware import Hardware
+from tests.errors import refuses
 from tests.tasks.small import corpus_of, lines, model_for
 
 TASK = TASKS["language-model"]
@@ -89,11 +89,11 @@ def test_words_are_what_blanks_part_and_ends_of_lines() -> None:
 
 
 def test_another_kind_of_model_is_refused_before_anything_is_written(tmp_path) -> None:
-    with pytest.raises(UserError, match="needs `model: decoder-only`, and this architecture is encoder-decoder"):
+    with refuses("other-model", "decoder-only", "encoder-decoder", key="space"):
         train(model_for(TASKS["translation"]), corpus_of(TASK, tmp_path), HOW, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_decoding_at_validation_is_refused(tmp_path) -> None:
-    with pytest.raises(UserError, match="validate_bleu: a language-model generates nothing"):
+    with refuses("nothing-to-score", key="recipe.validate_bleu"):
         train(model_for(TASK), corpus_of(TASK, tmp_path), Recipe(steps=1, validate_bleu=True), tmp_path / "run")

@@ -13,6 +13,7 @@ from scalesearch.tasks.correction import m2
 from scalesearch.tasks.edits import Edit, edits_between, lowered, parse_m2
 from scalesearch.tasks.summarisation import rouge
 from scalesearch.tasks.translation import scores, tokenised_bleu
+from tests.errors import refuses
 
 FILES = {"source": "a", "target": "b", "train": "x", "valid": "y", "test": "z"}
 SAID = ["The cats sat on a mat .", "police killed the gunman"]
@@ -40,7 +41,7 @@ def test_rouge_by_hand() -> None:
 
 def test_rouge_of_other_scripts_needs_words_apart_by_blanks() -> None:
     score, texts = TASKS["summarisation"].score, Texts(["x"], ["кошка сидит"])
-    with pytest.raises(UserError, match="tokenised: true"):
+    with refuses("rouge-not-latin", "tokenised: true", key="data"):
         score(["кошка сидит"], texts, spec(task="summarisation"))
     assert score(["кошка сидит"], texts, spec(task="summarisation", tokenised=True))["rouge2"] == 100
 
@@ -74,10 +75,10 @@ def test_comet_is_asked_of_the_package(monkeypatch) -> None:
 
 def test_comet_that_is_not_installed_is_said(monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install unbabel-comet"):
+    with refuses("package-missing", "unbabel-comet", key="data.comet"):
         TASKS["translation"].check(spec(comet="m"))
     TASKS["translation"].check(spec())
-    with pytest.raises(UserError, match="rouge-score, which is not installed"):
+    with refuses("package-missing", "rouge-score", key="data.task"):
         TASKS["summarisation"].check(spec(task="summarisation"))
 
 
@@ -136,7 +137,7 @@ def test_what_is_wrong_with_a_spec_of_text_is_said(mapping: dict, said: str) -> 
 def test_gold_edits_need_no_endings_and_prefixes_do() -> None:
     parts = {"task": "correction", "train": "t.m2", "valid": {"source": "a", "target": "b"}, "test": "t.m2.gz"}
     assert DataSpec.from_mapping(parts).source is None
-    with pytest.raises(UserError, match="`source` is missing"):
+    with refuses("bad-value", "`source`"):
         DataSpec.from_mapping(parts | {"train": "t"})
 
 

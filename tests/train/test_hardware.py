@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from scalesearch.errors import UserError
 from scalesearch.train import hardware as machines
 from scalesearch.train import train
 from scalesearch.train.hardware import Hardware, fast_bf16
 from scalesearch.train.recipe import Recipe
+from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 
 CPU = torch.device("cpu")
@@ -26,7 +26,7 @@ def test_bf16_is_for_processors_that_are_fast_at_it(monkeypatch, flags: str, fas
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UserError, match="finds no GPU"):
+    with refuses("no-gpu", key="recipe.device"):
         Hardware.of(Recipe(steps=1, device="cuda"))
 
 

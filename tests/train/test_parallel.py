@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.data import make_batch
-from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, train
 from scalesearch.train.parallel import divide, follow
 from scalesearch.train.team import Team, local_team
+from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 from tests.train.test_training import diverging, learned, stop_at, weights
 
@@ -87,9 +87,9 @@ def test_dropout_differs_between_processes(corpus, tmp_path, two: Team) -> None:
 
 def test_another_number_of_processes_is_another_training(corpus, out, two: Team) -> None:
     train(tiny(), corpus, recipe(), out, team=two)
-    with pytest.raises(UserError, match="processes was 2 and is now 1"):
+    with refuses("other-training", "processes was 2 and is now 1"):
         train(tiny(), corpus, recipe(), out)
-    with pytest.raises(UserError, match="processes: expected at least 1, found 0"):
+    with refuses("below-one", place="processes:"):
         train(tiny(), corpus, recipe(), out.with_name("none"), processes=0)
 
 

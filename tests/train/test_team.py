@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from scalesearch.errors import UserError
 from scalesearch.train import engine as engines
 from scalesearch.train import train
 from scalesearch.train.parallel import follow
 from scalesearch.train.team import ProcessLost, Team, local_team
+from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 from tests.train.test_parallel import STILL, close
 
@@ -101,5 +101,5 @@ def test_a_process_that_fails_ends_the_others_with_its_reason(corpus, out: Path,
 
 @pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="there are GPUs enough")
 def test_gpus_that_are_not_there_are_refused() -> None:
-    with pytest.raises(UserError, match=r"processes: 2 of them need a GPU each"), local_team(2, True, 1, follow):
+    with refuses("no-gpu", 2, place="processes:"), local_team(2, True, 1, follow):
         pass

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, load_checkpoint, loop, read_checkpoint, train
 from scalesearch.train import engine as engines
 from scalesearch.train.averaging import read_weights
+from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 
 
@@ -116,9 +116,9 @@ def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypat
 def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(corpus, out) -> None:
     first = train(tiny(), corpus, recipe(), out)
     assert train(tiny(), corpus, recipe(threads=1), out) == first
-    with pytest.raises(UserError, match=r"holds another training: lr was 0\.005 and is now 0\.001"):
+    with refuses("other-training", "lr was 0.005 and is now 0.001"):
         train(tiny(), corpus, recipe(lr=1e-3), out)
-    with pytest.raises(UserError, match="seed was 1 and is now 2"):
+    with refuses("other-training", "seed was 1 and is now 2"):
         train(tiny(), corpus, recipe(), out, seed=2)
     assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"] == 1e-3
 
@@ -127,7 +127,7 @@ def test_a_damaged_checkpoint_is_a_clear_message(corpus, out) -> None:
     with pytest.raises(Interrupted):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     (out / "checkpoint.pt").write_bytes(b"nonsense")
-    with pytest.raises(UserError, match="not a checkpoint of this version"):
+    with refuses("not-a-checkpoint"):
         train(tiny(), corpus, recipe(), out)
 
 
@@ -212,9 +212,9 @@ def test_every_budget_ends_at_its_first_update_beyond(corpus, out, budget) -> No
 def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
     with pytest.raises(Interrupted):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
-    with pytest.raises(UserError, match=r"model.safetensors missing. It is a training that is not finished"):
+    with refuses("no-checkpoint", "model.safetensors", "not finished"):
         load_checkpoint(out)
-    with pytest.raises(UserError, match="no checkpoint"):
+    with refuses("no-checkpoint"):
         load_checkpoint(out / "nothing")
 
 

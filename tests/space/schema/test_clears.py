@@ -2,9 +2,9 @@
 
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
+from tests.errors import refuses
 
 PLAIN = "width: 32\nencoder: {depth: 2, heads: 2, ffn: relu}\ndecoder: {depth: 2, heads: 2, ffn: relu}\n"
 SHARED = "share: {encoder.attention: one, decoder.ffn: one}\n"
@@ -34,5 +34,5 @@ def test_a_shipped_architecture_without_its_sharing_has_more_weights():
 
 
 def test_other_words_are_refused_with_what_would_be_right():
-    with pytest.raises(UserError, match=r"`share` is a group of keys.*(\n.*)*its keys are .* or `none`"):
+    with refuses("group-not-value", "`share`", "`none`"):
         Space.parse(PLAIN + "share: all\n")

@@ -5,6 +5,7 @@ import pytest
 from scalesearch.errors import UserError
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.replication import Seeds
+from tests.errors import refuses
 
 REST = """\
 data: { builtin: grammar, pairs: 500, vocab: 400 }
@@ -83,9 +84,9 @@ def test_a_grid_trains_a_network_once_that_several_sheets_describe(tmp_path):
 
 def test_a_grid_that_nobody_could_train_is_refused(tmp_path):
     rows = read(tmp_path, "kind: grid\nspace: papers\n").rows
-    with pytest.raises(UserError, match=r"space's are 3,911,846,400; .*kind: search"):
+    with refuses("grid-too-large", "3,911,846,400", "kind: search", key="space"):
         rows.within(lambda one: "")
-    with pytest.raises(UserError, match="none of the space's 2 combinations"):
+    with refuses("budget-unmet", 2, key="budget"):
         read(tmp_path, "kind: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n").rows.within(lambda one: "no")
 
 

@@ -12,6 +12,7 @@ from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.replication import Seeds
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.setup import make_evaluator, refuse_the_impossible
+from tests.errors import refuses
 
 SPACE = """\
 space:
@@ -380,5 +381,5 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     refuse_the_impossible(evaluator, spec.proposer_seed)
     assert 0 < evaluator.region.share < 1e-3  # it was looked for: nothing drawn met it
     impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
-    with pytest.raises(UserError, match="none of 2000 random candidates meets it; counted, nothing in the space does"):
+    with refuses("budget-unmet", 2000, "counted", key="budget"):
         refuse_the_impossible(make_evaluator(impossible, None), 1)

@@ -5,7 +5,6 @@ import json
 import pytest
 from rich.console import Console
 
-from scalesearch.errors import UserError
 from scalesearch.report.ablation import ablation
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.replication import Seeds
@@ -14,10 +13,10 @@ from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
 from scalesearch.study.results.results import load
 from scalesearch.study.results.tables import table_of
-from scalesearch.study.trials.compatibility import Changed
 from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.trial import State
 from tests.corpora import DATA
+from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
@@ -60,7 +59,7 @@ def test_when_no_row_trains_the_study_stops_early(tmp_path):
 
     plan = make_plan(0, references=tuple(Reference(str(width), architecture_of({**ROWS[0], "width": width}), {})
                                          for width in range(8, 64, 8)), attempts=1)
-    with pytest.raises(UserError, match=r"the first 3 rows failed, .*not a number"):
+    with refuses("too-many-failed", "first 3"):
         make_driver(tmp_path, plan, work=failing).run()
 
 
@@ -98,10 +97,10 @@ def test_rows_may_be_added_and_seeds_raised_but_not_changed(trained):
     table = table_of(load(folder), "bleu")
     assert {row.name: row.seeds for row in table.rows} == {"base": 2, "encoder.depth: 2": 2, "width: 32": 2,
                                                           "width: 48": 2}
-    with pytest.raises(Changed, match="`width: 32` changed: it is another architecture now"):
+    with refuses("study-changed", "`width: 32`"):
         other = "changes=[{name: 'width: 32', set: {width: 40}}]"
         launch(read_study(file, [other], folder), True, Console(quiet=True))
-    with pytest.raises(Changed, match="the kind of study changed"):
+    with refuses("study-changed", "the kind of study"):
         launch(read_study(file.parent / _searching(file), [], folder), True, Console(quiet=True))
     launch(read_study(file, ["changes=[{encoder.depth: 2}]", "seeds=2"], folder), True, Console(quiet=True))
     left = table_of(load(folder), "bleu")
@@ -125,19 +124,19 @@ def test_rows_beyond_the_budget_are_not_trained(tmp_path):
     assert set(found.spec.rows.left_out) == {"encoder.depth: 2", "width: 32"}
     assert found.trainings == 1 and "not params.total" in found.to_json()["left_out"]["width: 32"]
     file.write_text(FILE + f"budget: params.total < {base}\n")
-    with pytest.raises(UserError, match="budget: none of the 3 rows meets it"):
+    with refuses("budget-unmet", 3, key="budget"):
         dry_run(read_study(file))
     file.write_text(FILE + f"budget: params.total > {base}\n")
-    with pytest.raises(UserError, match="budget: the base misses it"):
+    with refuses("base-misses-budget", key="budget"):
         dry_run(read_study(file))
 
 
 def test_a_fork_of_rows_is_refused(trained, tmp_path):
     spec = read_study(trained[1], [], trained[0])
-    with pytest.raises(UserError, match="a study of kind ablation is not forked"):
+    with refuses("not-forkable", "ablation"):
         launch(spec, False, Console(quiet=True), tmp_path / "fork")
 
 
 def test_the_table_of_references_still_wants_names():
-    with pytest.raises(UserError, match="no named architecture"):
+    with refuses("no-named-architecture"):
         ablation([], "bleu")

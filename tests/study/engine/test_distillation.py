@@ -18,6 +18,7 @@ from scalesearch.study.engine.run import launch
 from scalesearch.study.engine.setup import Feasibility, load_data, make_evaluator
 from scalesearch.study.results.results import load
 from tests.corpora import write_text
+from tests.errors import refuses
 from tests.processes import start, wait_until
 from tests.study.config.test_reader import REST, SPACE, problems, write
 from tests.study.engine.test_end_to_end import STUDY
@@ -76,7 +77,7 @@ def test_a_teacher_of_translations_is_refused(tmp_path):
 
 def test_an_open_architecture_is_refused_by_a_dry_run(tmp_path):
     file = write(tmp_path, f"{SPACE}{REST}teacher: {{ set: {{ width: 64 }} }}\n")
-    with pytest.raises(UserError, match=r"teacher: it leaves encoder\.depth open"):
+    with refuses("open-parameters", "encoder.depth", place="teacher: it"):
         dry_run(read_study(file))
 
 

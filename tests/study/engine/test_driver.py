@@ -8,11 +8,11 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from scalesearch.errors import UserError
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
+from tests.errors import refuses
 from tests.study.fakes import FakeSpace, architecture_of, breaking_work, fake_work, make_driver, make_plan, score
 
 KINDS = ["tpe", "nsga2", "random"]
@@ -117,7 +117,7 @@ def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):
     assert {trial.crashes for trial in driver.trials.having(State.COMPLETE)} == {2}
 
     driver = make_driver(tmp_path / "fails", make_plan(4, attempts=2), work=breaking_work)
-    with pytest.raises(UserError, match=r"candidates failed, the last with: RuntimeError: the worker broke"):
+    with refuses("too-many-failed", "RuntimeError: the worker broke"):
         driver.run()
     lost = driver.trials.having(State.FAILED)
     assert driver.study.record(lost[0])["reason"] == "RuntimeError: the worker broke"
@@ -132,7 +132,7 @@ def test_a_result_without_a_number_is_a_failure_with_the_reason(tmp_path, metric
         )
 
     driver = make_driver(tmp_path, make_plan(1), work=work)
-    with pytest.raises(UserError, match="training gave no usable bleu"):
+    with refuses("too-many-failed", "bleu"):
         driver.run()
 
 
@@ -194,7 +194,7 @@ def test_any_optuna_storage_will_do(tmp_path):
 
 
 def test_an_unreachable_storage_is_named_without_its_password(tmp_path):
-    with pytest.raises(UserError, match=r"storage: .* cannot be used") as error:
+    with refuses("storage-unreachable", place="storage:") as error:
         make_driver(tmp_path, storage="postgresql://ann:secret@localhost:1/db")
     assert "secret" not in str(error.value)
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.study.executors.base import Done, Job
 from scalesearch.study.executors.factory import ray_train_is_there
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import train_job
 from scalesearch.train import Recipe
+from tests.errors import refuses
 from tests.study.executors.test_executors import ends
 from tests.train.conftest import corpus, tiny  # noqa: F401 - a fixture
 
@@ -70,5 +70,5 @@ def test_resources_are_those_of_all_processes(monkeypatch) -> None:
     runner = module.RayRunner(train_job, workers=2, cpus=3, gpus=0.5, processes=2)
     assert (params["num_cpus"], params["num_gpus"]) == (6, 1)
     assert "6 CPU and 1 GPU each for 2 processes" in runner.describe()
-    with pytest.raises(UserError, match="asks for 9 CPU and 0 GPU"):
+    with refuses("too-few-resources", "9 CPU and 0 GPU", key="resources"):
         module.RayRunner(train_job, workers=2, cpus=3, processes=3)

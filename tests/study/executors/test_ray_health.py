@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.study.executors.base import LOST, Crashed, Done, Job
+from tests.errors import refuses
 from tests.study import slow_work
 
 
@@ -77,7 +77,7 @@ def runner_without_ray(monkeypatch, address):
 
 def test_a_cluster_that_is_gone_ends_the_study_with_how_to_go_on(monkeypatch, tmp_path):
     runner = runner_without_ray(monkeypatch, "far:1")
-    with pytest.raises(UserError, match=r"gcs_server does not answer any more.*--resume once the cluster is back"):
+    with refuses("cluster-lost", "gcs_server", "--resume", key="resources"):
         runner._lose("gcs_server")
 
 
@@ -86,7 +86,7 @@ def test_a_ray_that_dies_again_and_again_ends_the_study(monkeypatch, tmp_path):
     for _ in range(5):
         runner._running = {"task": Job(1, tmp_path, 1)}
         assert [event.kind for event in runner._lose("the raylet")] == [LOST]
-    with pytest.raises(UserError, match=r"the raylet died 6 times and no training ended between.*--resume"):
+    with refuses("cluster-lost", "raylet", "6 times", "--resume", key="resources"):
         runner._lose("the raylet")
 
 

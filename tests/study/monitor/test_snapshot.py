@@ -8,7 +8,6 @@ from datetime import datetime
 
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.config.replication import Seeds
 from scalesearch.study.executors.worker import Progress
@@ -21,6 +20,7 @@ from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from scalesearch.study.trials.trials import Trials
+from tests.errors import refuses
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.made import Made, drawn
@@ -191,14 +191,14 @@ def test_a_line_that_cannot_be_read_is_said_and_tried_again(made):
 
 
 def test_a_folder_without_a_study_or_that_was_taken_away_is_said(tmp_path, made):
-    with pytest.raises(UserError, match="there is no study here"):
+    with refuses("no-study"):
         Watch(tmp_path / "none")
     watch = Watch(made.study.folder)
     (made.study.folder / "study.json").write_text("{")
-    with pytest.raises(UserError, match=r"study\.json: not a study's"):
+    with refuses("not-a-study", "study.json"):
         watch.look()
     (made.study.folder / "study.json").unlink()
-    with pytest.raises(UserError, match="there is no study here"):
+    with refuses("no-study"):
         watch.look()
 
 

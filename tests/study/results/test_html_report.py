@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from scalesearch.cli.study import command
 from scalesearch.cost import cost, protocol_of
-from scalesearch.errors import UserError
 from scalesearch.library import find_file
 from scalesearch.report.page.render import render
 from scalesearch.report.page.sections.hypervolume_history import history
@@ -24,6 +23,7 @@ from scalesearch.study.results.results import load
 from scalesearch.study.trials.evaluator import flat
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
+from tests.errors import refuses
 from tests.study.engine.test_promotion import work as rung_work
 from tests.study.fakes import META, fake_work, make_driver, make_plan
 from tests.study.noisy import SEEDS, noisy_work, seeded_plan
@@ -257,5 +257,5 @@ def test_the_verb_writes_beside_the_study_or_where_it_is_told(tmp_path):
     target = tmp_path / "there" / "page.html"
     found = json.loads(call(command, ["report", str(tmp_path / "fake"), "--to", str(target), "--json"]).output)
     assert found == {"files": [str(target)]} and target.is_file()
-    with pytest.raises(UserError, match="this is a folder; give the page's file"):
+    with refuses("is-a-folder"):
         call(command, ["report", str(tmp_path / "fake"), "--to", str(tmp_path)], catch_exceptions=False)

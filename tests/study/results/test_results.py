@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_front
 from scalesearch.study.results.results import choose, load, publish
 from scalesearch.study.trials.plan import Reference
+from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
 
@@ -74,9 +74,9 @@ def test_export_takes_the_best_or_the_given_one(folder):
         rows["params.total"].idxmin(), f"best params.total of the front ({rows['params.total'].min():,})")
     assert choose(results, None, None)[1] == f"best bleu of the front ({rows['bleu'].max():.2f})"
     assert choose(results, None, int(rows.index[1])) == (rows.index[1], "as asked")
-    with pytest.raises(UserError, match="there is no blue on the front"):
+    with refuses("unknown-objective", "blue"):
         choose(results, "blue", None)
-    with pytest.raises(UserError, match="trial 999 is not a finished candidate"):
+    with refuses("no-such-trial", 999):
         choose(results, None, 999)
 
 

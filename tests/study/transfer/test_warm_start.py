@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.schedule.rungs import Rungs, promotable
 from scalesearch.space.syntax.parameters import IntRange
 from scalesearch.study.config.objectives import objective
@@ -17,6 +16,7 @@ from scalesearch.study.transfer.warm_start import begin, choose
 from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, Origin, State
+from tests.errors import refuses
 from tests.study.engine.test_driver import trained
 from tests.study.fakes import META, FakeSpace, architecture_of, make_driver, make_plan
 
@@ -181,7 +181,7 @@ def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / FILE).write_text(json.dumps(known.to_json()))
     shutil.rmtree(gone)
-    with pytest.raises(UserError, match="is gone"):
+    with refuses("parent-gone"):
         warm(tmp_path / "new", gone, make_plan(4, shared=SHARED))
 
 

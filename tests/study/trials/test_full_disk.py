@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from scalesearch.errors import UserError
 from scalesearch.files import DiskFull
 from scalesearch.study.trials.interruptions import resumable
 from scalesearch.study.trials.study_dir import StudyDir
+from tests.errors import refuses
 from tests.processes import HANG
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_promotion import RUNGS, passages, work
@@ -93,7 +93,7 @@ def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(
     def full(folder):
         raise DiskFull("checkpoint.pt: cannot be written: Make room, then run the command again")
 
-    with pytest.raises(DiskFull, match=r"checkpoint.pt: cannot be written"):
+    with refuses("disk-full", "checkpoint.pt"):
         make_driver(tmp_path, make_plan(2), work=full).run()
     again = make_driver(tmp_path, make_plan(2))
     assert again.run() == "2 candidates trained"
@@ -101,11 +101,10 @@ def test_a_worker_without_room_stops_the_study_and_is_no_fault_of_its_candidate(
 
 
 def test_people_are_told_how_to_go_on(tmp_path):
-    with pytest.raises(DiskFull, match=r"Make room, then run the command again with --resume: what finished is safe"), \
-            resumable(tmp_path):
+    with refuses("disk-full", "--resume"), resumable(tmp_path):
         raise DiskFull("Make room, then run the command again")
-    with pytest.raises(DiskFull, match=r"^again with --resume: 3 updates were done$"), resumable(tmp_path):
+    with refuses("disk-full") as caught, resumable(tmp_path):
         raise DiskFull("again with --resume: 3 updates were done")
-    with pytest.raises(UserError, match=r"cannot go on: x: Input/output error. What finished .* --resume"), \
-            resumable(tmp_path):
+    assert str(caught.value) == "again with --resume: 3 updates were done", "once is enough"
+    with refuses("disk-error", "Input/output error", "--resume"), resumable(tmp_path):
         raise OSError(5, "Input/output error", "x")

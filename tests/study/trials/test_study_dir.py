@@ -4,11 +4,8 @@ import os
 import subprocess
 import sys
 
-import pytest
-
-from scalesearch.errors import UserError
-from scalesearch.files import DiskFull
 from scalesearch.study.trials.study_dir import StudyDir
+from tests.errors import refuses
 from tests.study.fakes import make_driver, make_plan
 
 HOLD = """
@@ -25,7 +22,7 @@ def test_a_second_owner_is_told_who_the_first_is_and_a_dead_one_is_none(tmp_path
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert first.stdout.readline() == "mine\n"
-    with pytest.raises(UserError, match=f"process {first.pid} on .* is running this study"), StudyDir(tmp_path).owned():
+    with refuses("study-running", first.pid), StudyDir(tmp_path).owned():
         pass
     first.kill()
     first.communicate()
@@ -34,7 +31,7 @@ def test_a_second_owner_is_told_who_the_first_is_and_a_dead_one_is_none(tmp_path
 
 
 def test_reading_a_folder_without_a_study_says_so(tmp_path):
-    with pytest.raises(UserError, match="there is no study here"):
+    with refuses("no-study"):
         StudyDir(tmp_path).load()
 
 
@@ -44,7 +41,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     lines = log.read_text().splitlines()
     lines[3] = lines[3][:20]
     log.write_text("\n".join(lines) + "\n")
-    with pytest.raises(UserError, match=r"events.jsonl:4: not a JSON line"):
+    with refuses("log-damaged", "events.jsonl:4:"):
         StudyDir(tmp_path).load()
 
 
@@ -57,7 +54,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DiskFull, match=r"No space left.*what was there is untouched"):
+    with refuses("disk-full", "No space left", "untouched"):
         driver.study.append("started", 0, attempt=9)
     assert (tmp_path / "events.jsonl").read_bytes() == before
 
