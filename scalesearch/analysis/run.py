@@ -20,8 +20,8 @@ from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Model
 from scalesearch.train import Recipe
 from scalesearch.train.engine import Engine
-from scalesearch.train.evaluate import with_memory
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.scoring.evaluate import with_memory
 
 TOKENS = 4096  # places of the wider side in a batch
 

@@ -80,7 +80,7 @@ def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
     Raises:
         UserError: it is not one, or it is for another task.
     """
-    from scalesearch.cli.sections import read_section
+    from scalesearch.cli.calculator.sections import read_section
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.data.spec import DATA
     from scalesearch.train.checkpoint import TOKENIZER

@@ -13,7 +13,7 @@ from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
-    from scalesearch.cli.unmet import Nearest
+    from scalesearch.cli.calculator.unmet import Nearest
     from scalesearch.space import Answers, Constraint, Space
     from scalesearch.space.syntax.diagnostics import Problem
 
@@ -109,7 +109,7 @@ def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
 
 def examine(space: "Space", samples: int, seed: int) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
-    from scalesearch.cli.unmet import Nearest
+    from scalesearch.cli.calculator.unmet import Nearest
 
     dimensions = [(name, str(question), question.count()) for name, question in space.dimensions()]
     report = Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed)

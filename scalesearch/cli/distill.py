@@ -31,8 +31,8 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
     from rich.console import Console
     from rich.progress import Progress
 
-    from scalesearch.train.distill import distill_data
-    from scalesearch.train.evaluate import Search
+    from scalesearch.train.scoring.distill import distill_data
+    from scalesearch.train.scoring.evaluate import Search
 
     spec, search = _spec(data), Search(beam, length_penalty, batch)
     with Progress(console=Console(stderr=True)) as progress:
@@ -51,7 +51,7 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
 
 def _spec(name: str) -> DataSpec:
     """The data, with paths that mean the same everywhere."""
-    from scalesearch.cli.sections import read_section
+    from scalesearch.cli.calculator.sections import read_section
     from scalesearch.data import DataSpec
     from scalesearch.data.spec import DATA
 

@@ -11,18 +11,18 @@ from scalesearch.signals import Interrupted, interruptible
 
 VERBS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
-    "cost": ("cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
+    "cost": ("calculator.cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
     "feasible": (
-        "feasible",
+        "calculator.feasible",
         "What of a space fits a budget, exactly where it can be counted; what binds; the best shapes.",
     ),
     "reference": ("reference", "What three papers print of their models, recomputed, and on one ruler."),
-    "solve": ("solve", "The largest size within a budget, and trades between sizes, exactly."),
+    "solve": ("calculator.solve", "The largest size within a budget, and trades between sizes, exactly."),
     "train": ("train", "Train one architecture on a parallel corpus."),
     "distill": ("distill", "A teacher's translations of the training text, as a corpus for students."),
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
     "analyse": ("analyse", "Heads, tokens, activations, load and gradients of a trained checkpoint."),
-    "study": ("study", "Search a space for its Pareto front; show, plot and export it."),
+    "study": ("study.group", "Search a space for its Pareto front; show, plot and export it."),
 }
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scalesearch.cli.calculator.sections import Section, read_section
 from scalesearch.cli.options import json_option, load_architecture, print_json, set_option
-from scalesearch.cli.sections import Section, read_section
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.space.syntax.nodes import Table as Mapped
@@ -56,7 +56,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     from rich.console import Console
 
     from scalesearch.train import train
-    from scalesearch.train.team import ProcessLost
+    from scalesearch.train.parallel.team import ProcessLost
 
     console = Console(stderr=as_json)
     corpus = load_data(data, how)

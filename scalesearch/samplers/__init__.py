@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
     from scalesearch.samplers.base import SheetSampler
-    from scalesearch.samplers.feasible_region import FeasibleRegion
     from scalesearch.samplers.known import Knows
+    from scalesearch.samplers.region.feasible_region import FeasibleRegion
     from scalesearch.samplers.sheet import Define
 
 ENTRY_POINTS = "scalesearch.samplers"

@@ -25,7 +25,7 @@ from scalesearch.samplers.known import Knowledge, Knows
 from scalesearch.samplers.sheet import Define, Sheet, draw, flat, sample
 
 if TYPE_CHECKING:
-    from scalesearch.samplers.feasible_region import FeasibleRegion
+    from scalesearch.samplers.region.feasible_region import FeasibleRegion
 
 PATIENCE = 5  # proposals in a row that were seen before, after which they are random
 STRATA_DRAWS = 20  # random sheets of which one of the first is chosen, by what it costs

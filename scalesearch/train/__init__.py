@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scalesearch.train.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
-    from scalesearch.train.evaluate import tokenised_bleu
     from scalesearch.train.recipe import PRESETS, Recipe
     from scalesearch.train.result import Result
+    from scalesearch.train.scoring.evaluate import tokenised_bleu
     from scalesearch.train.training import train
 
 _HOMES = {
     "Checkpoint": "checkpoint", "load_checkpoint": "checkpoint", "read_checkpoint": "checkpoint",
-    "tokenised_bleu": "evaluate", "PRESETS": "recipe", "Recipe": "recipe",
+    "tokenised_bleu": "scoring.evaluate", "PRESETS": "recipe", "Recipe": "recipe",
     "Result": "result", "train": "training",
 }
 

@@ -17,12 +17,12 @@ from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
 from scalesearch.train.averaging import Snapshot, Snapshots, write_weights
 from scalesearch.train.engine import Engine
-from scalesearch.train.evaluate import Search, loss_per_token, perplexity, score_split, translate
 from scalesearch.train.failures import Diverged, TrainingFailed
 from scalesearch.train.feed import Feed
-from scalesearch.train.measure import latency
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.schedule import Interval, Schedule, Spent
+from scalesearch.train.scoring.evaluate import Search, loss_per_token, perplexity, score_split, translate
+from scalesearch.train.scoring.measure import latency
 
 Report = Callable[[dict[str, Any]], None]
 GPU_LOSS_INTERVAL = 20  # updates between readings of the loss on a GPU: each reading waits for it

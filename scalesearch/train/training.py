@@ -14,17 +14,17 @@ from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
-from scalesearch.train import proxies as zero_cost
 from scalesearch.train.compatibility import check_compatible, check_model_kind
 from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.failures import TrainingFailed, out_of_memory
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.loop import Report, Run
-from scalesearch.train.measure import PeakMemory
-from scalesearch.train.parallel import follow, lead
+from scalesearch.train.parallel.gradients import follow, lead
+from scalesearch.train.parallel.team import Team, local_team
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import Result, versions
-from scalesearch.train.team import Team, local_team
+from scalesearch.train.scoring import proxies as zero_cost
+from scalesearch.train.scoring.measure import PeakMemory
 
 
 def train(

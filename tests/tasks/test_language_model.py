@@ -13,8 +13,8 @@ from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import words
 from scalesearch.train import Recipe, train
 from scalesearch.train.engine import Engine
-from scalesearch.train.evaluate import Search, loss_per_token, score_split
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.scoring.evaluate import Search, loss_per_token, score_split
 from tests.errors import refuses
 from tests.tasks.small import corpus_of, lines, model_for
 

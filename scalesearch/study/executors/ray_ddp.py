@@ -57,8 +57,8 @@ class RayTrainWork:
 
 def one_process(config: dict[str, Any]) -> None:
     """Runs one process: the first trains the job, the others follow it."""
-    from scalesearch.train.parallel import follow
-    from scalesearch.train.team import END, Team
+    from scalesearch.train.parallel.gradients import follow
+    from scalesearch.train.parallel.team import END, Team
 
     team = Team()
     if team.rank:

@@ -69,8 +69,8 @@ def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
 def _translate(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
     """Has a teacher translate the training text into ``place``; what earlier attempts have made stays."""
     from scalesearch.data import DataSpec
-    from scalesearch.train.distill import distill_data
-    from scalesearch.train.evaluate import Search
+    from scalesearch.train.scoring.distill import distill_data
+    from scalesearch.train.scoring.evaluate import Search
 
     search, progress = Search(**job["search"]), Progress(place)
     before, start = progress.read().get("cpu_seconds", 0.0), time.process_time()

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.figure import Figure
 
-from scalesearch.cli.study import command
+from scalesearch.cli.study.group import command
 from scalesearch.cost import cost, protocol_of
 from scalesearch.library import find_file
 from scalesearch.report.page.render import render

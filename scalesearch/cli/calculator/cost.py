@@ -1,0 +1,166 @@
+"""``scalesearch cost FILE``: what an architecture costs, by module and in all; what if it were another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import json_option, load_architecture, print_json, protocol_options, set_option
+from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scalesearch.cost import Cost
+    from scalesearch.nn.verify import Check
+
+
+@click.command(name="cost")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@set_option
+@protocol_options
+@click.option("--against", multiple=True, metavar="KEY=VALUE;…", help="Beside FILE: it with other keys. Repeatable.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=VALUES",
+              help="Table over width='128..512 step 64', encoder.ffn='relu | geglu'; source, target, length, vocab.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="Draw the sweep, as PNG and SVG.")
+@click.option("--csv", type=click.Path(dir_okay=False), help="Write the sweep or the comparison.")
+@click.option("--cite", "cited", is_flag=True, help="Closed forms: keys in place of sizes, S, T, V for lengths.")
+@click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table.")
+@click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
+@json_option
+def command(
+    files: tuple[str, ...],
+    settings: tuple[str, ...],
+    protocol: str | None,
+    source: int | None,
+    target: int | None,
+    vocab: int | None,
+    against: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    plot: str | None,
+    csv: str | None,
+    cited: bool,
+    levels: int,
+    verified: bool,
+    as_json: bool,
+) -> None:
+    """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol.
+
+    Several FILEs are set side by side, each compared with the first.
+    """
+    beside = len(files) + len(against) > 1
+    _check_options(beside, bool(sweeps), cited, verified, plot, csv)
+    lengths = {"name": protocol, "source": source, "target": target, "vocab": vocab}
+    if beside:
+        from scalesearch.cli.calculator.compare import show_comparison
+
+        show_comparison(files, settings, against, lengths, levels, csv, as_json)
+    elif sweeps:
+        from scalesearch.cli.calculator.sweep import show_sweep
+
+        show_sweep(files[0], settings, sweeps, lengths, plot, csv, as_json)
+    elif cited:
+        from scalesearch.cli.calculator.cite import show_formulas
+
+        show_formulas(files[0], settings, lengths, levels, as_json)
+    else:
+        _one(files[0], settings, lengths, levels, verified, as_json)
+
+
+def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None, csv: str | None) -> None:
+    """Refuses options that do not go together."""
+    asked = {"several architectures": beside, "--sweep": swept, "--cite": cited, "--verify": verified}
+    found = [name for name, given in asked.items() if given]
+    if len(found) > 1:
+        raise UserError(f"{' and '.join(found)} do not go together: ask for one at a time", code="options-conflict")
+    if plot and not swept:
+        raise UserError("--plot draws a sweep: give --sweep as well, for example --sweep width='128..1024 step 64'",
+                        code="option-missing")
+    if csv and not (swept or beside):
+        raise UserError("--csv writes a sweep or a comparison: give --sweep or several architectures",
+                        code="option-missing")
+
+
+def _one(
+    file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, verified: bool, as_json: bool
+) -> None:
+    """One architecture's costs."""
+    from scalesearch.cost import cost, protocol_of
+    from scalesearch.cost.modules import rows
+
+    space, architecture = load_architecture(file, settings)
+    chosen = protocol_of(space.protocol, **lengths)
+    result = cost(architecture.block, chosen)
+    checks: list[Check] = []
+    if verified:
+        from scalesearch.nn.verify import verify
+
+        checks = verify(architecture.block, chosen.source, chosen.target, chosen.vocab)
+    if as_json:
+        modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in rows(result, levels)]
+        extra: dict[str, Any] = {"verify": [_check_json(check) for check in checks]} if verified else {}
+        print_json(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra)
+    else:
+        _show(result, architecture.id, levels, checks)
+    if not all(check.agrees for check in checks):
+        raise SystemExit(1)
+
+
+def _show(result: Cost, identity: str, levels: int, checks: list[Check]) -> None:
+    say(_modules(result, levels))
+    say(_totals(result))
+    if checks:
+        say(_checks(checks, result))
+    say(_memory(result))
+    say(f"architecture {identity} · protocol {result.protocol} · flops = 2 · macs")
+
+
+def _modules(result: Cost, levels: int) -> Table:
+    from scalesearch.cost.modules import rows
+
+    listed = rows(result, levels)
+    cells = [("  " * row.level + row.path.rsplit(".", 1)[-1], "" if row.calls is None else row.calls,
+              f"{row.params:,}", _share(row.params, result["params.total"]),
+              f"{row.macs:,}", _share(row.macs, result["macs.total"])) for row in listed]
+    styles = ["" if row.level else "bold" for row in listed]
+    return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, styles=styles)
+
+
+def _totals(result: Cost) -> Table:
+    from scalesearch.cost.ledger import QUANTITIES, SECTIONS
+
+    return make_table(("", *QUANTITIES), [
+        (section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
+        for section in SECTIONS
+    ])
+
+
+def _memory(result: Cost) -> str:
+    held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
+    kept = result["memory.activations"] / 2**20
+    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB"
+
+
+def _checks(checks: list[Check], result: Cost) -> Table:
+    from rich.text import Text
+
+    rows = []
+    for check in checks:
+        difference = f"{check.theirs - check.ours:+,}" if check.theirs != check.ours else "0"
+        verdict = Text("equal" if not check.explained else f"{check.why}; then equal")
+        if not check.agrees:
+            verdict = Text(f"unexplained: {check.theirs - check.explained - check.ours:+,}", "red")
+        rows.append((check.what, check.counter, f"{check.ours:,}", f"{check.theirs:,}", difference, verdict))
+    lengths = result.protocol
+    title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
+    return make_table(("", "counter", "ours", "theirs", "difference", "explained"), rows, (0, 1, 5), title)
+
+
+def _check_json(check: Check) -> dict[str, Any]:
+    return {**vars(check), "agrees": check.agrees}
+
+
+def _share(part: int | float, whole: int | float) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "-"

@@ -1,0 +1,1 @@
+"""The ``scalesearch study`` verbs. May import study and report, when a verb runs."""

@@ -1,0 +1,143 @@
+"""The ``scalesearch study`` verbs: search a space for its front, and read what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from scalesearch.cli.options import json_option, need, print_json
+from scalesearch.cli.study import compare as study_compare
+from scalesearch.cli.study import run as study_run
+from scalesearch.cli.study import scaling as study_scaling
+from scalesearch.cli.study import table as study_table
+from scalesearch.cli.study import watch as study_watch
+from scalesearch.cli.study.show import as_json_of, console_for_once, load_study, reading, show_front, show_proxies
+from scalesearch.errors import UserError
+from scalesearch.terminal import say
+
+
+class WholeSummaries(click.Group):
+    """Lists its verbs with their first sentences whole; click cuts them to a line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200))
+                                for name in self.list_commands(ctx)])
+
+
+@click.group(name="study", cls=WholeSummaries, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Run studies, watch them, and read what they found."""
+
+
+command.add_command(study_run.run)
+command.add_command(study_compare.compare)
+command.add_command(study_table.table)
+command.add_command(study_scaling.scaling)
+command.add_command(study_watch.watch)
+
+
+@command.command()
+@reading
+@json_option
+def status(study: str, out: Path | None, as_json: bool) -> None:
+    """How far a study is: done, running, failed; the best so far."""
+    from scalesearch.study.monitor.render import draw
+    from scalesearch.study.monitor.snapshot import Watch
+    from scalesearch.study.trials.trial import State
+
+    results = load_study(study, out)
+    shown = Watch(results.study.folder).look()
+    if as_json:
+        found = shown.to_json()
+        print_json({**found, **as_json_of(results), "teacher_at_work": found["teacher"]})
+        return
+    console = console_for_once()
+    console.print(draw(shown, console.width))
+    show_proxies(results, console)
+    for trial in results.study.trials.having(State.FAILED):
+        say(f"trial {trial.number} failed: {trial.reason}", console)
+
+
+@command.command()
+@reading
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
+@click.option("--all", "everything", is_flag=True, help="Every proposal, not only the front (CSV and JSON).")
+@json_option
+def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json: bool) -> None:
+    """The candidates that no other dominates."""
+    results = load_study(study, out)
+    rows = results.table if everything else results.front
+    if as_csv:
+        from scalesearch.report.table import filled
+
+        click.echo(filled(rows).to_csv(index=False), nl=False)
+    elif as_json:
+        click.echo(rows.to_json(orient="records", indent=2))
+    else:
+        from rich.console import Console
+
+        show_front(results, Console())
+
+
+@command.command()
+@reading
+@click.option("--to", type=click.Path(path_type=Path), help="Folder for the figures, if not the study's.")
+@json_option
+def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
+    """Figures of quality against cost, as PNG and SVG."""
+    from scalesearch.study.results.results import plots
+
+    results = load_study(study, out)
+    files = plots(results, to or results.study.folder)
+    if not files:
+        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to plot",
+                        code="nothing-finished")
+    if as_json:
+        print_json({"files": [str(file) for file in files]})
+        return
+    for file in files:
+        click.echo(file)
+
+
+@command.command()
+@reading
+@click.option("--to", type=click.Path(path_type=Path), help="The page's file, if not the study's report.html.")
+@click.option("--alone", is_flag=True, help="Without links to the study's files: for a page that is sent elsewhere.")
+@json_option
+def report(study: str, out: Path | None, to: Path | None, alone: bool, as_json: bool) -> None:
+    """One HTML page of everything found so far; it needs no network."""
+    for package in ("optuna", "pandas", "matplotlib"):
+        need(package)
+    from scalesearch.study.results.html_report import write_page
+
+    results = load_study(study, out)
+    file = write_page(results, to or results.study.folder / "report.html", alone)
+    print_json({"files": [str(file)]}) if as_json else click.echo(file)
+
+
+@command.command()
+@reading
+@click.option("--best", metavar="OBJECTIVE", help="Of the front, the best by this objective (the first, if not given).")
+@click.option("--trial", type=int, help="This trial.")
+@click.option("--to", type=click.Path(path_type=Path), help="Folder to write (export-TRIAL, if not given).")
+@json_option
+def export(study: str, out: Path | None, best: str | None, trial: int | None, to: Path | None, as_json: bool) -> None:
+    """Copy a candidate out of a study: its architecture file, its record and its checkpoint."""
+    import shutil
+
+    from scalesearch.study.results.results import choose
+
+    results = load_study(study, out)
+    number, why = choose(results, best, trial)
+    target = to or Path(f"export-{number}")
+    if target.exists():
+        raise UserError(f"{target} is there already; choose another folder with --to", code="already-exists")
+    source = results.study.trial_folder(results.study.trials[number])
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "progress.*"))
+    if as_json:
+        files = sorted(str(file) for file in target.rglob("*") if file.is_file())
+        print_json({"trial": number, "why": why, "folder": str(target), "files": files})
+        return
+    click.echo(f"trial {number}, {why} -> {target}")

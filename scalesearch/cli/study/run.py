@@ -1,0 +1,168 @@
+"""``scalesearch study run``: from a study file to its end, and what is shown and written there."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import json_option, need, print_json
+from scalesearch.cli.study import scaling as study_scaling
+from scalesearch.cli.study import table as study_table
+from scalesearch.cli.study.show import as_json_of, show_front, show_proxies
+from scalesearch.errors import UserError
+from scalesearch.signals import Interrupted, interruptible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from scalesearch.study.config.spec import StudySpec
+    from scalesearch.study.results.results import Results
+
+
+@click.command()
+@click.argument("study")
+@click.option("--trials", type=click.IntRange(1), help="Candidates to train, in place of the file's.")
+@click.option("--workers", type=click.IntRange(1), help="Candidates to train at a time; more than one needs Ray.")
+@click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Where to train.")
+@click.option("--address", help="Of a running Ray cluster to train on: HOST:PORT, or auto.")
+@click.option("--out", type=click.Path(path_type=Path), help="The study's folder, in place of runs/NAME.")
+@click.option("--resume", is_flag=True, help="Go on with a study that was begun.")
+@click.option("--fork", type=click.Path(path_type=Path), help="Go on in this folder, with what still counts of a study "
+              "whose space, budget or objectives have changed.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change a key: --set recipe.steps=500.")
+@json_option
+def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | None, as_json: bool,
+        sets: tuple[str, ...], **flags: Any) -> None:
+    """Run the study that the file STUDY describes, to its end: a search, a grid, an ablation or a scaling study.
+
+    Ctrl-C (exit status 130) and SIGTERM (143) have the workers save and stop; --resume goes on from there.
+    """
+    from rich.console import Console
+
+    from scalesearch.library import find_file
+    from scalesearch.study.config.locate import at_its_place
+    from scalesearch.study.config.reader import read_study
+    from scalesearch.study.trials.compatibility import Changed
+
+    console = Console(stderr=as_json)
+    names = {"address": "ray.address"}
+    if flags["address"] is not None and flags["backend"] is None:
+        flags["backend"] = "ray"
+    flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
+    spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
+    spec = _one_at_a_time(spec, {change.partition("=")[0].strip() for change in (*sets, *flagged)}, console)
+    for package in ("optuna", "pandas", "matplotlib", *([spec.backend] if spec.backend == "ray" else [])):
+        need(package)
+    try:
+        if dry_run:
+            from scalesearch.study.engine.dry_run import dry_run as look
+
+            found = look(spec)
+            print_json(found.to_json()) if as_json else found.show(console)
+            _show_fork(spec, fork, console)
+            return
+        _run(spec, resume, console, fork)
+    except Changed as error:
+        shown = f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.fork else str(error)
+        raise UserError(shown, code=error.code) from None
+    except UserError as error:
+        raise at_its_place(error, spec) from None
+    from scalesearch.study.trials.interruptions import resumable
+
+    with resumable(fork or spec.out):
+        _report(fork or spec.out, console, as_json)
+
+
+def _show_fork(spec: StudySpec, fork: Path | None, console: Console) -> None:
+    """What a fork would take over, for a dry run."""
+    from scalesearch.study.engine.dry_run import describe_fork
+
+    for line in describe_fork(spec, fork) if fork else ():
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def fork_folder(folder: Path) -> Path:
+    """The first of ``folder-2``, ``folder-3``, … that is free."""
+    return next(place for number in itertools.count(2) if not (place := Path(f"{folder}-{number}")).exists())
+
+
+def _command_of(fork: Path) -> str:
+    """The command that was given, as it would be for a fork."""
+    given = click.get_current_context().params
+    flags = [(f"--{key}", str(given[key])) for key in ("trials", "workers", "backend", "address", "out") if given[key]]
+    words = [given["study"], *itertools.chain(*flags), *itertools.chain(*(("--set", one) for one in given["sets"]))]
+    return shlex.join(["scalesearch", "study", "run", *words, "--fork", str(fork)])
+
+
+def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySpec:
+    """``spec`` with one worker where it trains in this process; ``said``: the keys that the command line gives.
+
+    Raises:
+        UserError: more workers were asked for in the same place as this backend.
+    """
+    from dataclasses import replace
+
+    if spec.backend != "inprocess" or spec.workers == 1:
+        return spec
+    if "workers" in said or "backend" not in said:
+        raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one candidate at a time; "
+                        "take the backend ray (--backend ray), or one worker (--workers 1)", code="one-worker-only")
+    console.print(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.",
+                  highlight=False, soft_wrap=True)
+    return replace(spec, workers=1)
+
+
+def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> None:
+    from scalesearch.study.engine.run import launch
+
+    try:
+        with interruptible():
+            reason = launch(spec, resume, console, fork)
+    except Interrupted as stopped:
+        how = f"--out {fork} --resume in place of --fork" if fork else "the same command and --resume"
+        console.print(f"Stopped; nothing finished is lost. Go on in {fork or spec.out} with {how}.",
+                      highlight=False, soft_wrap=True)
+        raise SystemExit(stopped.status) from None
+    console.print(f"The study ended: {reason}.", highlight=False)
+
+
+def _report(folder: Path, console: Console, as_json: bool) -> None:
+    from scalesearch.study.results.results import load, publish
+
+    results = load(folder)
+    files, found = publish(results), as_json_of(results)
+    if results.study.meta.rows is not None:
+        more, own = _report_rows(results, None if as_json else console)
+        files, found = more + files, found | own
+    elif not as_json:
+        show_front(results, console)
+        show_proxies(results, console)
+    if as_json:
+        print_json(found | {"files": [str(file) for file in files]})
+    else:
+        console.print("Written: " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
+
+
+def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
+    """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
+    from scalesearch.study.results.results import main_metric
+
+    if results.study.meta.kind == "scaling":
+        from scalesearch.report.scaling.tables import to_json
+        from scalesearch.study.results.scaling import scaling_of, write_scaling
+
+        study = scaling_of(results)
+        if console is not None:
+            study_scaling.show_scaling(study, console)
+        return write_scaling(study, results.study.folder), {"scaling": to_json(study)}
+    from scalesearch.study.results.tables import table_of, write_table
+
+    table = table_of(results, main_metric(results))
+    if console is not None:
+        study_table.show_table(results, table, console)
+    return write_table(table, results.study.folder), {"table": table.to_json()}

@@ -1,0 +1,86 @@
+"""``scalesearch study watch``: a study that runs elsewhere, on a screen that renews itself."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from scalesearch.cli.options import json_option, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from scalesearch.study.monitor.snapshot import Watch
+
+
+@click.command()
+@click.argument("study", metavar="STUDY_OR_FOLDER")
+@click.option("--every", type=click.FloatRange(0.1), default=2.0, show_default=True, metavar="SECONDS",
+              help="Between two looks.")
+@click.option("--once", is_flag=True, help="Look once, print that, and end.")
+@click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")
+@json_option
+def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool) -> None:
+    """Watch a study that runs, from anywhere that sees its folder; reads only. Ends when the study has ended.
+
+    Shows who runs it and whether that lives, what is done and how long the rest may take, what is in training, the
+    rungs, the teacher, the front so far and what happened last. Where the output is no terminal, a line a change.
+    """
+    from rich.console import Console
+
+    from scalesearch.cli.study.show import console_for_once, folder_of
+    from scalesearch.study.monitor.snapshot import Watch
+
+    watched = Watch(folder_of(study, out))
+    if as_json:
+        print_json(watched.look().to_json())
+        return
+    if once:
+        _print_once(watched, console_for_once())
+        return
+    console = Console()
+    try:
+        _redraw(watched, console, every) if console.is_terminal else _print_changes(watched, every)
+    except KeyboardInterrupt:
+        raise SystemExit(0) from None  # the study runs on; there is nothing to be said
+
+
+def _print_once(watched: Watch, console: Console) -> None:
+    from scalesearch.study.monitor.render import draw
+
+    console.print(draw(watched.look(), console.width))
+
+
+def _redraw(watched: Watch, console: Console, every: float) -> None:
+    """Until the study is over; the last screen stays on the terminal."""
+    from rich.live import Live
+
+    from scalesearch.study.monitor.render import draw
+
+    shown = watched.look()
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(draw(shown, console.width, console.height), refresh=True)
+            if shown.owner.over:
+                return
+            time.sleep(every)
+            shown = watched.look()
+
+
+def _print_changes(watched: Watch, every: float) -> None:
+    """Until the study is over: where it stands, then a line a change, at last the front."""
+    from scalesearch.study.monitor.render import Plain
+
+    plain = Plain()
+    while True:
+        shown = watched.look()
+        for line in plain.lines(shown, tuple(watched.follower.events)):
+            click.echo(line)
+        if shown.owner.over:
+            break
+        time.sleep(every)
+    for line in plain.end(shown):
+        click.echo(line)

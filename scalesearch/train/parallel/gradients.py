@@ -1,0 +1,159 @@
+"""Updates shared by several processes; their sentences are the same as with one process.
+
+Each process accumulates the gradients of its shard by itself. Then all learn whether memory sufficed, and
+``DistributedDataParallel`` reduces the gradients in one backward pass that itself adds nothing. Reducing during the
+last backward would overlap the two, but a process that runs out of memory there would leave the others waiting, and a
+process without a batch, or a weight that only some processes used, would need a way of its own.
+"""
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from scalesearch.data import Batch
+from scalesearch.train import checkpoint
+from scalesearch.train.engine import Engine, Shard, cut, first_model
+from scalesearch.train.failures import TrainingFailed
+from scalesearch.train.hardware import Hardware
+from scalesearch.train.parallel.team import Team
+from scalesearch.train.recipe import Recipe
+
+
+class ParallelEngine(Engine):
+    """Engine that computes one process's shard of each update; all processes hold the same weights."""
+
+    def __init__(self, model: Any, recipe: Recipe, hardware: Hardware, team: Team) -> None:
+        super().__init__(model, recipe, hardware)
+        self.team = team
+        self.unit = torch.tensor(float(team.size), device=hardware.device)  # since DDP takes the mean
+        self._follower_seconds = 0.0
+        team.call(self._wrap)
+        self._clock = time.process_time()
+
+    def _wrap(self) -> None:
+        """Wraps the model in DDP, which copies the leader's weights to all."""
+        self.reducer = DistributedDataParallel(GradientReducer(self.model), gradient_as_bucket_view=True)
+
+    def _gradients(self, shard: Shard) -> Tensor | None:
+        """Gradients of all shards; returns their loss, or None if memory ran out anywhere."""
+        total = super()._gradients(shard)
+        used = [weight.grad is not None for weight in self.parameters]
+        sums = self.team.sum(torch.tensor([total is None, self._own_seconds(), *used], dtype=torch.float64)).tolist()
+        self._follower_seconds += sums[1]
+        if sums[0] or total is None:
+            return None
+        self.team.call(lambda: dist.all_reduce(total))
+        self.team.call(lambda: self.reducer().backward())
+        for weight, users in zip(self.parameters, sums[2:]):
+            if not users:
+                weight.grad = None  # as in one process: the optimiser leaves it alone
+        return total
+
+    def _own_seconds(self) -> float:
+        """CPU seconds of a follower since the last call; 0 for the leader."""
+        before, self._clock = self._clock, time.process_time()
+        return self._clock - before if self.team.rank else 0.0
+
+
+class Leader(ParallelEngine):
+    """Engine of the leader, which directs the followers."""
+
+    def update(self, batches: list[Batch], lr: float) -> Tensor:
+        """Takes one step on ``batches``, divided among all processes; see :meth:`Engine.update`."""
+        shards = divide(batches, self.team.size)
+        self.team.scatter([("step", (shard, lr, self.parts)) for shard in shards])
+        return self.step(shards[0], lr)
+
+    def follower_seconds(self) -> float:
+        """CPU seconds of the followers since the last call. Those of the last update come with the next."""
+        seconds, self._follower_seconds = self._follower_seconds, 0.0
+        return seconds
+
+    def state(self) -> dict[str, Any]:
+        """State as of :meth:`Engine.state`, with the followers' random number generators."""
+        self.team.broadcast(("random", None))
+        return super().state() | {"others": self.team.gather(None)[1:]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restores what :meth:`state` returned, in all processes."""
+        same = {key: state[key] for key in ("model", "optimizer", "parts")}
+        self.team.scatter([("restore", same | {"random": random}) for random in (None, *state["others"])])
+        super().restore(state)
+
+
+class GradientReducer(nn.Module):
+    """Module whose backward pass adds no gradients and makes DDP reduce the accumulated ones."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self) -> Tensor:
+        # Of no element at all, so that a weight that is not finite changes no gradient.
+        return torch.stack([p.reshape(-1)[:0].sum() for p in self.model.parameters() if p.requires_grad]).sum()
+
+
+def divide(batches: list[Batch], size: int) -> list[Shard]:
+    """Divides ``batches`` among processes: whole ones in turn, then the pieces of the remaining ones.
+
+    A shard may be empty, as when a batch has fewer sentences than there are processes.
+    """
+    whole = len(batches) - len(batches) % size
+    parts = [batches[rank:whole:size] for rank in range(size)]
+    for batch in batches[whole:]:
+        for part, piece in zip(parts, cut(batch, size)):
+            part.append(piece)
+    rows = max(len(batch) for part in parts for batch in part)
+    return [Shard(part, sum(batch.tokens for batch in batches), rows) for part in parts]
+
+
+def lead(model: Any, architecture: Any, vocab: int, recipe: Recipe, seed: int, hardware: Hardware,
+         team: Team) -> Leader:
+    """Makes the leader's engine, and every follower build the same model."""
+    team.broadcast(("build", (architecture.block, vocab, recipe, seed)))
+    return Leader(model, recipe, hardware, team)
+
+
+def follow(team: Team) -> None:
+    """Follows the leader's messages until the one to end.
+
+    Raises:
+        ProcessLost: the leader or another process is gone.
+    """
+    engine: ParallelEngine | None = None
+    while True:
+        command, arguments = team.receive()
+        if command == "end":
+            return
+        if command == "build":
+            engine = _build_engine(team, *arguments)
+        elif command == "random":
+            team.gather(checkpoint.random_state())
+        else:
+            assert engine is not None, "the first message is to build"
+            _execute(engine, command, arguments)
+
+
+def _execute(engine: ParallelEngine, command: str, arguments: Any) -> None:
+    if command == "restore":
+        engine.restore(arguments)
+        return
+    shard, lr, engine.parts = arguments
+    with suppress(TrainingFailed):  # memory suffices in no process then, and the leader reports it
+        engine.step(shard, lr)
+
+
+def _build_engine(team: Team, block: Any, vocab: int, recipe: Recipe, seed: int) -> ParallelEngine:
+    """Makes a follower's engine, with dropout of its own."""
+    hardware = Hardware.of(recipe)
+    model = first_model(block, vocab, recipe, seed)
+    model.set_attention(hardware.attention)
+    engine = ParallelEngine(model.to(hardware.device).train(), recipe, hardware, team)
+    torch.manual_seed(int(np.random.SeedSequence([seed % 2**64, team.rank]).generate_state(1, np.uint64)[0] >> 1))
+    return engine

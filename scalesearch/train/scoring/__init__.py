@@ -1,0 +1,1 @@
+"""What a trained model is worth: translations, metrics, early measurements. Imports checkpoints."""

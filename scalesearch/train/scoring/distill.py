@@ -1,0 +1,124 @@
+"""Sequence-level distillation: a teacher's translations as a corpus (Kim & Rush 2016)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_text
+
+if TYPE_CHECKING:
+    from scalesearch.data import DataSpec
+    from scalesearch.train.scoring.evaluate import Search
+
+CHUNK = 2000  # sources between saves
+
+Translate = Callable[[list[str]], list[str]]
+Tell = Callable[[int, int], None]
+
+
+def distill_data(teacher: Path, data: DataSpec, out: Path, search: Search,
+                 tell: Tell = lambda done, total: None) -> dict[str, Any]:
+    """Translates the training text of ``data`` with a finished training, into ``out``.*; resumable.
+
+    Returns:
+        the number of ``pairs``, and what decides them: hashes of ``teacher`` and ``text``, ``decode``, ``dtype``.
+
+    Raises:
+        UserError: ``teacher`` is no finished training, or ``out`` holds other translations.
+    """
+    from scalesearch.data.sources import read
+    from scalesearch.train.checkpoint import WEIGHTS, read_checkpoint
+    from scalesearch.train.hardware import Hardware
+    from scalesearch.train.recipe import Recipe
+    from scalesearch.train.scoring.lines import translate_lines
+
+    texts = read(data)["train"].source[: data.limit]
+    model, hardware = read_checkpoint(teacher), Hardware.of(Recipe(steps=1))
+    model.model.to(hardware.device).set_attention(hardware.attention)
+    settings = {"teacher": _hash((teacher / WEIGHTS).read_bytes()), "text": _hash("\n".join(texts).encode()),
+                "decode": search.protocol, "dtype": hardware.dtype}
+
+    def translate(lines: list[str]) -> list[str]:
+        return [translation for _, translation, _ in translate_lines(model, lines, search, hardware)]
+
+    return {"pairs": distill(texts, out, data.suffixes, translate, settings, tell), **settings}
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def distill(texts: list[str], out: Path, suffixes: tuple[str, str], translate: Translate, settings: dict[str, Any],
+            tell: Tell = lambda done, total: None) -> int:
+    """Writes ``out``.SOURCE and ``out``.TARGET: every source line and its translation.
+
+    Goes on where an earlier run stopped: lines that are there are kept, a line that was cut off is made again.
+
+    Args:
+        texts: the training data's source side.
+        suffixes: of the two sides, such as ("en", "de").
+        translate: lines to lines, one each.
+        settings: what decides the translations; a run with others is refused.
+
+    Returns:
+        the number of lines.
+
+    Raises:
+        UserError: ``out`` holds another teacher's translations, or other text.
+    """
+    files = [out.with_name(f"{out.name}.{suffix}") for suffix in suffixes]
+    _check_settings(out.with_name(f"{out.name}.json"), settings, files)
+    done = min(_whole_lines(file) for file in files)
+    for file in files:
+        _truncate(file, done)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with files[0].open("a", encoding="utf-8") as source, files[1].open("a", encoding="utf-8") as target:
+        for some in _batches(texts[done:]):
+            for file, lines in ((source, some), (target, translate(some))):
+                file.write("".join(f"{line}\n" for line in lines))
+                file.flush()
+            done += len(some)
+            tell(done, len(texts))
+    return done
+
+
+def _batches(texts: list[str]) -> Iterator[list[str]]:
+    lines = iter(texts)
+    while some := list(islice(lines, CHUNK)):
+        yield some
+
+
+def _check_settings(file: Path, settings: dict[str, Any], files: list[Path]) -> None:
+    """Writes the settings to ``file``, or checks that they are those there. Raises UserError."""
+    if not file.exists():
+        others = [str(path) for path in files if path.exists()]
+        if others:
+            raise UserError(f"{', '.join(others)}: there already, and not from here ({file.name} is missing); "
+                            "write the translations elsewhere", code="other-translations")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
+        return
+    before = json.loads(file.read_text())
+    differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
+    if differing:
+        raise UserError(f"{file}: the translations there were made with another {', '.join(differing)}; "
+                        "delete them or write elsewhere", code="other-translations")
+
+
+def _whole_lines(file: Path) -> int:
+    """Number of lines that end with a newline."""
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def _truncate(file: Path, lines: int) -> None:
+    """Truncates a file to its first ``lines``. It may end in half a line, or be ahead of the other."""
+    if file.exists():
+        kept = b"".join(part + b"\n" for part in file.read_bytes().split(b"\n")[:lines])
+        with file.open("r+b") as opened:
+            opened.truncate(len(kept))

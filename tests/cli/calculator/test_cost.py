@@ -1,0 +1,113 @@
+"""``scalesearch cost``: the table, the JSON, what --set reaches, and what is said of bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scalesearch.cli.calculator.cost import command
+from tests.errors import refuses
+
+
+def run(*arguments: str) -> dict:
+    result = CliRunner().invoke(command, [*arguments, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_json_holds_what_machines_read() -> None:
+    found = run("transformer", "--protocol", "edgeformer")
+    for quantity in ("params", "macs", "flops"):
+        assert {"total", "embedding", "encoder", "decoder", "output"} <= set(found[quantity])
+    assert found["params"]["non_embedding"] == 44_138_496
+    assert found["macs"]["total"] == 1_843_415_040 and found["flops"]["total"] == 2 * 1_843_415_040
+    assert found["protocol"]["name"] == "edgeformer" and found["protocol"]["vocab"] == 32768
+    assert len(found["architecture"]["id"]) == 12 and found["architecture"]["answers"]["encoder.depth"] == 6
+    assert sum(row["macs"] for row in found["modules"] if "." not in row["path"]) == found["macs"]["total"]
+
+
+EDGE = (
+    "encoder.depth=12 decoder.depth=2 decoder.interleaved=yes decoder.ffn.hidden=128 share.encoder.attention=cycle(4) "
+    "share.encoder.ffn=6-6 share.decoder.self=encoder.attention[2*i] share.decoder.cross=encoder.attention[2*i+1] "
+    "share.decoder.ffn=one"
+)
+
+
+def test_edgeformer_from_the_plain_file() -> None:
+    settings = [part for setting in EDGE.split() for part in ("--set", setting)]
+    found = run("transformer", *settings, "--protocol", "edgeformer")
+    assert found["params"]["non_embedding"] == 8_564_352
+
+
+@pytest.mark.parametrize(
+    ("setting", "path", "value"),
+    [
+        ("width=256", "width", 256),
+        ("norm=pre", "norm", "pre"),
+        ("model=decoder-only", "model", "decoder-only"),
+        ("embedding.tie=none", "embedding.tie", "none"),
+        ("embedding.positions=learned", "embedding.positions", "learned"),
+        ("encoder.heads=4", "encoder.head_dim", 128),
+        ("encoder.head_dim=32", "encoder.head_dim", 32),
+        ("encoder.score_heads=4", "encoder.score_heads", 4),
+        ("encoder.ffn.hidden=99", "encoder.ffn.hidden", 99),
+        ("decoder.ffn=geglu", "decoder.ffn", "geglu"),
+        ("decoder.ffn=none", "decoder.ffn", "none"),
+        ("share.encoder.ffn=6-6", "share.encoder.ffn", "load(6, 6)"),
+        ("share.encoder.ffn=[0,0,1,0,0,1,0,0,1,0,0,1]", "share.encoder.ffn", "[0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1]"),
+        ("share.norms=follow", "share.norms", "follow"),
+    ],
+)
+def test_set_reaches_every_size_and_kind(setting: str, path: str, value: object) -> None:
+    depth = ("--set", "encoder.depth=12")
+    changed, plain = run("transformer", *depth, "--set", setting), run("transformer", *depth)
+    found = changed["architecture"]["answers"][path]
+    assert found == value or str(found) == str(value)
+    assert changed["architecture"]["id"] != plain["architecture"]["id"] or path == "share.norms"
+
+
+def test_lengths_and_vocabulary_win_over_the_file() -> None:
+    found = run("transformer", "--source", "7", "--target", "9", "--vocab", "100")
+    assert found["macs"]["output"] == 9 * 512 * 100
+    assert found["params"]["embedding"] == 100 * 512
+
+
+def test_the_table_names_its_protocol() -> None:
+    result = CliRunner().invoke(command, ["transformer", "--verify", "--set", "width=64", "--vocab", "64"])
+    assert result.exit_code == 0
+    assert "protocol forward (S=30, T=30, V=64)" in result.output
+    assert "unexplained" not in result.output and "FlopCounterMode" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["no-such-file"], ("no-such-file",)),
+        (["transformer", "--set", "encoder.dept=3"], ("unknown-key", "encoder.depth")),
+        (["transformer", "--set", "encoder.depth"], ("not-key-value",)),
+        (["transformer", "--set", "encoder.depth=2..6"], ("open-parameters", "encoder.depth")),
+        (["transformer", "--protocol", "forwrd"], ("unknown-protocol", "did you mean forward")),
+        (["transformer", "--set", "share.encoder.ffn=1-11"], ("no-depth-fits", "serves 12 layers")),
+    ],
+)
+def test_bad_input_is_a_user_error(arguments: list[str], error: tuple[str, ...]) -> None:
+    with refuses(*error):
+        CliRunner().invoke(command, arguments, catch_exceptions=False)
+
+
+def test_costing_imports_no_torch_and_errors_exit_with_2(tmp_path: Path) -> None:
+    code = (
+        "import sys; from scalesearch.cli.main import main; sys.argv[1:] = ['cost', 'transformer']\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'pandas', 'optuna', 'ray', 'matplotlib'} & set(sys.modules); assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("width: 64\nencoder: { dpeth: 3 }\n")
+    failed = subprocess.run([sys.executable, "-m", "scalesearch", "cost", str(bad)], capture_output=True, text=True)
+    assert failed.returncode == 2
+    assert "bad.yaml:2:" in failed.stderr and "Traceback" not in failed.stderr

@@ -1,0 +1,127 @@
+"""``scalesearch feasible``: what it prints, writes and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scalesearch.cli.calculator.feasible import command
+from tests.errors import refuses
+from tests.feasible.test_counts import SPACES, listed
+
+BUDGET = "params.non_embedding <= 70k and macs.total <= 3M"
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    file = tmp_path / "edge.yaml"
+    protocol = "{ name: forward, source: 16, target: 16, vocab: 2000 }"
+    cost = f"cost:\n  protocol: {protocol}\n  budgets: {{ small: params.total <= 150k }}\n"
+    file.write_text("space: edge" + SPACES["edge"] + cost)
+    return file
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(command, [*arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_counts_and_tables_as_json(space: Path) -> None:
+    found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "100", "--json"))
+    sound = [bill for _, bill in listed("edge") if bill]
+    fitting = [b for b in sound if b[1]["params.non_embedding"] <= 70_000 and b[1]["macs.total"] <= 3_000_000]
+    assert found["exact"] and (found["sheets"], found["sound"], found["fitting"]) == (
+        len(listed("edge")), len(sound), len(fitting))
+    assert found["distinct_fitting"] == len({number for number, _ in fitting})
+    assert found["extremes"]["most macs.total"]["costs"]["macs.total"] == max(b[1]["macs.total"] for b in fitting)
+    assert sum(row["count"] for row in found["reasons"]) == len(sound)
+
+
+def test_what_people_see(space: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plots"
+    said = run(str(space), "--budget", BUDGET, "--draws", "200", "--plot", str(out), "--csv", str(tmp_path / "csv"))
+    for words in ("Answer sheets: ", "exactly", "Distinct networks: ", "What binds", "Feasible share by answer (exact)",
+                  "least params.non_embedding", "points (exact)"):
+        assert words in said
+    assert sorted(file.name for file in out.iterdir()) == ["plane.png", "plane.svg", "shares.png", "shares.svg"]
+    assert {file.name for file in (tmp_path / "csv").iterdir()} == {"values.csv", "reasons.csv", "sample.csv"}
+
+
+TWO = """
+space: two
+width: 32 | 64
+encoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 64 } } }
+decoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 64 } } }
+where: [encoder.depth == 2 or width == 64]
+"""
+
+
+@pytest.mark.parametrize(("most", "code", "columns"), [("1", 1, 4), ("80k", 0, 3)])
+def test_shares_say_of_what_they_are_and_no_empty_column_stands_beside_them(tmp_path, most, code, columns) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(TWO)
+    arguments = (str(file), "--budget", f"params.non_embedding <= {most}", "--draws", "100")
+    found = json.loads(run(*arguments, "--json", code=code))
+    said = run(*arguments, code=code).splitlines()
+    heading = next(line for line in said if line.startswith("┃ question"))
+    assert "of its sheets" in heading and heading.count("┃") == columns + 1
+    assert any(row["verdict"] for row in found["values"]) == (columns == 4)
+    assert any(line.startswith("┃ violates") and "share of 3 " in line for line in said)
+
+
+def test_the_files_own_budget_and_the_nearest(space: Path, tmp_path: Path) -> None:
+    start = tmp_path / "big.yaml"
+    start.write_text("""
+space: big
+width: 48
+norm: pre
+encoder: { depth: 4, heads: 3, head_dim: 16, ffn: { relu: { hidden: 192 } } }
+decoder: { depth: 2, interleaved: no, heads: 3, head_dim: 16, ffn: { relu: { hidden: 12 } } }
+share: { encoder.ffn: one }
+""")
+    found = json.loads(run(str(space), "--draws", "100", "--near", str(start), "--json"))
+    assert found["budgets"] == ["params.total <= 150000"]
+    assert found["near"] and all(near["costs"]["params.non_embedding"] > 0 for near in found["near"])
+    assert min(len(near["changes"]) for near in found["near"]) >= 1
+
+
+def test_a_space_without_an_end_is_drawn_from(tmp_path: Path) -> None:
+    file = tmp_path / "endless.yaml"
+    file.write_text(TWO + "tensor_chain: { length: 2, ffn: 0.05..0.5 log }\n")
+    found = json.loads(run(str(file), "--budget", "params.non_embedding <= 60k", "--draws", "100", "--json"))
+    assert not found["exact"] and found["fitting"] is None and "a continuous range has no end" in found["why"]
+    assert 0 < found["low"] <= found["share"] <= found["high"] < 1
+
+
+@pytest.mark.slow
+def test_a_space_that_takes_too_long_to_count_is_drawn_from() -> None:
+    found = json.loads(run("slim", "--set", "width=96..128 step 2", "--draws", "120", "--json"))
+    assert not found["exact"] and found["low"] <= found["share"] <= found["high"]
+    assert (found["fitting"] is None and "combinations" in found["why"]) or "structures" in found["why"]
+
+
+def test_nothing_that_fits_says_how_far_to_relax(space: Path) -> None:
+    said = run(str(space), "--budget", "params.total <= 1k", "--draws", "100", code=1)
+    least = min(bill[1]["params.total"] for _, bill in listed("edge") if bill)
+    assert f"The least params.total that any candidate has is {least:,}" in said
+
+
+@pytest.mark.parametrize(
+    ("budget", "code", "part"),
+    [
+        ("params.totl <= 1M", "unknown-name", "params.total"),
+        ("params.total <= 10Q", "bad-syntax", "10Q"),
+        ("params.total <= 1M and params.total >= 2M", "budgets-contradict", "2M"),
+        ("edgy", "unknown-budget", "edgy"),
+    ],
+)
+def test_budgets_that_are_wrong_are_refused(space: Path, budget: str, code: str, part: str) -> None:
+    with refuses(code, part):
+        CliRunner().invoke(command, [str(space), "--budget", budget], catch_exceptions=False)
+
+
+def test_no_budget_at_all_is_refused() -> None:
+    with refuses("no-budget", "--budget"):
+        CliRunner().invoke(command, ["transformer"], catch_exceptions=False)

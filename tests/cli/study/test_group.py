@@ -1,0 +1,115 @@
+"""The study verbs, over a study that takes milliseconds."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from scalesearch.cli.study.group import command
+from tests.errors import refuses
+from tests.study.fakes import make_driver, make_plan
+from tests.study.noisy import noisy_work, seeded_plan
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("study") / "fake"
+    driver = make_driver(where, make_plan(8))
+    driver.study.revise(trials=8)
+    driver.run()
+    return str(where)
+
+
+def call(*arguments):
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_front_as_table_csv_and_json(folder):
+    table, csv = call("front", folder), call("front", folder, "--csv")
+    rows = json.loads(call("front", folder, "--json"))
+    assert "trained candidates" in table and "Costs: protocol forward" in table and "synthetic" in table
+    assert csv.splitlines()[0].startswith("trial,state,front,id") and len(csv.splitlines()) == len(rows) + 1
+    assert all(row["front"] for row in rows)
+    assert len(json.loads(call("front", folder, "--json", "--all"))) > len(rows)
+
+
+def test_status_for_people_and_machines(folder):
+    said = call("status", folder)
+    assert "8 of 8 candidates · 8 complete" in " · ".join(said.split("\n")) and "Front so far: " in said
+    assert "Early measurements" in said
+    found = json.loads(call("status", folder, "--json"))
+    assert found["counts"]["complete"] == 8 and found["hypervolume"]["reference"]
+    assert found["front"] == json.loads(call("front", folder, "--json"))
+    assert found["done"]["candidates"] == [8.0, 8.0] and found["owner"]["state"] == "unknown"
+
+
+def test_plot_names_what_it_wrote(folder, tmp_path):
+    files = call("plot", folder, "--to", tmp_path).split()
+    assert len(files) == 4 and all((tmp_path / file).exists() for file in files)
+    assert json.loads(call("plot", folder, "--to", tmp_path, "--json"))["files"] == files
+
+
+def test_export_copies_a_candidate_and_overwrites_nothing(folder, tmp_path):
+    target = tmp_path / "best"
+    said = call("export", folder, "--best", "bleu", "--to", target)
+    assert said.startswith("trial ") and "best bleu of the front (" in said and said.endswith(f" -> {target}\n")
+    assert {"architecture.yaml", "record.json", "result.json"} <= {file.name for file in target.iterdir()}
+    with refuses("already-exists"):
+        call("export", folder, "--to", target)
+    found = json.loads(call("export", folder, "--to", tmp_path / "again", "--json"))
+    assert found["why"] in said and str(tmp_path / "again" / "record.json") in found["files"]
+
+
+def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
+    done = subprocess.run([sys.executable, "-c", "from scalesearch.cli.main import main; main()", "study", "front",
+                           str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "there is no study here" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypatch):
+    monkeypatch.setattr("scalesearch.study.engine.setup.load_corpus", lambda *_: pytest.fail("loaded"))
+    with refuses("study-exists", "--resume"):
+        call("run", "quick", "--out", folder, "--backend", "inprocess")
+
+
+def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tmp_path):
+    dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500", "--set", "data.vocab=400")
+    with refuses("one-worker-only", "--backend ray", "--workers 1", place="workers: 2"):
+        call(*dry, "--backend", "inprocess", "--workers", 2)
+    said = call(*dry, "--backend", "inprocess")
+    assert "one candidate at a time, not the file's 2" in said and "1 at a time (inprocess)" in said
+
+
+def test_help_loads_nothing_heavy():
+    code = ("import sys; from scalesearch.cli.study.group import command\n"
+            "for name in ('run', 'front'): command.commands[name].get_help(__import__('click').Context(command))\n"
+            "print([m for m in ('torch', 'optuna', 'ray', 'pandas', 'matplotlib') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_help_says_of_each_verb_what_it_does_in_a_whole_sentence():
+    said = " ".join(call("--help").split())
+    assert "..." not in said.partition("Verbs:")[2]
+    assert "compare Compare the studies A and B (folders, or study files): fronts, hypervolumes" in said
+
+
+def test_further_seeds_for_people_and_machines(tmp_path):
+    driver = make_driver(tmp_path / "fake", seeded_plan(6), work=noisy_work)
+    driver.study.revise(seeds=driver.plan.seeds)
+    driver.run()
+    shown = call("front", tmp_path / "fake")
+    assert " ± " in shown and "The order of the front is" in shown and "one seed a candidate" not in shown
+    found = json.loads(call("status", tmp_path / "fake", "--json"))
+    seeds = found["seeds"]
+    assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (3, 0.9, len(driver.trials.replicates()))
+    assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds["comparisons"]
+    assert {"seeds", "bleu.sd", "bleu.half"} <= set(found["front"][0])
+    again = driver.trials.replicates()[0]
+    said = call("export", tmp_path / "fake", "--trial", again.number, "--to", tmp_path / "again")
+    assert f"trial {again.of} with seed 2, as asked" in said
+    assert json.loads((tmp_path / "again" / "record.json").read_text())["seed"] == 2

@@ -1,0 +1,207 @@
+"""The feasible part of a space: draws from it have the chances of rejection, and ways into it are found."""
+
+import math
+import random
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from scalesearch.feasible.dominance import Index
+from scalesearch.feasible.draw import Draws, chances_of
+from scalesearch.feasible.limits import bounds_of
+from scalesearch.samplers import NAMES
+from scalesearch.samplers.encoding import decode, encode, suggest
+from scalesearch.samplers.history import is_infeasible
+from scalesearch.samplers.known import Knowledge
+from scalesearch.samplers.region.exact_draws import ExactDraws
+from scalesearch.samplers.region.repair import MAX_EVALUATIONS
+from scalesearch.samplers.sheet import key_of, sample
+from scalesearch.space import Space
+from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
+from tests.samplers.pools import FORWARD, Searched, known_of, region_of
+from tests.samplers.pools import SPACE as SMALL
+from tests.samplers.test_samplers import GP_MARKS
+
+THIN = Space.parse("""
+space: thin
+width: 16..128 step 16
+norm: pre | post
+encoder:
+  depth: 1..6
+  heads: 2 | 4
+  ffn:
+    one of:
+      relu: { hidden: 16..256 log }
+      swiglu: { hidden: 32..256 step 32 }
+decoder:
+  depth: 1..4
+  heads: = encoder.heads
+  ffn: { relu: { hidden: 32..256 step 32 } }
+share:
+  encoder.attention: own | cycle(1..2)
+where:
+  - decoder.depth <= encoder.depth
+cost:
+  protocol: { source: 10, target: 10, vocab: 100 }
+  budgets:
+    thin: params.total <= 12k
+    wide: params.total <= 300k and macs.total <= 6M
+    low: params.total <= 60k and params.total >= 30k
+    impossible: params.total <= 1k
+""")
+ENDLESS = THIN.set({"tensor_chain": "{ ffn: off | 0.05..0.5 log, length: 2 }"})
+FAR = 400  # draws
+
+
+def limits(budget, space=THIN):
+    return (*space.where, space.budgets[budget])
+
+
+def region(budget, space=THIN):
+    return region_of(space, limits(budget, space))
+
+
+def draws(budget):
+    return Draws(THIN, FORWARD, bounds_of(limit for limit in limits(budget) if limit.costs))
+
+
+def thin_space():
+    """Only the budget ``thin``."""
+    return Space.parse(THIN.to_yaml().split("  budgets:")[0] + "  budgets:\n    thin: params.total <= 12k\n")
+
+
+@pytest.mark.parametrize("budget", ["thin", "wide", "low"])
+def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
+    exact, rng, feasible = ExactDraws.of(THIN, FORWARD, limits(budget)), random.Random(1), region(budget).is_feasible
+    assert all(feasible(exact.sample(rng)) for _ in range(FAR))
+
+
+@pytest.mark.parametrize("budget", ["params.total <= 60k and macs.total <= 1M", "params.total <= 12k",
+                                    "params.total >= 9k and params.total <= 16k and macs.total <= 150k"])
+def test_draws_have_the_chances_of_rejection(budget):
+    space = SMALL.set({"width": "16..22 log", "encoder.ffn.relu.hidden": "= 2 * width | 16"})
+    space = Space.parse(space.to_yaml().replace("params.total <= 60000 and macs.total <= 1M", budget))
+    budgets = tuple(space.budgets.values())
+    known = known_of(space, budgets)
+    chance = {}  # of each feasible sheet, question by question
+    for answers in space.enumerate():
+        if known(encode(space, answers)[0]).feasible:
+            chance[key_of(answers.params)] = math.prod(
+                chances_of(question)[list(question.values()).index(answers.params[name])]
+                for name, question in space.dimensions() if name in answers.params)
+    drawn, rng = Draws(space, FORWARD, bounds_of(budgets)), random.Random(2)
+    assert len(chance) > 0 and drawn.share == pytest.approx(sum(chance.values()))
+    found = Counter(key_of(drawn.draw(rng)) for _ in range(2000))
+    assert set(found) <= set(chance)
+    surprise = sum((found[key] - 2000 * p / drawn.share) ** 2 / (2000 * p / drawn.share) for key, p in chance.items())
+    assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))  # chi-squared: its mean and five deviations
+
+
+def test_a_random_sheet_has_the_chances_of_the_questions():
+    space, rng = SMALL.set({"width": "16..22 log"}), random.Random(4)
+    question = dict(space.dimensions())["width"]
+    found = Counter(sample(partial(suggest, space), rng).params["width"] for _ in range(4000))
+    assert [found[value] / 4000 for value in question.values()] == pytest.approx(list(chances_of(question)), abs=0.03)
+
+
+def test_without_a_budget_every_chance_is_counted_once():
+    space = Space.parse(THIN.to_yaml().split("where:")[0])
+    assert Draws(space, FORWARD, []).share == pytest.approx(1)
+
+
+def test_the_share_of_what_cannot_be_is_nothing():
+    assert draws("impossible").share == 0 and draws("impossible").draw(random.Random(1)) is None
+
+
+@pytest.mark.parametrize("question", [Choice((4, 1, "x")), IntRange(3, 9, 2), IntRange(1, 40, 1, True),
+                                      FloatRange(0.0, 1.0, 0.25)])
+def test_chances_are_those_of_the_draw(question):
+    rng, values = random.Random(3), list(question.values())
+    found = Counter(values.index(question.draw(rng)) for _ in range(20_000))
+    chances = chances_of(question)
+    assert chances.sum() == pytest.approx(1) and len(chances) == len(values)
+    assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015) for place, chance in enumerate(chances))
+
+
+@pytest.mark.parametrize("numbers", [0, 1, 2, 3])
+def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
+    import numpy as np
+
+    rng = np.random.default_rng(numbers)
+    for size in (1, 2, 7, 64, 100):
+        points, weights = rng.integers(0, 9, (size, numbers)), rng.random(size)
+        room = rng.integers(-1, 11, (40, numbers))
+        plain = [weights[(points <= one).all(1)].sum() for one in room]
+        assert Index(points, weights).within(room) == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("space", [THIN, ENDLESS])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_walk_ends_in_the_region_near_where_it_began(space, seed):
+    thin, rng = region("thin", space), random.Random(seed)
+    start = next(sheet for sheet in iter(lambda: sample(thin.define, rng), None) if not thin.is_feasible(sheet.params))
+    count = []
+    thin._repairer.known = Knowledge(lambda params: count.append(1) or thin.known(params))
+    repaired = thin.repair(start.params, random.Random(seed))
+    assert repaired is not None and thin.is_feasible(repaired.params) and len(count) <= MAX_EVALUATIONS + 1
+    assert repaired == region("thin", space).repair(start.params, random.Random(seed))
+    assert sum(repaired.params.get(name) == value for name, value in start.params.items()) >= 2  # the rest is as it was
+    again = thin.repair(start.params, random.Random(seed), {thin.known.identity(repaired.params)})
+    assert again is not None and thin.known.identity(again.params) != thin.known.identity(repaired.params)
+
+
+def test_a_feasible_sheet_is_its_own_repair_and_no_way_is_none():
+    wide = region("wide")
+    sheet = wide.sample_feasible(random.Random(1))
+    assert wide.repair(sheet.params, random.Random(1)) == sheet
+    assert region("impossible").repair(sheet.params, random.Random(1)) is None
+
+
+@pytest.mark.parametrize(("budget", "space", "sparse", "apart"), [
+    ("wide", THIN, False, None), ("thin", THIN, True, True), ("thin", ENDLESS, True, False)])
+def test_each_way_of_drawing_ends_in_the_region(budget, space, sparse, apart):
+    found = region(budget, space)
+    assert all(found.is_feasible(found.sample_feasible(random.Random(seed)).params) for seed in range(8))
+    assert found.is_sparse is sparse and (apart is None or (found.exact is not None) is apart)
+    assert found.sample_feasible(random.Random(1)) == region(budget, space).sample_feasible(random.Random(1))
+
+
+def test_an_impossible_budget_is_known_as_such():
+    assert region("impossible").sample_feasible(random.Random(1)) is None and region("impossible").share == 0
+    assert region("impossible", ENDLESS).sample_feasible(random.Random(1)) is None
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=GP_MARKS if name == "gp" else []) for name in NAMES])
+def test_in_a_thin_space_no_sampler_wastes_its_proposals(name):
+    """About one draw in 200 is feasible; at most one proposal in two may not be, and that only to learn from it."""
+    search = Searched(name, space=thin_space()).run(8 if name == "gp" else 16)
+    assert draws("thin").share < 0.01 and len(search.begun) == (8 if name == "gp" else 16)
+    infeasible = sum(map(is_infeasible, search.trials))
+    assert infeasible <= (len(search.begun) if name == "tpe" else 0)
+    assert name == "grid" or len(search.trials) - len(search.begun) - infeasible <= 4  # a list has every sheet
+
+
+@pytest.mark.parametrize("space", [SMALL, THIN, ENDLESS])
+def test_what_is_encoded_is_decoded(space):
+    rng = random.Random(1)
+    for _ in range(20):
+        sheet = sample(partial(suggest, space), rng)
+        answers = decode(space, sheet.params)
+        assert encode(space, answers) == (sheet.params, sheet.distributions)
+
+
+def test_two_questions_of_one_path_are_two_parameters():
+    few, many = Choice((1, 2)), IntRange(3, 9)
+
+    class Twice:
+        def dimensions(self):
+            return [("kind", Choice(("few", "many"))), ("size", few), ("size", many)]
+
+        def answer(self, ask):
+            return {"size": ask("size", few if ask("kind", Choice(("few", "many"))) == "few" else many)}
+
+    space = Twice()
+    assert encode(space, {"kind": "few", "size": 2})[0] == {"kind": "few", "size": 1}
+    assert encode(space, {"kind": "many", "size": 9})[0] == {"kind": "many", "size#2": 9}
+    assert decode(space, {"kind": "many", "size#2": 9, "size": 0}) == {"size": 9}

@@ -1,0 +1,145 @@
+"""Updates that two processes share, over gloo on this machine: the same losses, the same end, nobody left waiting."""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.data import make_batch
+from scalesearch.signals import Interrupted
+from scalesearch.train import Result, train
+from scalesearch.train.parallel.gradients import divide, follow
+from scalesearch.train.parallel.team import Team, local_team
+from tests.errors import refuses
+from tests.train.conftest import recipe, tiny
+from tests.train.test_training import diverging, learned, stop_at, weights
+
+STILL = {"dropout": 0, "attention_dropout": 0, "activation_dropout": 0, "device": "cpu", "precision": "fp32"}
+ROUNDING = 1e-6  # sums in another order
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Team]:
+    """Two processes, of which this one leads; started once, since each loads PyTorch."""
+    with local_team(2, False, 1, follow) as team:
+        yield team
+
+
+def close(one: Result, other: Result) -> None:
+    """The same losses after the same updates."""
+    assert len(one.curve) == len(other.curve) > 1
+    for a, b in zip(one.curve, other.curve):
+        assert (a["step"], a["tokens"], a["lr"]) == (b["step"], b["tokens"], b["lr"])
+        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=ROUNDING)
+        assert a["valid_loss"] == pytest.approx(b["valid_loss"], rel=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"accumulate": 2},
+        {"accumulate": 3},  # the third batch is cut
+        {"accumulate": 1},
+        {"accumulate": 3, "max_tokens": 1, "steps": 8},  # batches of one sentence: one process has one of three
+        {"accumulate": 1, "max_tokens": 1, "steps": 8},  # ... and none of one
+        {"accumulate": 3, "weight_decay": 0.1, "label_smoothing": 0.0, "clip_norm": 0.05},
+    ],
+)
+def test_two_processes_have_the_losses_of_one(corpus, tmp_path, two: Team, changes) -> None:
+    # A large eps: Adam would make updates of mere rounding where a gradient is nothing else, as a key's bias has.
+    how = recipe(**STILL, lr=1e-3, eps=1e-3, validate_every=1, **changes)
+    one = train(tiny(), corpus, how, tmp_path / "one")
+    both = train(tiny(), corpus, how, tmp_path / "two", team=two)
+    close(one, both)
+    assert (one.processes, both.processes, both.state) == (1, 2, "complete")
+    first, second = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert all(torch.allclose(first[name], second[name], rtol=1e-4, atol=1e-5) for name in first)
+
+
+@pytest.mark.parametrize("changes", [{"encoder__depth": 2, "share__encoder__ffn": "one"}, {"embedding__tie": "none"}])
+def test_shared_weights_are_reduced_once(corpus, tmp_path, two: Team, changes) -> None:
+    how = recipe(**STILL, lr=1e-3, steps=4, validate_every=1)
+    subject = tiny(**changes)
+    close(train(subject, corpus, how, tmp_path / "one"), train(subject, corpus, how, tmp_path / "two", team=two))
+
+
+def test_interrupted_and_resumed_with_dropout_is_exact(corpus, tmp_path, two: Team) -> None:
+    how = recipe(accumulate=3)
+    whole = train(tiny(), corpus, how, tmp_path / "whole", team=two)
+    with pytest.raises(Interrupted, match="saved after 4 updates"):
+        train(tiny(), corpus, how, tmp_path / "parts", report=stop_at(4), team=two)
+    parts = train(tiny(), corpus, how, tmp_path / "parts", team=two)
+    assert learned(parts) == learned(whole)
+    one, other = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_dropout_differs_between_processes(corpus, tmp_path, two: Team) -> None:
+    """The same sentence twice: with one draw for both, their gradients, and so the weights, would be those of one."""
+    drawn = [train(tiny(), corpus, recipe(steps=1, dropout=0.5, average="none"), tmp_path / name, team=team)
+             for name, team in (("one", None), ("two", two))]
+    assert drawn[0].curve[0]["train_loss"] != pytest.approx(drawn[1].curve[0]["train_loss"], rel=1e-4)
+
+
+def test_another_number_of_processes_is_another_training(corpus, out, two: Team) -> None:
+    train(tiny(), corpus, recipe(), out, team=two)
+    with refuses("other-training", "processes was 2 and is now 1"):
+        train(tiny(), corpus, recipe(), out)
+    with refuses("below-one", place="processes:"):
+        train(tiny(), corpus, recipe(), out.with_name("none"), processes=0)
+
+
+def test_a_divergence_takes_all_processes_back(corpus, tmp_path, monkeypatch, two: Team) -> None:
+    honest = train(tiny(), corpus, recipe(**STILL, lr=1e-3), tmp_path / "honest")
+    diverging(monkeypatch, 6)
+    gone_back = train(tiny(), corpus, recipe(**STILL, lr=1e-3), tmp_path / "two", team=two)
+    assert gone_back.state == "complete" and "went back to update 0" in gone_back.notes[0]
+    monkeypatch.undo()
+    diverging(monkeypatch, 6)
+    alone = train(tiny(), corpus, recipe(**STILL, lr=1e-3), tmp_path / "one")
+    close(alone, gone_back)
+    assert alone.curve[-1]["lr"] == honest.curve[-1]["lr"] / 2
+
+
+def test_a_real_divergence_is_a_failure_with_its_reason(corpus, out, two: Team) -> None:
+    result = train(tiny(), corpus, recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant"), out, team=two)
+    assert result.state == "failed" and "learning rate 5e+29" in result.reason and "again" in result.reason
+
+
+def test_patience_ends_all(corpus, out, two: Team) -> None:
+    result = train(tiny(), corpus, recipe(steps=100, lr=0.0, patience=2, validate_every=2, average="best"), out,
+                   team=two)
+    assert (result.stopped, result.steps) == ("patience", 6)
+
+
+def test_cpu_time_is_that_of_all(corpus, tmp_path, two: Team) -> None:
+    """A process that shares the work shares in the bill: CPU time beyond the leader's own is in the result."""
+    start = time.process_time()
+    result = train(tiny(), corpus, recipe(steps=40), tmp_path / "two", team=two)
+    assert result.total_cpu_seconds > time.process_time() - start
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 299), min_size=1, max_size=9), min_size=1, max_size=7), st.integers(1, 5))
+def test_every_sentence_is_dealt_once(corpus, groups: list[list[int]], size: int) -> None:
+    batches = [make_batch(corpus.train, np.array(group)) for group in groups]
+    shares = divide(batches, size)
+    dealt = [int(i) for share in shares for batch in share.batches for i in batch.indices]
+    assert sorted(dealt) == sorted(i for group in groups for i in group)
+    assert {share.tokens for share in shares} == {sum(batch.tokens for batch in batches)}
+    assert sum(batch.tokens for share in shares for batch in share.batches) == shares[0].tokens
+    counts = [len(share.batches) for share in shares]
+    assert len(batches) % size or max(counts) == min(counts)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_gpus_have_the_losses_of_one(corpus, tmp_path) -> None:
+    how = recipe(**{**STILL, "device": "cuda"}, lr=1e-3)
+    one, both = (train(tiny(), corpus, how, tmp_path / str(n), processes=n) for n in (1, 2))
+    for a, b in zip(one.curve, both.curve):
+        assert a["valid_loss"] == pytest.approx(b["valid_loss"], rel=1e-3)

@@ -1,0 +1,105 @@
+"""Processes that share a training and fail: all end, with the reason, and nobody waits."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from scalesearch.train import engine as engines
+from scalesearch.train import train
+from scalesearch.train.parallel.gradients import follow
+from scalesearch.train.parallel.team import ProcessLost, Team, local_team
+from tests.errors import refuses
+from tests.train.conftest import recipe, tiny
+from tests.train.parallel.test_gradients import STILL, close
+
+
+def tight_follow(team: Team) -> None:
+    """As follow, where there is memory for eight sentences at most."""
+    without_memory_for(8)
+    follow(team)
+
+
+def without_memory_for(most: int) -> None:
+    honest = engines.Engine.loss_sum
+
+    def tight(self, batch, smoothing):
+        if self.model.training and len(batch) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return honest(self, batch, smoothing)
+
+    engines.Engine.loss_sum = tight
+
+
+def starved_follow(team: Team) -> None:
+    """As follow, where there is no memory at all."""
+    without_memory_for(0)
+    follow(team)
+
+
+def test_a_follower_without_memory_makes_all_cut_and_then_fail(corpus, tmp_path) -> None:
+    how = recipe(**STILL, lr=1e-3, accumulate=2)
+    calm = train(tiny(), corpus, how, tmp_path / "calm")
+    with local_team(2, False, 1, tight_follow) as team:
+        result = train(tiny(), corpus, how, tmp_path / "tight", team=team)
+    assert "out of memory; batches cut into" in result.notes[0]
+    close(calm, result)
+    with local_team(2, False, 1, starved_follow) as team:
+        failed = train(tiny(), corpus, how, tmp_path / "starved", team=team)
+    assert failed.state == "failed" and "even with one sentence at a time" in failed.reason
+
+
+def broken_follow(team: Team) -> None:
+    """As follow, but the third update raises."""
+    honest, updates = engines.Engine.step, [0]
+
+    def step(self, share, lr):
+        updates[0] += 1
+        if updates[0] == 3:
+            raise ValueError("this process is broken")
+        return honest(self, share, lr)
+
+    engines.Engine.step = step
+    follow(team)
+
+
+def dying_follow(team: Team) -> None:
+    """As follow, but the third update is the end."""
+    honest, updates = engines.Engine.step, [0]
+
+    def step(self, share, lr):
+        updates[0] += 1
+        if updates[0] == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return honest(self, share, lr)
+
+    engines.Engine.step = step
+    follow(team)
+
+
+def unable_to_start(team: Team) -> None:
+    """Ends before it has done anything."""
+    raise RuntimeError("no such library")
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (broken_follow, "process 1 of this training failed: ValueError: this process is broken"),
+        (dying_follow, "process 1 of this training was ended by SIGKILL, as a system does that has no memory left"),
+        (unable_to_start, "process 1 of this training failed: RuntimeError: no such library"),
+    ],
+)
+def test_a_process_that_fails_ends_the_others_with_its_reason(corpus, out: Path, others, said: str) -> None:
+    with pytest.raises(ProcessLost, match=said), local_team(2, False, 1, others) as team:
+        train(tiny(), corpus, recipe(), out, team=team)
+    assert not torch.distributed.is_initialized()
+    assert train(tiny(), corpus, recipe(), out.with_name("after")).state == "complete"
+
+
+@pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="there are GPUs enough")
+def test_gpus_that_are_not_there_are_refused() -> None:
+    with refuses("no-gpu", 2, place="processes:"), local_team(2, True, 1, follow):
+        pass

@@ -1,0 +1,79 @@
+"""Scores are sacreBLEU's, averages are means, and translations come back in order."""
+
+import math
+
+import pytest
+import sacrebleu
+import torch
+
+from scalesearch.data import Split
+from scalesearch.nn import build
+from scalesearch.train.averaging import Snapshots
+from scalesearch.train.hardware import Hardware
+from scalesearch.train.scoring.evaluate import Search, perplexity, scores, tokenised_bleu, translate, with_memory
+from tests.train.conftest import recipe, tiny
+
+SAID = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
+RIGHT = ["Der Hund läuft sehr schnell nach Hause .", "Eine Katze , die schläft ."]
+
+
+def test_bleu_and_chrf_are_sacrebleus() -> None:
+    found = scores(SAID, RIGHT)
+    assert found["bleu"] == sacrebleu.corpus_bleu(SAID, [RIGHT]).score
+    assert found["chrf"] == sacrebleu.corpus_chrf(SAID, [RIGHT]).score
+    assert scores(RIGHT, RIGHT)["bleu"] == pytest.approx(100)
+
+
+def test_tokenised_bleu_takes_the_words_as_they_are() -> None:
+    assert tokenised_bleu(RIGHT, RIGHT) == pytest.approx(100)
+    assert tokenised_bleu(SAID[1:], RIGHT[1:]) < scores(SAID[1:], RIGHT[1:])["bleu"]
+
+
+def test_perplexity_of_a_hopeless_loss_is_none() -> None:
+    assert perplexity(math.log(7)) == pytest.approx(7)
+    assert perplexity(1e6) is None
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations_come_in_the_splits_order_however_they_are_batched(corpus, beam: int) -> None:
+    model = build(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2, dtype=torch.float64).eval()
+    hardware, ids = Hardware.of(recipe()), corpus.test.source_ids
+    for tokens in (12, 2048):
+        said, found = translate(model, corpus.test, corpus.tokenizer, hardware, Search(beam, tokens=tokens))
+        for row in range(0, len(ids), 5):
+            one, score = translate(model, Split.of([ids[row].tolist()]), corpus.tokenizer, hardware, Search(beam))
+            assert (said[row], found[row]) == (one[0], pytest.approx(score[0]))
+
+
+def test_decoding_without_memory_goes_on_with_smaller_batches() -> None:
+    tried = []
+
+    def run(most: int) -> str:
+        tried.append(most)
+        if most > 100:
+            raise MemoryError
+        return "done"
+
+    assert with_memory(run, 512) == "done" and tried == [512, 256, 128, 64]
+    with pytest.raises(MemoryError):
+        with_memory(lambda most: run(1000), 4)
+
+
+class Weight(torch.nn.Module):
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.full((2,), value, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(("kind", "steps", "mean"), [("last", [4, 5], 4.5), ("best", [1, 3], 2.0)])
+def test_the_mean_of_the_last_and_of_the_best(tmp_path, kind: str, steps: list[int], mean: float) -> None:
+    snapshots = Snapshots(tmp_path, recipe(average=kind, average_count=2))
+    for step, score in ((1, 0.1), (2, 0.9), (3, 0.2), (4, 0.5), (5, 0.7)):
+        snapshots.add(Weight(float(step)), step, score)
+    assert sorted(snapshot.step for snapshot in snapshots.kept) == steps
+    found = snapshots.mean()["w"]
+    assert found.dtype == torch.float32 and found.tolist() == [mean, mean]
+    snapshots.sweep()
+    assert len(list(snapshots.folder.iterdir())) == 2
+    snapshots.clear()
+    assert not snapshots.folder.exists()
