@@ -62,7 +62,7 @@ def space_key(kind: str, places: Mapping[str, Place]) -> str:
     return BASE if BASE in places or (kind in NEEDS and "space" not in places) else "space"
 
 
-def read_rows(said: StudyFile, space: Space | None, opened: Open, reader: Reader) -> Rows | None:
+def read_rows(file: StudyFile, space: Space | None, opened: Open, reader: Reader) -> Rows | None:
     """Rows of a study; None where it searches, or where they are wrong.
 
     Args:
@@ -70,16 +70,16 @@ def read_rows(said: StudyFile, space: Space | None, opened: Open, reader: Reader
         opened: reads a space's file by its name.
         reader: of the file, which takes all problems.
     """
-    if said.kind == SEARCH:
+    if file.kind == SEARCH:
         return None
-    if said.kind == GRID and "rows" not in reader.places:
+    if file.kind == GRID and "rows" not in reader.places:
         return Rows(GRID, (), "", space) if space else None
-    found = _Rows(space, opened, reader)
-    if said.kind == GRID:
-        return found.listed(said.rows)
+    designs = _Rows(space, opened, reader)
+    if file.kind == GRID:
+        return designs.listed(file.rows)
     if space is None:
         return None
-    return found.ablation(said.changes) if said.kind == ABLATION else found.scaling(said.rules, said.held_out)
+    return designs.ablation(file.changes) if file.kind == ABLATION else designs.scaling(file.rules, file.held_out)
 
 
 class _Rows:

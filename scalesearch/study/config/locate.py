@@ -11,8 +11,8 @@ from scalesearch.study.config.storage_url import hide
 
 def at_its_place(error: UserError, spec: StudySpec) -> UserError:
     """Adds file, line and column to ``error``, where it is of a key that the file has."""
-    found = placed(error, spec.places)
-    return shown(found.problems) if isinstance(found, SpaceErrors) and found is not error else error
+    located = placed(error, spec.places)
+    return shown(located.problems) if isinstance(located, SpaceErrors) and located is not error else error
 
 
 def shown(problems: Sequence[Problem]) -> SpaceErrors:

@@ -60,13 +60,13 @@ def values(
     Raises:
         UserError: training gave no number, or none that is finite, for one of them.
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for objective in objectives:
         value = metrics.get(objective.name) if objective.measured else costs.get(objective.name)
         if value is None or not math.isfinite(value):
             raise UserError(f"training gave no usable {objective.name}: {value}", code="no-usable-score")
-        found[objective.name] = float(value)
-    return found
+        numbers[objective.name] = float(value)
+    return numbers
 
 
 def directions(objectives: tuple[Objective, ...]) -> list[str]:

@@ -82,63 +82,63 @@ class _Study:
         self.table, values = table, reader.values(STUDY, table, "")
         self.data: DataSpec | None = values.get("data")
         self.recipe: Recipe | None = values.get("recipe")
-        self.said = StudyFile(**{"data": None, "recipe": None, "objectives": None} | values)
+        self.file = StudyFile(**{"data": None, "recipe": None, "objectives": None} | values)
 
     def read(self, text: str, out: Path | None) -> StudySpec | None:
         """The whole study; None where something is wrong."""
-        said, places = self.said, self.places
-        name, rows_only = said.study or self.path.stem, said.kind != SEARCH
-        check_keys(said.kind, self.table, self.reader)
+        file, places = self.file, self.places
+        name, rows_only = file.study or self.path.stem, file.kind != SEARCH
+        check_keys(file.kind, self.table, self.reader)
         space, objectives = self._space(), self._objectives()
-        rows = read_rows(said, space, self._file, self.reader)
+        rows = read_rows(file, space, self._file, self.reader)
         space = space or (rows.space if rows else None)
         self._check_together(space, objectives)
-        trials = 0 if rows_only else said.trials
-        seeds, wrong = seeds_of(said.seeds, self.table.get("seeds"), trials, objectives, rows_only)
+        trials = 0 if rows_only else file.trials
+        seeds, wrong = seeds_of(file.seeds, self.table.get("seeds"), trials, objectives, rows_only)
         for key, message, help in wrong:
             self.wrong(places.get(key) or places["seeds"], message, help)
-        folder = out or Path(said.out or f"runs/{name}")
+        folder = out or Path(file.out or f"runs/{name}")
         self._check_folders(folder)
-        address, budget, proposer = self._address(), self._budget(space), said.proposer
+        address, budget, proposer = self._address(), self._budget(space), file.proposer
         if self.reader.problems or space is None or self.data is None or self.recipe is None:
             return None
         return StudySpec(
             name, self.path, text, folder, space, self.data,
             replace(self.recipe, measure=measure(objectives, self.recipe.measure)), objectives,
-            protocol={key: value for key, value in said.protocol.items() if value is not None},
+            protocol={key: value for key, value in file.protocol.items() if value is not None},
             budget=budget,
             proposer=proposer.name or ("random" if rows_only else "bayes"),
             proposer_arguments=proposer.arguments,
-            proposer_seed=said.seed if proposer.seed is None else proposer.seed,
-            seed=said.seed,
+            proposer_seed=file.seed if proposer.seed is None else proposer.seed,
+            seed=file.seed,
             trials=trials,
-            workers=said.workers,
-            backend="ray" if address and "backend" not in places else said.backend,
-            resources=replace(said.resources, address=address),
-            storage=said.storage,
-            references=said.reference,
-            teacher=said.teacher,
-            attempts=said.attempts,
-            rungs=said.rungs or StudyFile.rungs,
+            workers=file.workers,
+            backend="ray" if address and "backend" not in places else file.backend,
+            resources=replace(file.resources, address=address),
+            storage=file.storage,
+            references=file.reference,
+            teacher=file.teacher,
+            attempts=file.attempts,
+            rungs=file.rungs or StudyFile.rungs,
             seeds=seeds,
-            warm=said.warm_start,
-            proxies=said.proxies,
+            warm=file.warm_start,
+            proxies=file.proxies,
             rows=rows,
             places={key: places[other] for key, other in ALSO if other in places} | places,
         )
 
     def _space(self) -> Space | None:
         """Space to search or to begin with; None where it is wrong, or each row is a file."""
-        key = space_key(self.said.kind, self.places)
-        node = self.said.base if key == "base" else self.said.space
+        key = space_key(self.file.kind, self.places)
+        node = self.file.base if key == "base" else self.file.space
         if node is None:
             if key not in self.places and "rows" not in self.places:
                 self.wrong(self.table.place, f"`{key}` is missing: {STUDY.fields[key].doc}", "such as "
                            f"`{key}: transformer`", code="missing-key")
             return None
         try:
-            found = self._open(node, key)
-            return found.set(self.opened) if self.opened else found
+            space = self._open(node, key)
+            return space.set(self.opened) if self.opened else space
         except SpaceErrors as errors:
             if not errors.problems:
                 self.wrong(node, str(errors), code=errors.code)
@@ -167,7 +167,7 @@ class _Study:
         return read_space(beside if beside.is_file() else find_file(name, "spaces"))
 
     def _objectives(self) -> tuple[Objective, ...]:
-        node, found = self.said.objectives, []
+        node, objectives = self.file.objectives, []
         if not isinstance(node, Table) or not node.entries:
             if node is not None:
                 self.wrong(node, f"objectives: expected {STUDY.fields['objectives'].form}")
@@ -178,13 +178,13 @@ class _Study:
             except UserError as error:
                 self.wrong(key, error.message, error.help, code=error.code)
                 continue
-            if any(other.name == one.name for other in found):
+            if any(other.name == one.name for other in objectives):
                 self.wrong(key, f"the objective {one.name} stands here twice", "keep one of them", code="given-twice")
-            found.append(one)
-        return tuple(found)
+            objectives.append(one)
+        return tuple(objectives)
 
     def _budget(self, space: Space | None) -> Constraint | None:
-        node = self.said.budget
+        node = self.file.budget
         if node is None or space is None:
             return None
         if not isinstance(node, Text):
@@ -197,37 +197,37 @@ class _Study:
 
     def _address(self) -> str | None:
         """Address of a Ray cluster: ``ray.address``; ``resources.address`` says the same."""
-        there, here = self.said.resources.address if self.said.resources else None, self.said.ray.get("address")
+        there, here = self.file.resources.address if self.file.resources else None, self.file.ray.get("address")
         if here and there and here != there:
             self.wrong(self.places["resources.address"], f"the cluster is at `{there}` here and at `{here}` under "
                        "`ray:`", "keep one", code="given-twice")
         return here or there
 
     def _check_folders(self, out: Path) -> None:
-        for message, help in misplaced(self.said.warm_start, out) if self.said.warm_start else ():
+        for message, help in misplaced(self.file.warm_start, out) if self.file.warm_start else ():
             self.wrong(self.places.get("warm_start.from") or self.places["warm_start"], message, help,
                        code="folder-misplaced")
-        names = [one.name for one in self.said.reference if one]
+        names = [one.name for one in self.file.reference if one]
         if len(set(names)) < len(names):
             self.wrong(self.places["reference"], "two references have the same name", "give each a `name` of its own",
                        code="name-taken")
 
     def _check_together(self, space: Space | None, objectives: Iterable[Objective]) -> None:
         """Complains of what is right by itself and does not go with the rest."""
-        for key, recipe in (("recipe", self.recipe), ("teacher.recipe", getattr(self.said.teacher, "recipe", None))):
+        for key, recipe in (("recipe", self.recipe), ("teacher.recipe", getattr(self.file.teacher, "recipe", None))):
             if recipe is not None and recipe.score_on == "test":
                 self.wrong(self.places.get(f"{key}.score_on") or self.places[key], "a study chooses by its scores",
                            "score_on is `both` (choose on valid, report test) or `valid`", code="test-chooses")
         if self.data is None:
             return
-        if self.said.teacher is not None and self.data.distilled:
+        if self.file.teacher is not None and self.data.distilled:
             self.wrong(self.places["teacher"], "teacher: the data are a teacher's translations already (`distilled`)",
                        "remove one of the two", code="given-twice")
         if self.recipe is not None:
             self._try(lambda: check_compatible(self.data, self.recipe), "data")
         for kind in model_kinds(space) if space else ():
-            self._try(lambda kind=kind: check_model_kind(self.data.task, kind), space_key(self.said.kind, self.places))
-        places = {key.text: key for key, _ in self.said.objectives or ()}
+            self._try(lambda kind=kind: check_model_kind(self.data.task, kind), space_key(self.file.kind, self.places))
+        places = {key.text: key for key, _ in self.file.objectives or ()}
         for one in objectives:
             self._try(lambda one=one: refuse_foreign(one, self.data), "objectives", places[one.name])
 

@@ -71,5 +71,5 @@ def seeds_of(given: Mapping[str, Any] | None, node: Node | None, searched: int,
                    "`references` are the seeds of each row") for key in ("most", "trials") if key in given]
         return replace(Seeds(references=OF_ROWS), **{key: given[key] for key in ("references", "confidence")
                                                      if key in given}), wrong
-    found = Seeds(**{"most": MOST, "trials": (searched + 1) // 2} | dict(given))
-    return (found if found.wanted else ONE), wrong
+    seeds = Seeds(**{"most": MOST, "trials": (searched + 1) // 2} | dict(given))
+    return (seeds if seeds.wanted else ONE), wrong

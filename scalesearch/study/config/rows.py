@@ -49,11 +49,11 @@ class Rows:
 
     def to_json(self) -> dict[str, Any]:
         """JSON for ``study.json``."""
-        found: dict[str, Any] = {"kind": self.kind, "rows": [row.label for row in self.rows], "base": self.base}
+        data: dict[str, Any] = {"kind": self.kind, "rows": [row.label for row in self.rows], "base": self.base}
         if self.kind == SCALING:
             rules = {rule: list(steps) for rule, steps in self.rules.items()}
-            found["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
-        return found | ({"left_out": dict(self.left_out)} if self.left_out else {})
+            data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}
+        return data | ({"left_out": dict(self.left_out)} if self.left_out else {})
 
     def within(self, misses: Callable[[Architecture], str]) -> "Rows":
         """Rows that are trained under limits. ``misses`` says which limits an architecture misses, or an empty text.
@@ -63,8 +63,8 @@ class Rows:
         """
         if not self.rows:
             assert self.space is not None, "every combination of a space"
-            found = every_combination(self.space, lambda architecture: not misses(architecture))
-            return replace(self, rows=found, base=found[0].label)
+            fitting = every_combination(self.space, lambda architecture: not misses(architecture))
+            return replace(self, rows=fitting, base=fitting[0].label)
         reasons = {row.label: misses(row.architecture) for row in self.rows}
         rows = tuple(row for row in self.rows if not reasons[row.label])
         if not rows:
@@ -93,19 +93,19 @@ def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tup
                         f"{MOST:,} is trained. Close some questions, or search it (kind: search)", key="space",
                         code="grid-too-large")
     names = short_names([path for path, _ in space.dimensions()])
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for answers in space.enumerate():
         try:
             architecture = space.architecture(answers)
         except UserError:
             continue
-        if architecture.id not in found and fits(architecture):
+        if architecture.id not in rows and fits(architecture):
             label = ", ".join(f"{names[path]} {value}" for path, value in answers.params.items())
-            found[architecture.id] = Row(label or space.name, architecture, dict(answers.params))
-    if not found:
+            rows[architecture.id] = Row(label or space.name, architecture, dict(answers.params))
+    if not rows:
         raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets it", key="budget",
                         code="budget-unmet")
-    return tuple(found.values())
+    return tuple(rows.values())
 
 
 def short_names(paths: list[str]) -> dict[str, str]:

@@ -36,15 +36,15 @@ Step = tuple[Place, str, tuple[Change, ...]]  # where it stands, its name, and w
 def steps_of(rule: Text, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
     """Steps of one rule, from the smallest. What is wrong with it is reported."""
     stages: tuple[Node, ...] = node.items if isinstance(node, Sequence) else (node,)
-    found: list[Step] = []
+    steps: list[Step] = []
     before: tuple[Change, ...] = ()
-    said: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     for stage in stages:
-        reached = [(change, (*said, words)) for change, words in _changes(rule, stage, complain)]
-        found += [(stage.here, _name(rule.text, words), (*before, change)) for change, words in reached]
+        reached = [(change, (*names, words)) for change, words in _changes(rule, stage, complain)]
+        steps += [(stage.here, _name(rule.text, words), (*before, change)) for change, words in reached]
         if reached:
-            before, said = (*before, reached[-1][0]), reached[-1][1]
-    return found
+            before, names = (*before, reached[-1][0]), reached[-1][1]
+    return steps
 
 
 def _name(rule: str, words: tuple[str, ...]) -> str:
@@ -75,13 +75,13 @@ def _changes(rule: Text, stage: Node, complain: Callable[[Problem], None]) -> li
 
 
 def _words(row: Change) -> str:
-    """``heads 8``; a key that encoder and decoder have alike is said once."""
-    said = dict(row)
+    """``heads 8``; a key that encoder and decoder have alike is named once."""
+    shown = dict(row)
     for key in row:
         stack, _, name = key.partition(".")
         if stack == "encoder" and row.get(f"decoder.{name}") == row[key]:
-            said = {name if old == key else old: value for old, value in said.items() if old != f"decoder.{name}"}
-    return ", ".join(f"{key} {value}" for key, value in said.items())
+            shown = {name if old == key else old: value for old, value in shown.items() if old != f"decoder.{name}"}
+    return ", ".join(f"{key} {value}" for key, value in shown.items())
 
 
 def _texts(rule: Text, stage: Node) -> Iterator[tuple[str, str]]:

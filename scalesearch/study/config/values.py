@@ -70,7 +70,7 @@ def read_custom(node: Node, complain: Complain) -> dict[str, float]:
         complain(node, "custom resources are a mapping of their names to numbers",
                  'such as `{"accelerator_type:H100": 0.001}`')
         return {}
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for key, value in node:
         amount: Any = scalar(value)
         if key.text in OWN:
@@ -79,5 +79,5 @@ def read_custom(node: Node, complain: Complain) -> dict[str, float]:
         elif isinstance(amount, bool) or not isinstance(amount, int | float) or amount < LEAST:
             complain(value, f"{key.text}: expected a number of at least {LEAST:g}", None)
         else:
-            found[key.text] = float(amount)
-    return found
+            amounts[key.text] = float(amount)
+    return amounts

@@ -44,8 +44,8 @@ def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:
     for text in () if (out / FILE).is_file() else warm.folders:
         folder = place_of(text)
         if not (folder / "study.json").is_file():
-            found = f"`{text}` holds no study (no study.json)" if folder.is_dir() else f"no folder `{text}`"
-            yield found, "give the folder of a study that `scalesearch study run` has made, such as runs/edge"
+            problem = f"`{text}` holds no study (no study.json)" if folder.is_dir() else f"no folder `{text}`"
+            yield problem, "give the folder of a study that `scalesearch study run` has made, such as runs/edge"
         elif folder.resolve() == out.resolve():
             yield f"`{text}` is this study's own folder", "give another study's, or go on with --resume"
 

@@ -84,14 +84,14 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     Raises:
         UserError: its architecture leaves something open, or its folder holds no finished training of this task.
     """
-    said = spec.teacher
-    if said is None:
+    wanted = spec.teacher
+    if wanted is None:
         return None
-    if said.folder is not None:
-        folder = _folder(said.folder)
-        return Teacher(said, _finished(folder, corpus), None, folder)
-    space = reference_space(ReferenceSpec("teacher", said.file, said.set), spec)
-    return Teacher(said, space.closed("teacher: it"), said.recipe or spec.recipe)
+    if wanted.folder is not None:
+        folder = _folder(wanted.folder)
+        return Teacher(wanted, _finished(folder, corpus), None, folder)
+    space = reference_space(ReferenceSpec("teacher", wanted.file, wanted.set), spec)
+    return Teacher(wanted, space.closed("teacher: it"), wanted.recipe or spec.recipe)
 
 
 def _folder(written: str) -> Path:

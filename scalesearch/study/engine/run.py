@@ -91,10 +91,10 @@ def _opening(spec: StudySpec, runner: Runner) -> list[str]:
 
 
 def _take_over(old: StudyDir, spec: StudySpec, plan: Plan, meta: StudyMeta, console: Console) -> None:
-    found = carried(old, plan, meta)
-    for line in describe(old, found):
+    trials = carried(old, plan, meta)
+    for line in describe(old, trials):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    write(old, found, spec.out, meta, spec)
+    write(old, trials, spec.out, meta, spec)
 
 
 def _taught(spec: StudySpec, teacher: Teacher, evaluator: Evaluator, meta: StudyMeta, runner: Runner,

@@ -80,18 +80,18 @@ def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:
 
     Where none of many samples does, the space is counted, or sheets are changed until they do.
     """
-    found = estimate_feasibility(evaluator, seed, enough=1)
-    if not found.feasible and evaluator.region.sample_feasible(random.Random(seed)) is None:
+    sample = estimate_feasibility(evaluator, seed, enough=1)
+    if not sample.feasible and evaluator.region.sample_feasible(random.Random(seed)) is None:
         counted = "; counted, nothing in the space does" if evaluator.region.share == 0 else ""
-        worst = max(found.missed, key=lambda name: found.missed[name])
-        raise UserError(f"budget: none of {found.samples} random candidates meets it{counted}; {found.missed[worst]} "
-                        f"of them miss `{worst}`{_nearest(worst, found)}. Costs are of protocol {evaluator.protocol}. "
+        worst = max(sample.missed, key=lambda name: sample.missed[name])
+        raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; {sample.missed[worst]} "
+                        f"of them miss `{worst}`{_nearest(worst, sample)}. Costs are of protocol {evaluator.protocol}. "
                         "Raise the budget, or let the space hold smaller models", key="budget", code="budget-unmet")
 
 
-def _nearest(limit: str, found: Feasibility) -> str:
+def _nearest(limit: str, feasibility: Feasibility) -> str:
     """Describes by how much the nearest missed. It is said of costs alone, whose slack is the logarithm of a ratio."""
-    slack = found.nearest[limit]
+    slack = feasibility.nearest[limit]
     if not any(name in limit for name in COST_NAMES) or not 0 < slack < math.inf:
         return ""
     return f", the nearest by {math.expm1(slack):,.1%}"
@@ -139,10 +139,10 @@ def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
 def params_of(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Params by which the study's space gives ``answers``; None where it never does."""
     try:
-        found = space.answer(space.replay(answers))
+        answered = space.answer(space.replay(answers))
     except UserError:
         return None
-    return found.params if dict(found) == dict(answers) else None
+    return answered.params if dict(answered) == dict(answers) else None
 
 
 def make_plan(spec: StudySpec, evaluator: Evaluator, shared: Mapping[str, Any], corpus: Corpus) -> Plan:

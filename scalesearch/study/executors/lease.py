@@ -100,10 +100,10 @@ class Lease:
 def read(folder: Path) -> dict[str, Any] | None:
     """Holder of the lease of ``folder``, dead or alive; None where there is none."""
     try:
-        found = json.loads((folder / FILE).read_text())
+        lease = json.loads((folder / FILE).read_text())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return lease if isinstance(lease, dict) else None
 
 
 def refuse_taken(folder: Path) -> None:

@@ -28,9 +28,9 @@ class Need:
 
     def __str__(self) -> str:
         together = 1 if self.apart else self.processes
-        found = [f"{self.each[kind] * together:g} {kind}" for kind in KINDS]
-        found += [f"{amount * together:g} {name}" for name, amount in self.each.items() if name not in KINDS]
-        return f"{', '.join(found[:-1])} and {found[-1]}"
+        amounts = [f"{self.each[kind] * together:g} {kind}" for kind in KINDS]
+        amounts += [f"{amount * together:g} {name}" for name, amount in self.each.items() if name not in KINDS]
+        return f"{', '.join(amounts[:-1])} and {amounts[-1]}"
 
     def room(self) -> int | None:
         """Number of such workers that fit on all nodes; None where they need nothing."""
@@ -104,6 +104,6 @@ def _difference(answer: Any, node: str, here: Mapping[str, str]) -> str:
         return f"{node}: {str(error.cause).strip().splitlines()[-1]}"  # the first of several lines is Ray's
     except RayError:
         return ""
-    differing = [f"{name}: {there.get(name)}, and here {found}" for name, found in here.items()
-                 if there.get(name) != found]
+    differing = [f"{name}: {there.get(name)}, and here {value}" for name, value in here.items()
+                 if there.get(name) != value]
     return f"{node}: {'; '.join(differing)}" if differing else ""

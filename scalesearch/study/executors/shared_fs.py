@@ -27,8 +27,8 @@ def sight(folder: str, data: Mapping[str, Any]) -> dict[str, str]:
     from scalesearch.data.sources import fingerprint
 
     try:
-        found = json.dumps(fingerprint(DataSpec.from_mapping(dict(data))), sort_keys=True)
-        text = f"hash {hash_of(found)}"
+        facts = json.dumps(fingerprint(DataSpec.from_mapping(dict(data))), sort_keys=True)
+        text = f"hash {hash_of(facts)}"
     except UserError as error:
         text = str(error)
     return {"scalesearch": __version__, f"the folder {folder}": _study(Path(folder)), "the data": text}

@@ -156,10 +156,10 @@ class Progress:
     def read(self) -> dict[str, Any]:
         """Reads the last report, of whichever process; empty where there is none."""
         try:
-            found = json.loads(self._file.read_text())
+            facts = json.loads(self._file.read_text())
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return facts if isinstance(facts, dict) else {}
 
     def __call__(self, facts: Any) -> None:
         """Notes ``facts``: JSON values, or an object whose fields are.
@@ -167,16 +167,16 @@ class Progress:
         Raises:
             Taken: another worker has taken the folder over; that is how this one notices, in whatever thread it works.
         """
-        said = dict(facts if isinstance(facts, Mapping) else vars(facts))
-        if said.get("kind") == "validation":
-            self._kept = {"validation": said}
+        note = dict(facts if isinstance(facts, Mapping) else vars(facts))
+        if note.get("kind") == "validation":
+            self._kept = {"validation": note}
         if time.monotonic() - self._last >= self._every:
             refuse_taken(self._file.parent)
             self._last = time.monotonic()
             # Not synced, unlike everything that counts: losing it costs a moment of the display.
             part = self._file.with_suffix(".part")
             with suppress(OSError):
-                part.write_text(json.dumps({**said, **self._kept}, default=str))
+                part.write_text(json.dumps({**note, **self._kept}, default=str))
                 os.replace(part, self._file)
 
 

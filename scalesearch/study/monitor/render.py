@@ -98,7 +98,7 @@ def _counts(shown: StudySnapshot) -> list[str]:
         parts.append(f"{done.front_seeds[0]} of at most {done.front_seeds[1]} further seeds for the front")
     words = {State.PENDING: "in training" if shown.owner.state == RUNNING else "interrupted"}
     counted = [f"{shown.counts[state]:,} {words.get(state, state)}" for state in STATES if shown.counts[state]]
-    return [" · ".join(found) for found in (parts, counted) if found]
+    return [" · ".join(line) for line in (parts, counted) if line]
 
 
 def _of_rows(shown: StudySnapshot) -> bool:
@@ -156,19 +156,19 @@ def _rungs(shown: StudySnapshot) -> Iterable[RenderableType]:
     yield table
 
 
-def _front(found: Front, now: float) -> Iterable[RenderableType]:
-    if not found.rows:
+def _front(front: Front, now: float) -> Iterable[RenderableType]:
+    if not front.rows:
         yield _line("Nothing is finished yet.", "dim")
         return
-    more = f", {len(found.rows)} of them" if found.size > len(found.rows) else ""
-    title = f"Front so far: {found.size}{more}" if found.size else f"References so far, by {found.main}"
-    table = _table(title, ("trial", *found.objectives))
-    for row in found.rows:
-        table.add_row(escape(_name(row)), *(short(row.values[name]) for name in found.objectives))
+    more = f", {len(front.rows)} of them" if front.size > len(front.rows) else ""
+    title = f"Front so far: {front.size}{more}" if front.size else f"References so far, by {front.main}"
+    table = _table(title, ("trial", *front.objectives))
+    for row in front.rows:
+        table.add_row(escape(_name(row)), *(short(row.values[name]) for name in front.objectives))
     yield Text()
     yield table
-    if found.volume:
-        yield _line(describe_volume(found.volume, now))
+    if front.volume:
+        yield _line(describe_volume(front.volume, now))
 
 
 def _name(row: FrontRow) -> str:
@@ -203,12 +203,12 @@ class Plain:
         """The lines to print now; ``event``: what happened, as far back as is known."""
         first = not self._state
         event = [one for one in (shown.events if first else event) if one.number > self._number]
-        found = [f"{shown.study} · {shown.folder}", *_counts(shown)] if first else []
-        found += [str(one) for one in event] + self._changes(shown)
+        lines = [f"{shown.study} · {shown.folder}", *_counts(shown)] if first else []
+        lines += [str(one) for one in event] + self._changes(shown)
         if (first or event) and shown.owner.state == RUNNING:
-            found.append(f"{_count(shown.done.done)} of {_count(shown.done.of)} trainings, {describe_left(shown.eta)}")
+            lines.append(f"{_count(shown.done.done)} of {_count(shown.done.of)} trainings, {describe_left(shown.eta)}")
         self._number = max([self._number, *(one.number for one in event)])
-        return found
+        return lines
 
     def _changes(self, shown: StudySnapshot) -> list[str]:
         """Yields changes of the teacher, the log and the owner."""
@@ -217,14 +217,14 @@ class Plain:
                "owner": f"{owner.state} {owner.reason.partition(' for ')[0]}"}  # of a silence, not how long it lasts
         words = {"teacher": describe_teacher(teacher) if teacher else "", "problem": shown.problem,
                  "owner": describe_owner(owner)}
-        found = [words[key] for key in now if now[key] != self._state.get(key) and words[key]]
+        changes = [words[key] for key in now if now[key] != self._state.get(key) and words[key]]
         self._state = now
-        return found
+        return changes
 
     def end(self, shown: StudySnapshot) -> list[str]:
         """The best, once the study is over."""
-        found = [f"trial {_name(row)}: " + ", ".join(f"{name} {short(value)}" for name, value in row.values.items())
+        left = [f"trial {_name(row)}: " + ", ".join(f"{name} {short(value)}" for name, value in row.values.items())
                  for row in shown.front.rows]
-        title = f"Front: {shown.front.size}" if shown.front.size else f"References: {len(found)}"
+        title = f"Front: {shown.front.size}" if shown.front.size else f"References: {len(left)}"
         volume = [describe_volume(shown.front.volume, shown.time)] if shown.front.volume else []
-        return [title, *found, *volume] if found else []
+        return [title, *left, *volume] if left else []

@@ -211,7 +211,7 @@ def _since(owner: Mapping[str, Any] | None) -> float | None:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text())
+        content = json.loads(file.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

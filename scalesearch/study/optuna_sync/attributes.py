@@ -72,7 +72,7 @@ class Exported:
 
 def attributes(trial: Trial) -> dict[str, Any]:
     """User attributes of a trial: our number, origin, architecture, costs, excess over each limit (above 0)."""
-    found: dict[str, Any] = {NUMBER: trial.number, "origin": trial.origin, "feasible": trial.feasible}
-    found |= {key: value for key, value in (("label", trial.label), ("architecture", trial.architecture)) if value}
-    found |= {name: trial.costs[name] for name in COSTS if name in trial.costs}
-    return found | {f"misses {name}": slack for name, slack in trial.constraints.items()}
+    named: dict[str, Any] = {NUMBER: trial.number, "origin": trial.origin, "feasible": trial.feasible}
+    named |= {key: value for key, value in (("label", trial.label), ("architecture", trial.architecture)) if value}
+    named |= {name: trial.costs[name] for name in COSTS if name in trial.costs}
+    return named | {f"misses {name}": slack for name, slack in trial.constraints.items()}

@@ -215,12 +215,12 @@ class FrontComparison:
 
     def challengers(self) -> list[Comparison]:
         """Pairs of a candidate off the front that no member surely dominates, and its nearest member."""
-        on, found = {one.number for one in self.front}, []
+        on, pairs = {one.number for one in self.front}, []
         for candidate in self.candidates:
             over = [self._pair(CHALLENGER, one, candidate) for one in self.front if self._cheaper(one, candidate)]
             if candidate.number not in on and not any(pair.settled for pair in over):
-                found.append(max(over, key=lambda pair: (pair.doubt, -pair.first)))
-        return found
+                pairs.append(max(over, key=lambda pair: (pair.doubt, -pair.first)))
+        return pairs
 
     def _pair(self, kind: str, one: Replicated, other: Replicated) -> Comparison:
         ratios = self._claim(kind, one, other, under_way=False)

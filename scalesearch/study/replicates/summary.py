@@ -81,8 +81,8 @@ def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) 
     trained = len(trials.replicates())
     order = order_of(candidates_of(trials), objectives, seeds)
     open_ = sum(not pair.settled for pair in order.comparisons)
-    said = "the order of the front is settled" if order.settled else f"{open_} comparisons are still within noise"
-    return f", then {trained} with further seeds; {said}"
+    outcome = "the order of the front is settled" if order.settled else f"{open_} comparisons are still within noise"
+    return f", then {trained} with further seeds; {outcome}"
 
 
 class Verdict:

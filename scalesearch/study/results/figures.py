@@ -21,11 +21,11 @@ def own_figures(results: Results) -> tuple[Drawn, ...]:
         study = scaling_of(results)
     except UserError:  # nothing is finished
         return ()
-    found = [("How scores grow", curves(study), _followed(study))]
-    found += [(f"Laws against {cost}", laws(study, cost), "A power law a rule, its band as far as the next size; the "
+    figures = [("How scores grow", curves(study), _followed(study))]
+    figures += [(f"Laws against {cost}", laws(study, cost), "A power law a rule, its band as far as the next size; the "
                "ring is the score at the largest size, the black bar what the others predict there.")
               for cost in study.costs]
-    return tuple((title, figure, caption) for title, figure, caption in found if figure is not None)
+    return tuple((title, figure, caption) for title, figure, caption in figures if figure is not None)
 
 
 def _followed(study: ScalingStudy) -> str:

@@ -46,7 +46,7 @@ def gather(results: Results, beside: Path | None) -> Facts:
     """Gathers the facts of the page. ``beside`` is the folder that it will lie in; None leaves links out."""
     study, meta = results.study, results.study.meta
     trials = {trial.number: _facts_of(study, trial, beside) for trial in study.trials}
-    found = Facts(
+    facts = Facts(
         name=meta.name, meta=meta.to_json(), table=results.table, front=results.front, subject=results.subject,
         main=main_metric(results), sampled=frozenset(results.params), trials=trials,
         finished=tuple(_finished(results)), hypervolume=results.hypervolume(), notes=tuple(results.notes()),
@@ -54,8 +54,8 @@ def gather(results: Results, beside: Path | None) -> Facts:
         files=_links(study.folder, OWN, beside), named=_named(results), figures=own_figures(results),
     )
     itemised = {number: replace(trials[number], config=config_of(study, trial), modules=modules_of(study, trial))
-                for number in found.itemised for trial in (study.trials[number],)}
-    return replace(found, trials={**trials, **itemised})
+                for number in facts.itemised for trial in (study.trials[number],)}
+    return replace(facts, trials={**trials, **itemised})
 
 
 def _named(results: Results) -> Ablation | None:

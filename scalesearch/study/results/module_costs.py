@@ -25,8 +25,8 @@ def modules_of(study: StudyDir, trial: Trial) -> tuple[Row, ...]:
         architecture = read_space(file).closed()
     except (UserError, OSError):
         return ()
-    found = cost(architecture.block, protocol_of(study.meta.protocol))
-    return tuple(rows(found, LEVELS)) if _same(found.values, trial.costs) else ()
+    price = cost(architecture.block, protocol_of(study.meta.protocol))
+    return tuple(rows(price, LEVELS)) if _same(price.values, trial.costs) else ()
 
 
 def _same(now: Mapping[str, float], then: Mapping[str, float]) -> bool:

@@ -64,8 +64,8 @@ class Results:
         """Signature of the task's metric, by the first complete trial; empty before there is one."""
         done = (self.study.record(trial) for trial in self.study.trials.having(State.COMPLETE))
         metrics = next((record["metrics"] for record in done if record), {})
-        said = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
-        return str(said.get("bleu_signature") or next(iter(said.values()), ""))
+        signatures = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
+        return str(signatures.get("bleu_signature") or next(iter(signatures.values()), ""))
 
     @property
     def task(self) -> str:
@@ -174,10 +174,10 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
         UserError: nothing like that is there.
     """
     if trial is not None:
-        found = results.study.trials.get(trial)
-        if found is None or found.state != State.COMPLETE:
+        chosen = results.study.trials.get(trial)
+        if chosen is None or chosen.state != State.COMPLETE:
             raise UserError(f"trial {trial} is not a finished candidate of this study", code="no-such-trial")
-        again = f"trial {found.of} with seed {found.seed}, " if found.origin == Origin.REPLICATE else ""
+        again = f"trial {chosen.of} with seed {chosen.seed}, " if chosen.origin == Origin.REPLICATE else ""
         return trial, f"{again}as asked"
     name = best or next(iter(results.objectives))
     if name not in results.front.columns or not len(results.front):

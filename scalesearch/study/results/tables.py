@@ -26,9 +26,9 @@ def records_of(results: Results) -> list[dict[str, Any]]:
     return records if rows is None else [record for record in records if record["label"] in rows]
 
 
-def write_table(found: Ablation, folder: Path) -> list[Path]:
+def write_table(ablation: Ablation, folder: Path) -> list[Path]:
     """Writes table.md, table.csv and table.tex."""
-    texts = {"md": found.to_markdown(), "csv": found.frame().to_csv(index=False), "tex": found.to_latex()}
+    texts = {"md": ablation.to_markdown(), "csv": ablation.frame().to_csv(index=False), "tex": ablation.to_latex()}
     for suffix, text in texts.items():
         write_text(folder / f"table.{suffix}", text)
     return [folder / f"table.{suffix}" for suffix in texts]

@@ -131,25 +131,25 @@ def origin_of(old: StudyDir) -> dict[str, Any]:
     return {"study": old.meta.name, "id": old.meta.id, "folder": str(old.folder.resolve()), "space": old.meta.space}
 
 
-def describe(old: StudyDir, found: list[Carried]) -> list[str]:
+def describe(old: StudyDir, trials: list[Carried]) -> list[str]:
     """Describes which trials are taken over, which are not, and why."""
-    taken = [one.new for one in found if one.new is not None]
+    taken = [one.new for one in trials if one.new is not None]
     outside = sum(not trial.in_space for trial in taken)
     also = f" ({outside} of them no longer in the space, but within the limits)" if outside else ""
-    return [f"From {old.folder}: {len(taken)} of {len(found)} candidates are taken over{also}.",
-            *(f"  not trial {one.old.number} ({one.old.architecture}): {one.reason}" for one in found if not one.new)]
+    return [f"From {old.folder}: {len(taken)} of {len(trials)} candidates are taken over{also}.",
+            *(f"  not trial {one.old.number} ({one.old.architecture}): {one.reason}" for one in trials if not one.new)]
 
 
-def write(old: StudyDir, found: list[Carried], folder: Path, meta: StudyMeta, spec: StudySpec) -> None:
+def write(old: StudyDir, trials: list[Carried], folder: Path, meta: StudyMeta, spec: StudySpec) -> None:
     """Writes the new study's folder. Until its last file is there, it counts as never begun, and can be made again.
 
     Raises:
         UserError: nothing is taken over.
     """
-    taken = [one.new for one in found if one.new is not None]
+    taken = [one.new for one in trials if one.new is not None]
     if not taken:
         raise UserError("\n".join([f"--fork {folder}: nothing can be taken over, so start anew with --out",
-                                   *describe(old, found)]), code="nothing-to-fork")
+                                   *describe(old, trials)]), code="nothing-to-fork")
     new = StudyDir(folder)
     new.log.file.unlink(missing_ok=True)  # of a fork that was cut off
     for trial in taken:

@@ -21,8 +21,8 @@ def resumable(folder: Path) -> Iterator[None]:
     try:
         yield
     except DiskFull as full:
-        said = str(full)
-        raise DiskFull(said if "--resume" in said else f"{said} with --resume: what finished is safe") from full
+        text = str(full)
+        raise DiskFull(text if "--resume" in text else f"{text} with --resume: what finished is safe") from full
     except (ConnectionError, BrokenPipeError, TimeoutError):
         raise
     except OSError as error:
