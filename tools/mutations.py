@@ -47,10 +47,10 @@ MUTATIONS = [
              'prefix = np.searchsorted(self.first, room[:, 0], side="left")', "feasible"),
     # Samplers, promotions, fronts.
     Mutation("pareto/front.py", "keep_weakly=True", "keep_weakly=False", "pareto"),
-    Mutation("pareto/hypervolume.py", "(points < corner).all(", "(points < corner).any(", "pareto"),
+    Mutation("pareto/hypervolume.py", "points.max(axis=0) + margin", "points.max(axis=0) - margin", "pareto"),
     Mutation("schedule/rungs.py", "len(there) // rungs.eta", "-(-len(there) // rungs.eta)", "schedule"),
     Mutation("samplers/predict.py", "slope * objective.sign > 0 else 0.0", "True else 0.0", "samplers"),
-    Mutation("samplers/hypervolume_gp.py", " and ask.known(sheet.params).feasible", "", "samplers"),
+    Mutation("samplers/hypervolume_gp.py", "identity not in identities and ", "", "samplers"),
     # Studies: durability, attempts, replicates, owners.
     Mutation("study/trials/trial.py", 'self.crashes + event.get("counts", True)', "self.crashes + 1",
              "study/trials study/engine/test_driver.py"),

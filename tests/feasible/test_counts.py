@@ -146,6 +146,14 @@ def test_counts_are_those_of_listing(name: str, bounds: list[Bound]) -> None:
     assert count.sheets == Space.parse(SPACES[name]).size()
 
 
+@pytest.mark.parametrize("name", SPACES)
+def test_what_costs_exactly_the_budget_fits(name: str) -> None:
+    bills = sorted((bill[1][PARAMS], bill[1][MACS]) for _, bill in listed(name) if bill)
+    params, macs = bills[len(bills) // 2]
+    count = counter(name, [Bound(PARAMS, 1, params, ""), Bound(MACS, 1, macs, "")])
+    assert count.fitting == sum(bill[0] <= params and bill[1] <= macs for bill in bills)
+
+
 @pytest.mark.parametrize(("name", "bounds"), CASES)
 def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[Bound]) -> None:
     counts: dict[tuple[str, str], list[int]] = {}
