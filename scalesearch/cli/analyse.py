@@ -59,8 +59,8 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
                         code="no-such-sentences")
     result = analyse(found.model, found.architecture.block, split, found.recipe)
     if not math.isfinite(result.gradients.norm):
-        raise UserError(f"{checkpoint}: the model's loss or its gradient is no finite number (loss "
-                        f"{result.gradients.loss}); its training has diverged, and there is nothing to look into",
+        raise UserError(f"{checkpoint}: the model's loss or its gradient is not a finite number (loss "
+                        f"{result.gradients.loss}); its training has diverged, and cannot be analysed",
                         code="diverged")
     about = {"checkpoint": checkpoint.name, "architecture": found.architecture.id, "data": corpus.to_json(),
              "split": split_name, "sentences": len(split), "label_smoothing": found.recipe.label_smoothing}

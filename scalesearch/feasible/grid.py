@@ -98,7 +98,7 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
         codes, rows = queue.pop()
         filled += 1
         if filled > MOST_STRUCTURES:
-            raise TooMany("too many structures hang together")
+            raise TooMany("too many structures depend on each other")
         sheet = ColumnSheet(form, codes, numeric)
         try:
             answers = {key: value for key in wanted if (value := sheet.lookup(key)) is not ABSENT}
@@ -108,7 +108,7 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
                 raise Endless(f"{missing.name}: a continuous range has no end of values; give it a step") from None
             listed += rows * (count - 1)
             if listed > most:
-                raise TooMany(f"more than {most:,} combinations of answers hang together") from None
+                raise TooMany(f"more than {most:,} combinations of answers depend on each other") from None
             queue.append((_grown(codes, rows, missing.name, count), rows * count))
         except Split as split:
             queue += [_chosen(codes, split.labels == label) for label in np.unique(split.labels)]

@@ -100,7 +100,7 @@ def _matches(one: list[NDArray[np.int64]], other: list[NDArray[np.int64]], most:
     starts, ends = np.searchsorted(theirs[order], mine, "left"), np.searchsorted(theirs[order], mine, "right")
     times = ends - starts
     if times.sum() > most:
-        raise TooMany(f"more than {most:,} combinations of answers hang together")
+        raise TooMany(f"more than {most:,} combinations of answers depend on each other")
     left = np.repeat(np.arange(rows), times)
     within = np.arange(len(left)) - np.repeat(np.cumsum(times) - times, times)
     return left, order[np.repeat(starts, times) + within]

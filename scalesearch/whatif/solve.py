@@ -63,7 +63,7 @@ def read_goal(space: Space, goal: str) -> tuple[str, str]:
     way, _, key = goal.strip().partition(" ")
     key = key.strip()
     if way not in ("max", "min") or not key:
-        raise UserError(f"{goal!r} is no question: write 'max KEY' or 'min KEY', for example 'max width'",
+        raise UserError(f"{goal!r} is not a goal: write 'max KEY' or 'min KEY', for example 'max width'",
                         code="no-goal")
     if key not in space.form.by_key:
         raise UserError(unknown(space, key), code="unknown-key")

@@ -167,7 +167,7 @@ class _Trade:
         if of is None:
             free = [key for key in self.varied.keys if offered(self.varied.space, key) is not None]
             if free:
-                raise UserError(f"{free[0]} is left open, so what is to be held? Name a reference with --of, or close "
+                raise UserError(f"{free[0]} is left open, so no cost is held yet. Name a reference with --of, or close "
                                 f"it and give its range as --for {free[0]}=…", code="open-parameters")
             of = self.varied.answers({key: first(self.varied.space, key) for key in self.varied.keys}).answers
         (candidate,) = priced([Candidate(of)], self.protocol, names)

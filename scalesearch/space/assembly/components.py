@@ -71,7 +71,7 @@ def mixer(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
         return attention(a, stack, axes)
     kind = MIXERS[name]
     if not decoder and not kind.adaptable and a.get("adapt", "nothing") in ("lora", "prompt"):
-        raise Unbuildable("adapt", f"{name} has no maps beside which {a['adapt']} could stand")
+        raise Unbuildable("adapt", f"{name} has no weight matrix to which {a['adapt']} could be added")
     given = {option: a[f"{where}.{option}"] for option in options(kind)}
     return fitted(kind(a["width"], axes[0], decoder, site(a, "attention"), **given), where)
 

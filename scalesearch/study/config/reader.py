@@ -179,7 +179,7 @@ class _Study:
                 self.wrong(key, error.message, error.help, code=error.code)
                 continue
             if any(other.name == one.name for other in objectives):
-                self.wrong(key, f"the objective {one.name} stands here twice", "keep one of them", code="given-twice")
+                self.wrong(key, f"the objective {one.name} is given twice", "keep one of them", code="given-twice")
             objectives.append(one)
         return tuple(objectives)
 

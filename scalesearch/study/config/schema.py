@@ -83,7 +83,7 @@ def _proposer(kind: str = "", sampler: str = "", startup: int | None = None, pop
 
 def _proposer_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
     if "kind" in values and "sampler" in values:
-        yield "sampler", "it says who proposes, as `kind` does", "keep one of them"
+        yield "sampler", "it names a sampler, and `kind` names one too", "keep one of them"
 
 
 def _resource_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
@@ -92,7 +92,7 @@ def _resource_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, s
         if 0 < amount < LEAST:
             yield key, f"{amount:g} is less than Ray counts", f"the least is {LEAST:g}"
         elif key == "gpus_per_trial" and amount > 1 and amount % 1:
-            yield key, "several devices come whole", "0.5, 1 or 2, not 1.5"
+            yield key, "use a whole number above 1", "such as 0.5, 1 or 2"
 
 
 def _reference_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:

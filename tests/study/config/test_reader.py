@@ -139,7 +139,7 @@ s.yaml:8:26: params.total: the direction is `min` or `max`, not `less`
 8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
   |                          ^^^^^^^^^^^^
 
-s.yaml:8:57: the objective bleu stands here twice
+s.yaml:8:57: the objective bleu is given twice
 8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
   |                                                         ^^^^
   = help: keep one of them
