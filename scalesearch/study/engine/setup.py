@@ -246,7 +246,8 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
 def refuse_the_unreachable(spec: StudySpec) -> None:
     """Refuses a storage or a cluster that does not answer, before a large corpus is read. Raises UserError."""
     if spec.storage is not None:
-        reach(spec.storage)
+        with about("storage"):
+            reach(spec.storage)
     if spec.backend == "ray" and spec.resources.address:
         from scalesearch.study.executors.ray import knock
 
