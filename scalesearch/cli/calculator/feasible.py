@@ -141,7 +141,7 @@ def _json(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...]
         "front": [p.costs for p in found.front],
         "front_whole": found.front_whole,
         "front_answers": asked,
-        "extremes": {word: {"costs": p.costs, "asked": {k: str(v) for k, v in p.answers.params.items()}}
+        "extremes": {word: {"costs": p.costs, "params": {k: str(v) for k, v in p.answers.params.items()}}
                      for word, p in found.extremes.items()},
         "least": found.least,
         "near": [{"changes": {k: [str(a), str(b)] for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}
