@@ -17,13 +17,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from scalesearch.blocks.core import Block
+from scalesearch.blocks.core import Block, Repeat, Tie, Use
 from scalesearch.blocks.poly import Columns
 from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.protocol import PRODUCTS
 from scalesearch.nn.build import build, module
 from scalesearch.nn.causality import causality
 from scalesearch.nn.model import Model
+from scalesearch.nn.module import Module
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.testing.specimen import LENGTH, Specimen
 
@@ -34,10 +35,12 @@ TOLERANCE = 1e-9  # of logits in float64
 
 
 def check_bill(specimen: Specimen, kernel: str = "products") -> None:
-    """Check params and MACs of a block against PyTorch's, with attention run by ``kernel``.
+    """Check params and MACs of a block against PyTorch's, and that its forward uses every weight.
+
+    ``kernel``: how attention is run, ``products`` or ``fused``.
 
     Raises:
-        AssertionError: they differ.
+        AssertionError: they differ, or a weight has no effect.
     """
     device = "cpu" if kernel == "products" else "meta"  # the counter passes over the CPU's own fused attention
     built = module(specimen.block, vocab=V, device=device).requires_grad_(False)
@@ -47,6 +50,33 @@ def check_bill(specimen: Specimen, kernel: str = "products") -> None:
     assert sum(weight.numel() for weight in built.parameters()) == ours["params.total"], specimen
     _, flops = counted(lambda: built(*inputs_of(specimen, device)))
     assert flops == 2 * (BATCH * ours["macs.total"] + ours["macs.once"]), specimen
+    if device == "cpu":
+        check_use(built, built.requires_grad_()(*inputs_of(specimen, device)))
+
+
+def check_use(model: Module, output: Tensor) -> None:
+    """Check that ``output`` depends on every weight of ``model``, and that layers share what their block says.
+
+    Raises:
+        AssertionError: a weight that is billed is not used, or a part uses another layer's weights.
+    """
+    names, weights = zip(*model.named_parameters()) if any(True for _ in model.parameters()) else ((), ())
+    grads = torch.autograd.grad(output.sum(), weights, allow_unused=True) if weights else ()
+    assert not [name for name, grad in zip(names, grads) if grad is None], f"{model.block}: weights without effect"
+    for node in (node for node in model.modules() if isinstance(node, Module)):
+        for name, part in node.block.parts().items():
+            repeat = part.block if isinstance(part, Use) else part
+            for tie in repeat.ties if isinstance(repeat, Repeat) else ():
+                _check_tie(model, getattr(node, name), tie, repeat.depth)
+
+
+def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
+    for layer, owner in zip(layers, tie.schedule.canonical(depth), strict=True):
+        source = model.get_submodule(owner) if isinstance(owner, str) else layers[owner].get_submodule(tie.part)
+        for path, leaf in layer.get_submodule(tie.part).named_modules():
+            for name in (name for name in leaf.block.weights() if not tie.spares(path, name)):
+                own = getattr(source.get_submodule(path), name)
+                assert getattr(leaf, name) is own, f"{tie}: {path}.{name} is not the owner's"
 
 
 def check_columns(block: Block) -> None:
@@ -73,12 +103,14 @@ def check_model(architecture: Architecture, seed: int) -> None:
     rng = Random(seed)
     s, t, vocab = rng.randint(1, 6), rng.randint(2, 6), rng.randint(8, 20)
     ours, answers = cost(architecture.block, find_protocol("forward", s, t, vocab)), architecture.answers
-    model = build(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval().requires_grad_(False)
+    model = build(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
     assert sum(weight.numel() for weight in model.parameters()) == ours["params.total"], answers
     causality(model, vocab)
     generator = torch.Generator().manual_seed(seed)
     source, target = (torch.randint(4, vocab, (2, n), generator=generator) for n in (s, t))
     source[1, (s + 1) // 2 :] = 0
+    check_use(model, model(source, target))
+    model.requires_grad_(False)
     for weight in model.parameters():
         weight += 0.05 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
     whole, flops = counted(lambda: model(source, target))
