@@ -24,7 +24,7 @@ def in_the_background():
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_interrupts_and_names_the_exit_status(number, status):
-    with pytest.raises(Interrupted, match=number.name) as stopped, interruptible():
+    with pytest.raises(Interrupted) as stopped, interruptible():
         os.kill(os.getpid(), number)
     assert stopped.value.status == status
 
@@ -43,8 +43,9 @@ def test_a_stop_waits_for_the_check_and_a_second_ctrl_c_does_not():
     with stoppable() as stop:
         stop.check()
         os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(Interrupted, match="SIGINT"):
+        with pytest.raises(Interrupted) as stopped:
             stop.check()
+        assert stopped.value.number == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -53,8 +54,9 @@ def test_ctrl_c_after_sigterm_waits_too():
     with stoppable() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(Interrupted, match="SIGTERM"):
+        with pytest.raises(Interrupted) as stopped:
             stop.check()
+        assert stopped.value.number == signal.SIGTERM
 
 
 def test_what_a_call_installs_is_undone():

@@ -52,7 +52,14 @@ TIMING = Timing()
 
 
 class Taken(RuntimeError):
-    """Another worker has the candidate."""
+    """Another worker has the candidate, or has taken it ``over`` from this one."""
+
+    def __init__(self, name: str, over: bool) -> None:
+        super().__init__(f"{name} {'was taken over' if over else 'is held'} by another worker")
+        self.over = over
+
+    def __reduce__(self) -> tuple[type, tuple[str, bool]]:
+        return type(self), (str(self).partition(" ")[0], self.over)
 
 
 @cache
@@ -110,7 +117,7 @@ def refuse_taken(folder: Path) -> None:
     """Raises Taken where another worker has the candidate in ``folder`` by now."""
     owner = read(folder)
     if owner is not None and (owner.get("machine"), owner.get("process")) != (machine(), os.getpid()):
-        raise Taken(f"{folder.name} was taken over by another worker")
+        raise Taken(folder.name, over=True)
 
 
 def silence(folder: Path) -> float:
@@ -143,7 +150,7 @@ def held(folder: Path, timing: Timing = TIMING) -> Iterator[Lease]:
             with lease.renewed():
                 yield lease
     except Timeout:
-        raise Taken(f"{folder.name} is held by another worker") from None
+        raise Taken(folder.name, over=False) from None
 
 
 def outlive(folder: Path, timing: Timing = TIMING) -> None:

@@ -104,7 +104,7 @@ def finish(folder: Path, run: Run, timing: Timing = TIMING) -> None:
             return
         made = finite(_traced(folder, job, run))
         if not lease.mine():
-            raise Taken(f"{folder.name} was taken over by another worker")
+            raise Taken(folder.name, over=True)
         write_json(rung if made["state"] == "paused" else result, made)
 
 
