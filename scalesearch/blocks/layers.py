@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scalesearch.blocks.core import Block, Size, Use, block, named
+from scalesearch.blocks.core import Block, Size, Use, block
 from scalesearch.blocks.elementwise import dropout, lowered, plus
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.leaves import LayerNorm
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.base import Mixer
+from scalesearch.blocks.options import named
 
 NORMS = ("pre", "post")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.core import MEMORY, SRC, SRC_KEYS, TGT, Axis, Block, options
+from scalesearch.blocks.core import MEMORY, SRC, SRC_KEYS, TGT, Axis, Block
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.adapt import ADAPTED
@@ -13,6 +13,7 @@ from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.partial import HEAD_GATES, PartialFFN
 from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
+from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD
 from scalesearch.testing.specimen import LENGTH, Specimen, fitting, site, size, sources, specimen
 

@@ -7,9 +7,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.core import Block, Option, options
+from scalesearch.blocks.core import Block
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.options import Option, options
 from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.sections import Decomposition

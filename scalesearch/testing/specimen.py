@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.core import SRC, Block, Option, Shape, Site, options
+from scalesearch.blocks.core import SRC, Block, Shape, Site
+from scalesearch.blocks.options import Option, options
 from scalesearch.blocks.sites import DENSE, Chain, LowRank
 
 LENGTH = "length"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from scalesearch.blocks.core import Block, Size, Use, block, option
+from scalesearch.blocks.core import Block, Size, Use, block
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn import FFN, FFNS, ffn
 from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.options import option
 from scalesearch.nn.build import module
 from scalesearch.space import Space, SpaceErrors, Unbuildable
 from scalesearch.space.schema import builtin

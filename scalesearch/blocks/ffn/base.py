@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
-from scalesearch.blocks.core import Block, Shape, Site, Size, block, registered
+from scalesearch.blocks.core import Block, Shape, Site, Size, block
+from scalesearch.blocks.options import registered
 
 
 @block
@@ -13,7 +14,7 @@ class FFN(Block):
     """A feed-forward network: (…, d) to (…, d), position by position.
 
     ``over`` are the axes that it is applied over, ``site(d_in, d_out, over)`` makes its matrices. What else a subclass
-    asks for are its :func:`~scalesearch.blocks.core.option` fields; one called ``hidden`` lets it stand inside heads.
+    asks for are its :func:`~scalesearch.blocks.options.option` fields; one called ``hidden`` lets it be inside heads.
     """
 
     d: Size

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Block, Size, Use, block, option
+from scalesearch.blocks.core import Block, Size, Use, block
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn.base import FFN, ffn
+from scalesearch.blocks.options import option
 
 
 @block

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from scalesearch.blocks.core import Axis, Block, Site, Size, block, named, registered
+from scalesearch.blocks.core import Axis, Block, Site, Size, block
+from scalesearch.blocks.options import named, registered
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Mixer(Block):
 
     ``decoder``: no position may see a later one, and decoding runs step by step; what it needs of earlier positions is
     then on the bill (:mod:`scalesearch.blocks.caches`) and in the ``cache``. ``site(d_in, d_out, over)`` makes its
-    matrices. What else a subclass asks for are its :func:`~scalesearch.blocks.core.option` fields.
+    matrices. What else a subclass asks for are its :func:`~scalesearch.blocks.options.option` fields.
     """
 
     d: Size

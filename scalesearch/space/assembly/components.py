@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Use, options
+from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Use
 from scalesearch.blocks.embed import (
     AdaptiveOutput,
     AdaptiveTable,
@@ -20,6 +20,7 @@ from scalesearch.blocks.leaves import Embedding, Linear
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.partial import PartialFFN
+from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.sizes import fixed, minimum, truth
 from scalesearch.space.syntax.diagnostics import Unbuildable

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scalesearch.blocks.core import Block, Option, options
+from scalesearch.blocks.core import Block
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.partial import HEAD_GATES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
+from scalesearch.blocks.options import Option, options
 from scalesearch.space.schema.types import Beside, Field, Group
 
 OFF = ("off",)
