@@ -57,7 +57,7 @@ def test_none_is_none_and_settings_reach_inside(tmp_path):
     ("{ fodler: runs/big }", "did you mean `folder`?"),
     ("{ folder: runs/big, seed: 2 }", "a finished training, which has its own seed"),
     ("{ beam: 4 }", "neither a folder nor an architecture"),
-    ("{ file: transformer, mix: perhaps }", "teacher.mix: `perhaps`"),
+    ("{ file: transformer, mix: perhaps }", "teacher.mix: expected `yes` or `no`, found `perhaps`"),
     ("{ file: transformer, beam: 0 }", "teacher.beam: 0"),
     ("{ file: transformer, set: 3 }", "a mapping of keys to values of the space language"),
     ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),

@@ -6,6 +6,7 @@ import signal
 
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file
 
 from tests.corpora import DATA, write_text
 from tests.processes import call, command, ended, start, wait_until
@@ -72,11 +73,13 @@ def test_every_record_holds_what_it_must(folder):
     records = [json.loads(file.read_text()) for file in (folder / "found").glob("trials/*/record.json")]
     assert len(records) == 3
     for record in records:
-        assert {"architecture", "cost", "protocol", "recipe", "seed", "data", "metrics", "versions", "device", "dtype",
-                "seconds", "cpu_seconds", "state", "reason", "curve", "space"} <= set(record)
+        assert {"architecture", "params", "answers", "costs", "protocol", "recipe", "seed", "data", "metrics",
+                "versions", "device", "dtype", "seconds", "cpu_seconds", "state", "reason", "curve",
+                "space"} <= set(record)
         assert record["data"]["hash"] and record["data"]["synthetic"] is False and record["metrics"]["bleu_signature"]
         assert record["recipe"]["steps"] == 60 and record["steps"] == 60
-        assert record["params"] == record["costs"]["params.total"]
+        weights = load_file(next((folder / "found").glob(f"trials/{record['trial']:04}-*/model.safetensors")))
+        assert sum(weight.size for weight in weights.values()) == record["costs"]["params.total"]
 
 
 def test_the_exported_architecture_costs_what_the_record_says(folder):
@@ -87,7 +90,7 @@ def test_the_exported_architecture_costs_what_the_record_says(folder):
     record = json.loads((folder / "best" / "record.json").read_text())
     space = read_space(folder / "best" / "architecture.yaml")
     architecture = space.closed()
-    assert architecture.id == record["architecture"]["id"]
+    assert architecture.id == record["architecture"]
     protocol = record["protocol"]
     found = cost(architecture.block, find_protocol(*(protocol[key] for key in ("name", "source", "target", "vocab"))))
     assert found["macs.total"] == record["costs"]["macs.total"]
@@ -142,10 +145,10 @@ def test_another_study_begins_with_what_this_one_has_found(folder):
                                       .replace("out: found", "out: next\nwarm_start: found"))
     same = ("--set", "recipe.steps=60")
     dry = command(folder, "study", "run", "next.yaml", *same, "--dry-run")
-    assert "3 finished candidates taken over, 0 architectures" in " ".join(dry.split())
+    assert "3 finished candidates imported, 0 architectures" in " ".join(dry.split())
     assert not (folder / "next").exists()
     said = command(folder, "study", "run", "next.yaml", *same)
-    assert "Warm start: 3 finished candidates taken over" in said and "1 candidates trained" in said
+    assert "Warm start: 3 finished candidates imported" in said and "1 candidates trained" in said
     old, new = (pd.read_csv(folder / name / "all.csv") for name in ("found", "next"))
     assert list(new["bleu"][:3]) == list(old.loc[old["state"] == "complete", "bleu"])
     assert (new["state"] == "complete").sum() == 4 and "small" in set(new["label"].dropna())
