@@ -59,8 +59,8 @@ MUTATIONS = [
     Mutation("study/engine/driver.py", "trial.crashes < self.plan.attempts", "trial.crashes <= self.plan.attempts",
              "study/engine/test_driver.py"),
     Mutation("study/replicates/summary.py", "seed=seed + chosen.further", "seed=seed", "study/replicates"),
-    Mutation("study/executors/lease.py", "        raise Taken(f\"{folder.name} was taken over",
-             "        Taken(f\"{folder.name} was taken over", "study/executors/test_lease.py"),
+    Mutation("study/executors/lease.py", "        raise Taken(folder.name, over=True)",
+             "        Taken(folder.name, over=True)", "study/executors/test_lease.py"),
     Mutation("signals.py", "self.number == number == signal.SIGINT", "self.number is not None", "test_signals.py"),
     # Training.
     Mutation("train/loss.py", "smoothing / len(weight)", "smoothing / (len(weight) - 1)", "train/test_loss.py"),
@@ -73,7 +73,7 @@ MUTATIONS = [
     Mutation("report/table.py", '& table["feasible"].astype(bool) ', "", "report study/results"),
     Mutation("report/compare.py", "if self.low > 0 else other", "if self.low < 0 else other", "report"),
     Mutation("cli/main.py", "click.echo(str(error), err=True)\n        sys.exit(2)",
-             "click.echo(str(error), err=True)\n        sys.exit(0)", "cli/test_solve.py cli/test_cost.py"),
+             "click.echo(str(error), err=True)\n        sys.exit(0)", "cli/calculator"),
     Mutation("cli/train.py", "if held and not resume:", "if False:", "cli/test_train.py"),
 ]
 
