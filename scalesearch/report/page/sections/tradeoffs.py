@@ -61,10 +61,11 @@ def _panels(facts: Facts, costs: list[str], metric: str, key: str | None = None)
 
 def _picture(facts: Facts, x: str, y: str) -> Part:
     done = facts.done[facts.done[x].notna() & facts.done[y].notna()]
+    done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front's marks lie on top
     figure = tradeoff(facts.table, facts.subject, x, y)
     words = {y: label(y), x: label(x)}
     marks = [Mark(int(row["trial"]), summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
-             for _, row in done.head(MAX_MARKS).iterrows()]
+             for _, row in done.iterrows()]
     title = f"{label(y)} against {label(x, facts.subject.protocol)}"
     best = facts.front.dropna(subset=[x, y]) if len(facts.front) else facts.front
     members = "; ".join(summary(row, {y: y, x: x}) for _, row in best.iterrows())
