@@ -249,7 +249,8 @@ def _volume(done: list[Replicated], values: NDArray[np.float64], on: NDArray[np.
     ways: list[str] = [one.direction for one in objectives]
     corner = worst_corner(values, ways)
     ends = [_ended(one.first.ended) for one in done]
-    order = np.array([-1.0 if end is None else end for end in ends])
+    # Ranks, not times: trials that ended within the same millisecond count in the order of their numbers.
+    order = np.argsort(np.argsort([-1.0 if end is None else end for end in ends], kind="stable"))
     youngest = int(np.flatnonzero(on)[order[on].argmax()])
     before = values[order < order[youngest]]
     value = hypervolume(values[on], corner, ways)
