@@ -27,7 +27,7 @@ from scalesearch.study.trials.trial import State
 
 FOLDER = Path(__file__).parent / "tables"
 MARK = "# scalesearch table"
-ASKED = "asked "  # before the name of a question
+ASKED = "asked "  # before the name of a parameter
 COMPUTE = {"cpu": "CPU-seconds of updates", "macs": "multiply-accumulates: updates times macs.total"}
 
 
@@ -109,9 +109,9 @@ def _row(line: dict[str, Any], objectives: tuple[Objective, ...], compute: str, 
 
 
 def _answers(given: dict[str, str], space: Any) -> dict[str, Any]:
-    """The answers whose text ``given`` has, of the type that the space's questions have."""
-    def ask(path: str, question: Any) -> Any:
-        return next(value for value in question.values() or () if _same(value, given[path]))
+    """The answers whose text ``given`` has, of the type that the space's parameters have."""
+    def ask(path: str, parameter: Any) -> Any:
+        return next(value for value in parameter.values() or () if _same(value, given[path]))
 
     return dict(space.answer(ask).params)
 

@@ -31,7 +31,7 @@ from scalesearch.samplers.known import Knowledge, Known
 from scalesearch.samplers.sheet import key_of
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.schedule.scheduler import NEW, Scheduler
-from scalesearch.space.syntax.parameters import Choice, Question
+from scalesearch.space.syntax.parameters import Choice, Parameter
 
 LISTED = "is in the table"
 NEVER_ENDS = 100_000
@@ -44,7 +44,7 @@ class Row:
     """One trained candidate.
 
     Attributes:
-        answers: question to answer.
+        answers: parameter to answer.
         values: objective to value.
         curve: loss at equal distances of training, the last at its end.
         compute: of the whole training, in any unit.
@@ -75,30 +75,30 @@ class Row:
 
 @dataclass(frozen=True)
 class Answered:
-    """A sheet of a table's questions."""
+    """A sheet of a table's parameters."""
 
     params: dict[str, Any]
 
 
 class Listed:
-    """A table's columns as a space: every question's options are the values that occur."""
+    """A table's columns as a space: every parameter's options are the values that occur."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._questions: list[tuple[str, Question]] = [
+        self._parameters: list[tuple[str, Parameter]] = [
             (name, Choice(tuple(sorted({row.answers[name] for row in rows}, key=_order)))) for name in rows[0].answers]
 
-    def dimensions(self) -> list[tuple[str, Question]]:
-        """The questions: one for each column."""
-        return list(self._questions)
+    def dimensions(self) -> list[tuple[str, Parameter]]:
+        """The parameters: one for each column."""
+        return list(self._parameters)
 
     def answer(self, ask: Any) -> Answered:
-        """Asks every question."""
-        return Answered({name: ask(name, question) for name, question in self._questions})
+        """Asks every parameter."""
+        return Answered({name: ask(name, parameter) for name, parameter in self._parameters})
 
     def enumerate(self) -> Any:
         """Every combination, in the table or not."""
-        names = [name for name, _ in self._questions]
-        for values in product(*(question.values() or () for _, question in self._questions)):
+        names = [name for name, _ in self._parameters]
+        for values in product(*(parameter.values() or () for _, parameter in self._parameters)):
             yield Answered(dict(zip(names, values)))
 
 

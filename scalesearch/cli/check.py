@@ -111,7 +111,7 @@ def examine(space: "Space", samples: int, seed: int) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
     from scalesearch.cli.calculator.unmet import Nearest
 
-    dimensions = [(name, str(question), question.count()) for name, question in space.dimensions()]
+    dimensions = [(name, str(parameter), parameter.count()) for name, parameter in space.dimensions()]
     report = Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed)
     report.where = [Share(constraint.text, nearest=Nearest(constraint)) for constraint in space.where]
     report.budgets = [
@@ -190,11 +190,11 @@ def _value(needed: set[str], costs: Any, answers: "Answers", name: str) -> Any:
 def show(report: Report) -> None:
     """Prints the report as tables."""
     size = f"{report.size:,} answer sheet{'s' * (report.size != 1)}" if isinstance(report.size, int) else report.size
-    questions = f"{len(report.dimensions)} question{'s' * (len(report.dimensions) != 1)}"
+    parameters = f"{len(report.dimensions)} parameter{'s' * (len(report.dimensions) != 1)}"
     sound = "" if report.problems else " is sound"
-    say(f"{report.name or 'a space without a name'}{sound}: {questions}, {size}", style="bold")
+    say(f"{report.name or 'a space without a name'}{sound}: {parameters}, {size}", style="bold")
     if report.dimensions:
-        say(make_table(("question", "values", "count"), [
+        say(make_table(("parameter", "values", "count"), [
             (name, values, "∞" if count is None else f"{count:,}") for name, values, count in report.dimensions
         ], (0, 1)))
     if report.samples:

@@ -37,7 +37,7 @@ class Feasibility:
         sound: of them, networks that can be built and that the space's own constraints allow.
         fitting: of those, within the budgets. distinct, distinct_fitting: networks, each once.
         share, low, high: feasible share of the sheets (of draws, with a 95 % interval, unless exact).
-        values: a row for each question and answer: question, answer, sheets, fitting, share, verdict.
+        values: a row for each parameter and answer: parameter, answer, sheets, fitting, share, verdict.
         reasons: a row for each set of budgets that sound candidates violate: broken, count, share.
         front: candidates with most ``AXES[0]`` for fewest ``AXES[1]``; extremes: the cheapest and dearest that fit.
         sample: costs of some candidates, and whether each fits: what a figure shows.
@@ -144,11 +144,11 @@ def _least(counter: Counter, bounds: list[Bound]) -> dict[str, int]:
 def _values(counter: Counter) -> pd.DataFrame:
     dimensions = dict(counter.decomposition.space.dimensions())
     rows = []
-    for question, counts in counter.by_value().items():
-        options = dimensions[question].values()
+    for parameter, counts in counter.by_value().items():
+        options = dimensions[parameter].values()
         assert options is not None
-        rows += [(question, say(options[index]), sheets, fits) for index, (sheets, fits) in sorted(counts.items())]
-    return _judged(pd.DataFrame(rows, columns=["question", "answer", "sheets", "fitting"]), list(dimensions), True)
+        rows += [(parameter, say(options[index]), sheets, fits) for index, (sheets, fits) in sorted(counts.items())]
+    return _judged(pd.DataFrame(rows, columns=["parameter", "answer", "sheets", "fitting"]), list(dimensions), True)
 
 
 def _judged(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
@@ -157,7 +157,7 @@ def _judged(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:
     words = {0.0: "dead" if exact else "none drawn fits", 1.0: "always" if exact else "all drawn fit"}
     frame["verdict"] = [words.get(share, "") for share in frame["share"]]
     places = {name: place for place, name in enumerate(order)}
-    return frame.sort_values("question", key=lambda column: column.map(places), kind="stable").reset_index(drop=True)
+    return frame.sort_values("parameter", key=lambda column: column.map(places), kind="stable").reset_index(drop=True)
 
 
 def _reasons(counts: list[tuple[str, int]], sound: int) -> pd.DataFrame:
@@ -169,7 +169,7 @@ def _reasons(counts: list[tuple[str, int]], sound: int) -> pd.DataFrame:
 def _estimated(space: Space, drawn: Estimate, why: str, draws: int) -> Feasibility:
     rows = [(name, value, both[0], both[1]) for name, values in by_value(drawn.draws).items()
             for value, both in sorted(values.items(), key=lambda item: _sortable(item[0]))]
-    values = _judged(pd.DataFrame(rows, columns=["question", "answer", "sheets", "fitting"]),
+    values = _judged(pd.DataFrame(rows, columns=["parameter", "answer", "sheets", "fitting"]),
                      [name for name, _ in space.dimensions()], False)
     sound = [draw for draw in drawn.draws if draw.costs is not None]
     broken = pd.Series([" and ".join(draw.broken) for draw in sound], dtype=object).value_counts()
@@ -195,7 +195,7 @@ def _sample(drawn: Estimate) -> pd.DataFrame:
 
 
 def binned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """One question's answers in at most ``most`` rows: neighbouring values of a long range are one."""
+    """One parameter's answers in at most ``most`` rows: neighbouring values of a long range are one."""
     if len(rows) <= most:
         return rows
     bins = np.arange(len(rows)) * most // len(rows)
@@ -203,7 +203,7 @@ def binned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     for _, group in rows.groupby(bins):
         sheets, fitting = int(group["sheets"].sum()), int(group["fitting"].sum())
         verdicts = set(group["verdict"])
-        merged.append({"question": group["question"].iloc[0],
+        merged.append({"parameter": group["parameter"].iloc[0],
                       "answer": "..".join(dict.fromkeys(group["answer"].iloc[[0, -1]])), "sheets": sheets,
                       "fitting": fitting, "share": fitting / sheets,
                       "verdict": verdicts.pop() if len(verdicts) == 1 else ""})

@@ -160,7 +160,7 @@ class Counter:
     # -- by value
 
     def by_value(self) -> dict[str, dict[int, tuple[int, int]]]:
-        """For each question and answer (by index): the sheets that have it, and how many of them fit."""
+        """For each parameter and answer (by index): the sheets that have it, and how many of them fit."""
         counts: dict[str, dict[int, list[int]]] = defaultdict(dict)
         kind = np.int64 if self.sheets < 2**62 else np.float64
         weights = {name: (np.zeros(len(part), kind), np.zeros(len(part), kind))
@@ -181,15 +181,15 @@ class Counter:
                 weights[name][1][row] += int(mine.sum()) * times
         for name in (SPINE, *RIGHT, LEFT, REST):
             part = self.decomposition.parts[name]
-            for column, question in enumerate(part.questions):
-                if question in counts:
+            for column, parameter in enumerate(part.parameters):
+                if parameter in counts:
                     continue
                 for index in np.unique(part.codes[:, column]):
                     if index != UNASKED:
                         chosen = part.codes[:, column] == index
                         sums = [int(weight[chosen].sum()) for weight in weights[name]]
-                        counts[question][int(index)] = sums
-        return {question: {k: (v[0], v[1]) for k, v in values.items()} for question, values in counts.items()}
+                        counts[parameter][int(index)] = sums
+        return {parameter: {k: (v[0], v[1]) for k, v in values.items()} for parameter, values in counts.items()}
 
     # -- distinct networks
 
@@ -219,10 +219,10 @@ class Counter:
 
 
 def _grouped(part: Part, spine: Part) -> tuple[dict[int, Rows], list[int]]:
-    """A part's rows by their answers to the shared questions that it has, and for each of the spine's rows which group
+    """A part's rows by their answers to the shared parameters that it has, and for each of the spine's rows which group
     goes with it."""
-    common = [question for question in spine.questions if question in part.questions]
-    both = [np.concatenate([one.codes[:, one.questions.index(q)] for one in (part, spine)]).astype(np.int64)
+    common = [parameter for parameter in spine.parameters if parameter in part.parameters]
+    both = [np.concatenate([one.codes[:, one.parameters.index(q)] for one in (part, spine)]).astype(np.int64)
             for q in common]
     numbers = rows_numbered(both, len(part) + len(spine))
     mine, keys = numbers[: len(part)], numbers[len(part) :].tolist()

@@ -1,6 +1,6 @@
 """Random candidates within a budget, by construction: from a space taken apart, without rejecting anything.
 
-The chances are those of answering question by question (uniform, or log-uniform where the space says so) and drawing
+The chances are those of answering parameter by parameter (uniform, or log-uniform where the space says so) and drawing
 again until the budget is met; only that nothing is drawn in vain: first a cell, then a left side, weighed by all the
 right sides that fit with it, then one of those.
 """
@@ -22,7 +22,7 @@ from scalesearch.feasible.grid import UNASKED, TooMany
 from scalesearch.feasible.limits import Bound
 from scalesearch.feasible.sections import MOST_ROWS, REST, SPINE, Decomposition, Part
 from scalesearch.space import Space
-from scalesearch.space.syntax.parameters import IntRange, Question
+from scalesearch.space.syntax.parameters import IntRange, Parameter
 
 Chances = NDArray[np.float64]
 
@@ -39,17 +39,17 @@ class Draws:
 
     def __init__(self, space: Space, protocol: Protocol, bounds: list[Bound], most: int = MOST_ROWS) -> None:
         names = tuple(dict.fromkeys(bound.name for bound in bounds)) or ("params.total",)
-        self.questions = _one_each(space)
+        self.parameters = _one_each(space)
         self.counter = Counter(Decomposition(space, protocol, names, most), bounds)
         self.parts, self.bounds = self.counter.decomposition.parts, bounds
-        spine = set(self.parts[SPINE].questions)
+        spine = set(self.parts[SPINE].parameters)
         self.chances = {name: self._chances(part, set() if name == SPINE else spine)
                         for name, part in self.parts.items()}
         self.sums = np.cumsum(self._weights())
         self.share = float(self.sums[-1]) if len(self.sums) else 0.0
 
     def draw(self, rng: random.Random) -> dict[str, Any] | None:
-        """A sheet's answers by question; None where nothing meets the bounds."""
+        """A sheet's answers by parameter; None where nothing meets the bounds."""
         if not self.share > 0:
             return None
         cell = self.counter.cells[_pick(self.sums, rng)]
@@ -67,9 +67,9 @@ class Draws:
         codes: dict[str, int] = {}
         for name, row in rows.items():
             part = self.parts[name]
-            codes |= {q: int(code) for q, code in zip(part.questions, part.codes[row]) if code != UNASKED}
-        values = {name: self.questions[name].values() for name in codes}
-        answers = self.counter.decomposition.space.answer(lambda name, question: values[name][codes[name]])  # type: ignore[index]
+            codes |= {q: int(code) for q, code in zip(part.parameters, part.codes[row]) if code != UNASKED}
+        values = {name: self.parameters[name].values() for name in codes}
+        answers = self.counter.decomposition.space.answer(lambda name, parameter: values[name][codes[name]])  # type: ignore[index]
         return dict(answers.params)
 
     @cached_property
@@ -112,36 +112,36 @@ class Draws:
         return self._most - self.counter.bounded("left", left, self.bounds)
 
     def _chances(self, part: Part, elsewhere: set[str]) -> Chances:
-        """(rows,) the chance of each row's answers, those to questions that are counted ``elsewhere`` left out."""
+        """(rows,) the chance of each row's answers, those to parameters that are counted ``elsewhere`` left out."""
         chances = np.ones(len(part))
-        for column, name in enumerate(part.questions):
+        for column, name in enumerate(part.parameters):
             if name not in elsewhere:
-                chance = np.append(chances_of(self.questions[name]), 1.0)  # the last is UNASKED's, which is -1
+                chance = np.append(chances_of(self.parameters[name]), 1.0)  # the last is UNASKED's, which is -1
                 chances *= chance[part.codes[:, column]]
         return chances
 
 
-def chances_of(question: Question) -> Chances:
-    """The chance of each of a question's answers in its ``draw``."""
-    count = question.count()
+def chances_of(parameter: Parameter) -> Chances:
+    """The chance of each of a parameter's answers in its ``draw``."""
+    count = parameter.count()
     assert count is not None, "what has no end was refused before"
-    if not (isinstance(question, IntRange) and question.log):
+    if not (isinstance(parameter, IntRange) and parameter.log):
         return np.full(count, 1 / count)
-    edges = np.log(np.append(np.array(question.values()) - 0.5, question.high + 0.5))
-    return np.diff(edges) / (math.log(question.high + 0.5) - math.log(question.low - 0.5))
+    edges = np.log(np.append(np.array(parameter.values()) - 0.5, parameter.high + 0.5))
+    return np.diff(edges) / (math.log(parameter.high + 0.5) - math.log(parameter.low - 0.5))
 
 
-def _one_each(space: Space) -> dict[str, Question]:
-    """Name to question.
+def _one_each(space: Space) -> dict[str, Parameter]:
+    """Name to parameter.
 
     Raises:
-        TooMany: a name holds several questions, by a condition.
+        TooMany: a name holds several parameters, by a condition.
     """
-    questions: dict[str, Question] = {}
-    for name, question in space.dimensions():
-        if questions.setdefault(name, question) != question:
+    parameters: dict[str, Parameter] = {}
+    for name, parameter in space.dimensions():
+        if parameters.setdefault(name, parameter) != parameter:
             raise TooMany(f"{name} is asked in several ways")
-    return questions
+    return parameters
 
 
 def _pick(sums: NDArray[np.float64], rng: random.Random) -> int:

@@ -13,7 +13,7 @@ from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.candidates import Candidate, priced
 from scalesearch.space import Answers, Space
 from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.syntax.parameters import Question, say
+from scalesearch.space.syntax.parameters import Parameter, say
 
 STRATA, Z95 = 8, 1.959963984540054
 
@@ -34,7 +34,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Estimate:
-    """``share`` of draws that fit (each question uniform), with a 95 % interval; ``draws`` of ``strata``."""
+    """``share`` of draws that fit (each parameter uniform), with a 95 % interval; ``draws`` of ``strata``."""
 
     share: float
     low: float
@@ -46,14 +46,14 @@ class Estimate:
 def estimate(
     space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], draws: int, seed: int
 ) -> Estimate:
-    """``draws`` candidates of ``space``, as many from each stratum of its most telling question.
+    """``draws`` candidates of ``space``, as many from each stratum of its most telling parameter.
 
     Args:
         names: costs that a draw has, at least those that budgets and constraints name.
     """
     rng = random.Random(seed)
-    question, strata = _strata(space)
-    sheets = [_draw(space, rng, question, strata[n % len(strata)]) for n in range(draws)]
+    parameter, strata = _strata(space)
+    sheets = [_draw(space, rng, parameter, strata[n % len(strata)]) for n in range(draws)]
     candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, names)
     limits = (*space.where, *budgets)
     drawn = [_judged(sheet, candidate, limits) for sheet, candidate in zip(sheets, candidates)]
@@ -61,12 +61,12 @@ def estimate(
     weights = [len(values) for values in strata]
     shares = [(sum(draw.fits for draw in group), len(group)) for group in groups]
     low, share, high = _interval(shares, [weight / sum(weights) for weight in weights])
-    text = f"{len(strata)} strata of {question}" if question else "one stratum"
+    text = f"{len(strata)} strata of {parameter}" if parameter else "one stratum"
     return Estimate(share, low, high, [draw for group in groups for draw in group], text)
 
 
 def _strata(space: Space) -> tuple[str, list[list[Any]]]:
-    """The question with most to do with cost that is always asked, its values in groups of neighbours."""
+    """The parameter with most to do with cost that is always asked, its values in groups of neighbours."""
     dimensions = dict(space.dimensions())
     name = next((n for n in ("width", "encoder.depth", "decoder.depth") if n in dimensions), "")
     values = list(dimensions[name].values() or []) if name else []
@@ -77,8 +77,8 @@ def _strata(space: Space) -> tuple[str, list[list[Any]]]:
 
 
 def _draw(space: Space, rng: random.Random, stratum: str, values: list[Any]) -> Answers:
-    def ask(name: str, question: Question) -> Any:
-        return rng.choice(values) if name == stratum else question.draw(rng)
+    def ask(name: str, parameter: Parameter) -> Any:
+        return rng.choice(values) if name == stratum else parameter.draw(rng)
 
     return space.answer(ask)
 
@@ -99,7 +99,7 @@ def _interval(shares: list[tuple[int, int]], weights: list[float]) -> tuple[floa
 
 
 def by_value(draws: list[Draw]) -> dict[str, dict[str, tuple[int, int]]]:
-    """For each question and answer: the draws that have it, and how many of them fit."""
+    """For each parameter and answer: the draws that have it, and how many of them fit."""
     counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     for draw in draws:
         for name, value in draw.params.items():

@@ -32,7 +32,7 @@ class Point:
     @property
     def answers(self) -> Answers:
         """Its answer sheet."""
-        return self.space.answer(lambda name, question: question.values()[self.codes[name]])  # type: ignore[index]
+        return self.space.answer(lambda name, parameter: parameter.values()[self.codes[name]])  # type: ignore[index]
 
 
 class Extremes:
@@ -185,7 +185,7 @@ class Extremes:
         codes: dict[str, int] = {}
         for name, row in rows.items():
             part = self.decomposition.parts[name]
-            codes |= {q: int(code) for q, code in zip(part.questions, part.codes[row]) if code >= 0}
+            codes |= {q: int(code) for q, code in zip(part.parameters, part.codes[row]) if code >= 0}
         costs = np.sum([self.decomposition.parts[name].costs[row] for name, row in rows.items()], 0)
         return Point(codes, dict(zip(self.decomposition.names, costs.tolist())), self.decomposition.space)
 

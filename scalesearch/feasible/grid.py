@@ -13,9 +13,9 @@ from scalesearch.blocks.sizes import Split, fixed
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
 from scalesearch.space.syntax.evaluator import ABSENT
-from scalesearch.space.syntax.parameters import Choice, Question
+from scalesearch.space.syntax.parameters import Choice, Parameter
 
-Codes = dict[str, NDArray[np.int32]]  # question to the index of each candidate's answer
+Codes = dict[str, NDArray[np.int32]]  # parameter to the index of each candidate's answer
 UNASKED = -1
 MOST_STRUCTURES = 40_000  # sheets that are filled in, at about a millisecond each
 
@@ -33,26 +33,26 @@ class Endless(UserError):
 
 
 class _Unanswered(Exception):
-    def __init__(self, name: str, question: Question) -> None:
+    def __init__(self, name: str, parameter: Parameter) -> None:
         super().__init__(name)
-        self.name, self.question = name, question
+        self.name, self.parameter = name, parameter
 
 
 class ColumnSheet(Sheet):
     """A sheet for many candidates: sizes are arrays, and in everything else the candidates agree.
 
-    Raises Split where they do not, and _Unanswered at a question that ``codes`` does not answer.
+    Raises Split where they do not, and _Unanswered at a parameter that ``codes`` does not answer.
     """
 
     def __init__(self, form: Questionnaire, codes: Codes, numeric: frozenset[str]) -> None:
-        super().__init__(form, lambda name, question: None)
+        super().__init__(form, lambda name, parameter: None)
         self.codes, self.numeric = codes, numeric
 
-    def ask(self, name: str, question: Question) -> Any:
+    def ask(self, name: str, parameter: Parameter) -> Any:
         if name not in self.codes:
-            raise _Unanswered(name, question)
+            raise _Unanswered(name, parameter)
         self.params[name] = self.codes[name]
-        values = question.values()
+        values = parameter.values()
         if values is None:
             raise Endless(f"{name}: a continuous range has no end of values; give it a step")
         if name not in self.numeric:
@@ -60,13 +60,13 @@ class ColumnSheet(Sheet):
         return np.asarray(values)[self.codes[name]]
 
 
-def numeric_questions(form: Questionnaire) -> frozenset[str]:
-    """Questions about a size or a ratio, whose answers may differ within one structure."""
+def numeric_parameters(form: Questionnaire) -> frozenset[str]:
+    """Parameters that are a size or a ratio, whose answers may differ within one structure."""
     names = set()
     for leaf in form.leaves:
         if leaf.field.kind in ("size", "number"):
-            for name, question in form.domains[leaf.path].dimensions():
-                if not isinstance(question, Choice) or all(_is_number(option) for option in question.options):
+            for name, parameter in form.domains[leaf.path].dimensions():
+                if not isinstance(parameter, Choice) or all(_is_number(option) for option in parameter.options):
                     names.add(name)
     return frozenset(names)
 
@@ -91,7 +91,7 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
     Raises:
         TooMany: there are more than ``most``. Endless: a continuous range.
     """
-    wanted, numeric = list(keys), numeric_questions(form)
+    wanted, numeric = list(keys), numeric_parameters(form)
     queue: list[tuple[Codes, int]] = [({}, 1)]
     listed, filled = 1, 0
     while queue:
@@ -103,7 +103,7 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
         try:
             answers = {key: value for key in wanted if (value := sheet.lookup(key)) is not ABSENT}
         except _Unanswered as missing:
-            count = missing.question.count()
+            count = missing.parameter.count()
             if count is None:
                 raise Endless(f"{missing.name}: a continuous range has no end of values; give it a step") from None
             listed += rows * (count - 1)

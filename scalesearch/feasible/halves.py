@@ -65,29 +65,29 @@ def _plainest(stack: str) -> dict[str, Any]:
 
 
 def joined(one: Any, other: Any, most: int, make: Callable[..., Any]) -> Any:
-    """Every row of ``one`` with every row of ``other`` that has the same answers to the questions of both.
+    """Every row of ``one`` with every row of ``other`` that has the same answers to the parameters of both.
 
     Args:
         one, other: parts (see :class:`scalesearch.feasible.sections.Part`).
         most: rows that are listed.
-        make: makes a part from codes, questions, costs, good and identity.
+        make: makes a part from codes, parameters, costs, good and identity.
 
     Raises:
         TooMany: there are more.
     """
-    common = [question for question in one.questions if question in other.questions]
+    common = [parameter for parameter in one.parameters if parameter in other.parameters]
     left, right = _matches(_columns(one, common), _columns(other, common), most)
-    fresh = [column for column, question in enumerate(other.questions) if question not in common]
+    fresh = [column for column, parameter in enumerate(other.parameters) if parameter not in common]
     codes = np.concatenate([one.codes[left], other.codes[right][:, fresh]], 1)
-    questions = (*one.questions, *(other.questions[column] for column in fresh))
+    parameters = (*one.parameters, *(other.parameters[column] for column in fresh))
     good = one.good[left] & other.good[right]
     identity = rows_numbered([one.identity[left], other.identity[right]], len(left))
-    return make(codes, questions, one.costs[left] + other.costs[right], good, np.where(good, identity, -1))
+    return make(codes, parameters, one.costs[left] + other.costs[right], good, np.where(good, identity, -1))
 
 
-def _columns(part: Any, questions: Iterable[str]) -> list[NDArray[np.int64]]:
-    """The answers of ``part`` to ``questions``; where there are none, all rows agree."""
-    columns = [part.codes[:, part.questions.index(question)].astype(np.int64) for question in questions]
+def _columns(part: Any, parameters: Iterable[str]) -> list[NDArray[np.int64]]:
+    """The answers of ``part`` to ``parameters``; where there are none, all rows agree."""
+    columns = [part.codes[:, part.parameters.index(parameter)].astype(np.int64) for parameter in parameters]
     return columns or [np.zeros(len(part), np.int64)]
 
 

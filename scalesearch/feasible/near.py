@@ -12,15 +12,15 @@ from scalesearch.feasible.candidates import Candidate, Costs, priced
 from scalesearch.feasible.limits import costs_of
 from scalesearch.space import Answers, Space
 from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.syntax.parameters import Question
+from scalesearch.space.syntax.parameters import Parameter
 
 BEAM, MOST_CHANGES, VALUES = 24, 4, 12  # candidates kept at each distance; answers changed; nearest values tried
-Changes = tuple[tuple[str, Any], ...]  # question and new answer
+Changes = tuple[tuple[str, Any], ...]  # parameter and new answer
 
 
 @dataclass(frozen=True)
 class Near:
-    """A candidate that fits: what is changed (question: old answer, new one), its answers and its costs."""
+    """A candidate that fits: what is changed (parameter: old answer, new one), its answers and its costs."""
 
     changes: Mapping[str, tuple[Any, Any]]
     answers: Answers
@@ -98,12 +98,12 @@ class _Walk:
         return max((limit.slack(candidate.__getitem__) for limit in self.limits), default=0)
 
     def _answers(self, new: Mapping[str, Any]) -> Answers:
-        def ask(name: str, question: Question) -> Any:
+        def ask(name: str, parameter: Parameter) -> Any:
             try:
-                return new[name] if name in new else self.replay(name, question)
+                return new[name] if name in new else self.replay(name, parameter)
             except UserError:
                 if not new:
                     raise
-                return (question.values() or [None])[0]  # a question that only the change has brought up
+                return (parameter.values() or [None])[0]  # a parameter that only the change has brought up
 
         return self.space.answer(ask)

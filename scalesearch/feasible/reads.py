@@ -79,6 +79,6 @@ def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
 
 
 def several(needs: Iterable[frozenset[str]]) -> set[str]:
-    """The questions that are in more than one of ``needs``."""
-    counts = Counter(question for asked in needs for question in asked)
-    return {question for question, count in counts.items() if count > 1}
+    """The parameters that are in more than one of ``needs``."""
+    counts = Counter(parameter for asked in needs for parameter in asked)
+    return {parameter for parameter, count in counts.items() if count > 1}

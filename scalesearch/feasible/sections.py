@@ -39,8 +39,8 @@ class Part:
     """The candidates of one section (or of the rest), one row each.
 
     Attributes:
-        codes: (rows, questions) index of each answer, UNASKED where a question does not come up.
-        questions: their names.
+        codes: (rows, parameters) index of each answer, UNASKED where a parameter does not come up.
+        parameters: their names.
         costs: (rows, selectors).
         good: whether the section can be built and no constraint of its own is violated.
         identity: rows with one number are one network there.
@@ -48,7 +48,7 @@ class Part:
 
     name: str
     codes: NDArray[np.int32]
-    questions: tuple[str, ...]
+    parameters: tuple[str, ...]
     costs: NDArray[np.int64]
     good: NDArray[np.bool_]
     identity: NDArray[np.int64]
@@ -60,8 +60,8 @@ class Part:
 class Decomposition:
     """A space taken apart: a Part for each section and for the rest, and the ``spine`` of what sections share.
 
-    The spine's rows are the combinations of answers to ``shared`` questions. A part has only those of them among its
-    own questions that matter to it.
+    The spine's rows are the combinations of answers to ``shared`` parameters. A part has only those of them among its
+    own parameters that matter to it.
 
     Raises:
         TooMany, Endless: a section has more candidates than are listed.
@@ -84,13 +84,13 @@ class Decomposition:
     def _take(self, most: int) -> None:
         where = [constraint for constraint in self.space.where if not constraint.costs]
         coupled = self._adopted()
-        needs = {name: self._questions(self._keys(*pieces)) for name, pieces in self.pieces.items()}
+        needs = {name: self._parameters(self._keys(*pieces)) for name, pieces in self.pieces.items()}
         self.constraints: dict[str, list[Constraint]] = {name: [] for name in (*SECTIONS, SPINE)}
         for constraint in where:
-            questions = self._questions(constraint.names())
-            home = next((name for name in SECTIONS if questions <= needs[name]), SPINE)
+            parameters = self._parameters(constraint.names())
+            home = next((name for name in SECTIONS if parameters <= needs[name]), SPINE)
             self.constraints[home].append(constraint)
-            coupled |= questions if home == SPINE else set()
+            coupled |= parameters if home == SPINE else set()
         self.shared = frozenset(coupled | several(needs.values()))
         self.parts = {name: self._part(name, most) for name in SECTIONS}
         everything = frozenset().union(*needs.values()) | coupled
@@ -109,15 +109,15 @@ class Decomposition:
         return Piece(name, "mixers"), Piece(name, "ffn")
 
     def _adopted(self) -> set[str]:
-        """Gives answers that nothing is made from to the piece whose questions decide whether they come up.
+        """Gives answers that nothing is made from to the piece whose parameters decide whether they come up.
 
-        Returns the questions of several pieces that decide about one such answer: they have to be shared.
+        Returns the parameters of several pieces that decide about one such answer: they have to be shared.
         """
-        needs = {piece: self._questions(self._keys(piece)) for piece in self.reads}
+        needs = {piece: self._parameters(self._keys(piece)) for piece in self.reads}
         own = frozenset().union(*needs.values()) - several(needs.values())
         coupled: set[str] = set()
         for leaf in self.form.leaves:
-            deciding = (self._questions([leaf.key]) - self._asks(leaf)) & own
+            deciding = (self._parameters([leaf.key]) - self._asks(leaf)) & own
             if deciding and not any(leaf.key in read for read in self.reads.values()):
                 home = next((piece for piece, asked in needs.items() if deciding <= asked), None)
                 if home is not None:
@@ -134,8 +134,8 @@ class Decomposition:
     def _asks(self, leaf: Leaf) -> set[str]:
         return {name for name, _ in self.form.domains[leaf.path].dimensions()}
 
-    def _questions(self, keys: Iterable[str]) -> frozenset[str]:
-        """Every question whose answer may change the values of ``keys``."""
+    def _parameters(self, keys: Iterable[str]) -> frozenset[str]:
+        """Every parameter whose answer may change the values of ``keys``."""
         return frozenset(name for leaf in leaves_behind(self.form, keys) for name in self._asks(leaf))
 
     # -- listing
@@ -145,13 +145,13 @@ class Decomposition:
         apart = [self._keys(piece) for piece in pieces]
         if len(pieces) == 1:
             return self._listed(pieces[0], apart[0], where, self.shared, most)
-        questions = [self._questions(half) for half in apart]
-        homes = [_home(self._questions(constraint.names()), questions) for constraint in where]
-        # A constraint over both halves ties them together: both then have its questions.
+        parameters = [self._parameters(half) for half in apart]
+        homes = [_home(self._parameters(constraint.names()), parameters) for constraint in where]
+        # A constraint over both halves ties them together: both then have its parameters.
         across = [key for constraint, home in zip(where, homes) if home is None for key in constraint.names()]
         apart = [[*half, *across] for half in apart]
-        questions = [self._questions(half) for half in apart]
-        shared = self.shared | (questions[0] & questions[1])
+        parameters = [self._parameters(half) for half in apart]
+        shared = self.shared | (parameters[0] & parameters[1])
         mine = [[c for c, home in zip(where, homes) if home == n or (home is None and n == 0)] for n in (0, 1)]
         parts = [self._listed(pieces[n], apart[n], mine[n], shared, most) for n in (0, 1)]
         return joined(*parts, most, partial(Part, name))
@@ -170,7 +170,7 @@ class Decomposition:
         return _stacked(piece.section, listed, len(self.names), networks.numbered(first))
 
     def _together(self, keys: Iterable[str], shared: frozenset[str]) -> list[str]:
-        """Keys that ``keys`` depend on and that shared questions decide: they come up whenever they exist."""
+        """Keys that ``keys`` depend on and that shared parameters decide: they come up whenever they exist."""
         return [leaf.key for leaf in leaves_behind(self.form, keys) if self._asks(leaf) & shared]
 
     def _priced(
@@ -211,9 +211,9 @@ class Decomposition:
         return _stacked(name, listed, len(self.names), np.zeros(sum(len(good) for _, _, good in listed), np.int64))
 
 
-def _home(questions: frozenset[str], halves: list[frozenset[str]]) -> int | None:
-    """The half that has all of ``questions``."""
-    return next((n for n, half in enumerate(halves) if questions <= half), None)
+def _home(parameters: frozenset[str], halves: list[frozenset[str]]) -> int | None:
+    """The half that has all of ``parameters``."""
+    return next((n for n, half in enumerate(halves) if parameters <= half), None)
 
 
 def _all_hold(where: Iterable[Constraint], table: Table) -> NDArray[np.bool_]:
@@ -244,8 +244,8 @@ def _stacked(name: str, listed: list[tuple[Codes, Any, Any]], selectors: int, id
     if not listed:
         nothing = np.zeros((0, 0), np.int32)
         return Part(name, nothing, (), np.zeros((0, selectors), np.int64), np.zeros(0, bool), identity)
-    questions = tuple(sorted({question for codes, *_ in listed for question in codes}))
-    rows = [np.stack([codes.get(q, np.full(len(good), UNASKED, np.int32)) for q in questions], 1)
-            if questions else np.zeros((len(good), 0), np.int32) for codes, _, good in listed]
+    parameters = tuple(sorted({parameter for codes, *_ in listed for parameter in codes}))
+    rows = [np.stack([codes.get(q, np.full(len(good), UNASKED, np.int32)) for q in parameters], 1)
+            if parameters else np.zeros((len(good), 0), np.int32) for codes, _, good in listed]
     costs, good = (np.concatenate([item[i] for item in listed]) for i in (1, 2))
-    return Part(name, np.concatenate(rows), questions, costs, good, identity)
+    return Part(name, np.concatenate(rows), parameters, costs, good, identity)

@@ -13,7 +13,7 @@ from scalesearch.report.label_placement import place
 from scalesearch.report.labels import SHORT, describe
 from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, log_sizes
 
-MAX_BARS = 12  # of one question; more values of a range are put together
+MAX_BARS = 12  # of one parameter; more values of a range are put together
 ROW = 0.16  # inches a bar takes
 
 
@@ -66,8 +66,8 @@ def _box(axes: Axes, right: float | None, top: float | None) -> None:
 
 
 def shares(values: pd.DataFrame, exact: bool) -> Figure:
-    """The feasible share of every answer, as bars, a panel a question; ``values`` as ``Feasibility.values``."""
-    panels = [(str(name), binned(rows, MAX_BARS)) for name, rows in values.groupby("question", sort=False)]
+    """The feasible share of every answer, as bars, a panel a parameter; ``values`` as ``Feasibility.values``."""
+    panels = [(str(name), binned(rows, MAX_BARS)) for name, rows in values.groupby("parameter", sort=False)]
     panels = [(name, rows) for name, rows in panels if len(rows) > 1]
     heights = [len(rows) * ROW + 0.35 for _, rows in panels] or [1]
     with canvas(5.2, max(1.5, sum(heights) + 0.5), len(heights), height_ratios=heights) as (figure, drawn):

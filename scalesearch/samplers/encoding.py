@@ -1,8 +1,8 @@
-"""The bridge between spaces and Optuna: a space's questions as Optuna's parameters, and back.
+"""A space's parameters as Optuna's parameters, and back.
 
 Numbers that are listed one by one become ordinals: the position in the sorted list. Samplers then know that 8 lies
 between 4 and 16, and a list that grows at its end does not make old trials unreadable, as it would with categoricals.
-A question's parameter is named by its path. Where one path holds several questions, depending on a condition, the later
+Optuna's parameter is named by the path. Where one path holds several parameters, depending on a condition, the later
 ones are ``path#2`` and so on, since a parameter of Optuna's has one meaning.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from scalesearch.samplers import sheet
-from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Question
+from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Parameter
 
-Parameter = tuple[Question, str, BaseDistribution]
+Encoded = tuple[Parameter, str, BaseDistribution]
 
 
 def suggest(space: Any, trial: Any) -> Any:
@@ -24,26 +24,26 @@ def suggest(space: Any, trial: Any) -> Any:
 
     ``partial(suggest, space)`` is a define-by-run function for samplers.
     """
-    def ask(path: str, question: Question) -> Any:
-        name, distribution = parameter(space, path, question)
-        return from_param(question, sheet.suggest(trial, name, distribution))
+    def ask(path: str, parameter: Parameter) -> Any:
+        name, distribution = encoded(space, path, parameter)
+        return from_param(parameter, sheet.suggest(trial, name, distribution))
 
     return space.answer(ask)
 
 
 def encode(space: Any, answers: Any) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Parameters and distributions of the trial that gives ``answers``: a sheet, or question to answer.
+    """Parameters and distributions of the trial that gives ``answers``: a sheet, or parameter to answer.
 
     Raises:
-        KeyError: a question that the space asks is not answered.
+        KeyError: a parameter that the space asks is not answered.
     """
     given: Mapping[str, Any] = getattr(answers, "params", answers)
     params: dict[str, Any] = {}
     distributions: dict[str, BaseDistribution] = {}
 
-    def replay(path: str, question: Question) -> Any:
-        name, its = parameter(space, path, question)
-        params[name], distributions[name] = to_param(question, given[path]), its
+    def replay(path: str, parameter: Parameter) -> Any:
+        name, its = encoded(space, path, parameter)
+        params[name], distributions[name] = to_param(parameter, given[path]), its
         return given[path]
 
     space.answer(replay)
@@ -56,71 +56,71 @@ def decode(space: Any, params: Mapping[str, Any]) -> Any:
     Raises:
         KeyError: a parameter that the space asks for is missing.
     """
-    return space.answer(lambda path, question: from_param(question, params[parameter(space, path, question)[0]]))
+    return space.answer(lambda path, parameter: from_param(parameter, params[encoded(space, path, parameter)[0]]))
 
 
-def parameter(space: Any, path: str, question: Question) -> tuple[str, BaseDistribution]:
-    """Name and distribution of the parameter that stands for ``question``."""
+def encoded(space: Any, path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
+    """Name and distribution of Optuna's parameter for ``parameter``."""
     known = _parameters(getattr(space, "form", space)).setdefault(path, [])
-    for other, name, distribution_of in known:
-        if other is question or other == question:
-            return name, distribution_of
-    return _numbered(known, path, question)
+    for other, name, its in known:
+        if other is parameter or other == parameter:
+            return name, its
+    return _numbered(known, path, parameter)
 
 
 @lru_cache(maxsize=16)
-def _parameters(form: Any) -> dict[str, list[Parameter]]:
-    """Path to the parameters of its questions, in the order of the space; comparing forms takes no time."""
-    found: dict[str, list[Parameter]] = {}
-    for path, question in form.dimensions():
+def _parameters(form: Any) -> dict[str, list[Encoded]]:
+    """Path to its parameters, encoded, in the order of the space; comparing forms takes no time."""
+    found: dict[str, list[Encoded]] = {}
+    for path, parameter in form.dimensions():
         known = found.setdefault(path, [])
-        if question not in [other for other, _, _ in known]:
-            _numbered(known, path, question)
+        if parameter not in [other for other, _, _ in known]:
+            _numbered(known, path, parameter)
     return found
 
 
-def _numbered(known: list[Parameter], path: str, question: Question) -> tuple[str, BaseDistribution]:
+def _numbered(known: list[Encoded], path: str, parameter: Parameter) -> tuple[str, BaseDistribution]:
     name = f"{path}#{len(known) + 1}" if known else path
-    known.append((question, name, distribution(question)))
+    known.append((parameter, name, distribution(parameter)))
     return known[-1][1:]
 
 
-def distribution(question: Question) -> BaseDistribution:
-    """What Optuna's parameter for ``question`` may be."""
-    match question:
+def distribution(parameter: Parameter) -> BaseDistribution:
+    """What Optuna's parameter for ``parameter`` may be."""
+    match parameter:
         case Choice(options) if _ordinal(options):
             return IntDistribution(0, len(options) - 1)
         case Choice(options):
             return CategoricalDistribution(options)
         case IntRange(low, _, step, log):
-            last = low + (question.count() - 1) * step
+            last = low + (parameter.count() - 1) * step
             return IntDistribution(low, last, step=step, log=log and step == 1)
         case FloatRange(low, high, None, log):
             return FloatDistribution(low, high, log=log)
         case FloatRange():
-            return IntDistribution(0, len(question.values() or ()) - 1)
-    raise TypeError(question)
+            return IntDistribution(0, len(parameter.values() or ()) - 1)
+    raise TypeError(parameter)
 
 
-def from_param(question: Question, param: Any) -> Any:
+def from_param(parameter: Parameter, param: Any) -> Any:
     """The answer that Optuna's ``param`` stands for."""
-    match question:
+    match parameter:
         case Choice(options) if _ordinal(options):
             return sorted(options, key=float)[param]
         case FloatRange(step=step) if step is not None:
-            return (question.values() or ())[param]
+            return (parameter.values() or ())[param]
         case FloatRange(low, high):
             return min(max(float(param), low), high)  # exp(log(high)) may round to a hair beyond high
     return param
 
 
-def to_param(question: Question, answer: Any) -> Any:
+def to_param(parameter: Parameter, answer: Any) -> Any:
     """Optuna's parameter for ``answer``; the inverse of :func:`from_param`."""
-    match question:
+    match parameter:
         case Choice(options) if _ordinal(options):
             return sorted(options, key=float).index(answer)
         case FloatRange(step=step) if step is not None:
-            grid = question.values() or ()
+            grid = parameter.values() or ()
             return min(range(len(grid)), key=lambda index: math.fabs(grid[index] - answer))
     return answer
 

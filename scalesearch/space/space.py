@@ -19,7 +19,7 @@ from scalesearch.space.schema.yaml_writer import scalar, tree_lines
 from scalesearch.space.syntax.diagnostics import Problem, Source, Unbuildable
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Table
-from scalesearch.space.syntax.parameters import Question
+from scalesearch.space.syntax.parameters import Parameter
 from scalesearch.space.syntax.value_parser import parse_schedule
 from scalesearch.space.syntax.yaml_reader import compose, read_text
 
@@ -73,7 +73,7 @@ class Space:
         document = override(self.document, self.schema, overrides, problems)
         return Space(document, self.schema, problems)
 
-    def dimensions(self) -> list[tuple[str, Question]]:
+    def dimensions(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be asked, with its name."""
         return self.form.dimensions()
 
@@ -81,7 +81,7 @@ class Space:
         """Decides every key.
 
         Args:
-            ask: ``ask(name, question)`` gives a legal answer; called only for what has to be known.
+            ask: ``ask(name, parameter)`` gives a legal answer; called only for what has to be known.
 
         Raises:
             UserError: an answer is not legal.
@@ -90,7 +90,7 @@ class Space:
 
     def sample(self, rng: random.Random) -> Answers:
         """Random answers: uniform per parameter, log-uniform for log ranges."""
-        return self.answer(lambda name, question: question.draw(rng))
+        return self.answer(lambda name, parameter: parameter.draw(rng))
 
     def enumerate(self) -> Iterator[Answers]:
         """Every answer sheet, in a fixed order. Raises UserError where a continuous range makes them endless."""
@@ -111,7 +111,7 @@ class Space:
     def replay(self, answers: Mapping[str, Any]) -> AskFunction:
         """An ``ask`` that repeats given answers, or the JSON of some.
 
-        The function raises UserError for a question to which the sheet holds no legal answer.
+        The function raises UserError for a parameter to which the sheet holds no legal answer.
         """
         known: dict[str, Any] = {}
         for leaf in self.form.leaves:
@@ -120,9 +120,9 @@ class Space:
         if isinstance(answers, Answers):
             known.update(answers.params)
 
-        def ask(name: str, question: Question) -> Any:
+        def ask(name: str, parameter: Parameter) -> Any:
             if name not in known:
-                raise UserError(f"{name}: the given answers hold no legal value; expected {question}",
+                raise UserError(f"{name}: the given answers hold no legal value; expected {parameter}",
                                 code="no-legal-answer")
             return known[name]
 
@@ -196,7 +196,7 @@ class Space:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        return f"<Space {self.name or 'without a name'}, {len(self.dimensions())} questions>"
+        return f"<Space {self.name or 'without a name'}, {len(self.dimensions())} parameters>"
 
 
 def _parsed(field: Field, value: Any) -> Any:

@@ -91,11 +91,11 @@ def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
     changed, many = space.set(keys) if keys else space, False
     for leaf in changed.form.leaves:
         mine = any(leaf.key == key or leaf.key.startswith(f"{key}.") for key in keys)
-        for name, question in changed.form.domains[leaf.path].dimensions():
+        for name, parameter in changed.form.domains[leaf.path].dimensions():
             if not mine:
-                raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…, or sweep it as well",
-                                code="open-parameters")
-            many |= (question.count() or 0) > most
+                text = f"{name} is left open ({parameter}); answer it with --set {name}=…, or sweep it as well"
+                raise UserError(text, code="open-parameters")
+            many |= (parameter.count() or 0) > most
     sheets = [] if many else list(itertools.islice(changed.enumerate(), most + 1))
     if many or len(sheets) > most:
         raise UserError(f"more than {MOST:,} rows: give a range a larger step, as in --sweep width=128..1024 step 64",
@@ -134,8 +134,8 @@ def _numbers(spec: Spec) -> Iterator[int]:
     match spec:
         case Literal(int(value)) if not isinstance(value, bool):
             yield value
-        case Between(question) if isinstance(question.low, int) and isinstance(question.values(), range):
-            yield from question.values()  # type: ignore[misc]
+        case Between(parameter) if isinstance(parameter.low, int) and isinstance(parameter.values(), range):
+            yield from parameter.values()  # type: ignore[misc]
         case Alternatives(options):
             for option in options:
                 yield from _numbers(option)

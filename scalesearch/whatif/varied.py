@@ -8,7 +8,7 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import EMPTY, Candidate, first_fault
-from scalesearch.space import Question, Space
+from scalesearch.space import Parameter, Space
 from scalesearch.space.binding.static_checks import needs_of
 from scalesearch.space.questionnaire.answers import Sheet
 from scalesearch.space.schema.bound_tree import Leaf
@@ -99,8 +99,8 @@ class Varied:
                             code="not-a-size")
 
 
-def _refuse(name: str, question: Question) -> Any:
-    raise UserError(f"{name} is left open ({question}); answer it with --set {name}=…", code="open-parameters")
+def _refuse(name: str, parameter: Parameter) -> Any:
+    raise UserError(f"{name} is left open ({parameter}); answer it with --set {name}=…", code="open-parameters")
 
 
 def unknown(space: Space, key: str) -> str:
@@ -113,12 +113,12 @@ def unknown(space: Space, key: str) -> str:
 
 def first(space: Space, key: str) -> int:
     """A value to begin with: the one that is written, or the first of those that are offered."""
-    questions = offered(space, key)
-    if questions is not None:
-        return int(questions[0])
+    parameters = offered(space, key)
+    if parameters is not None:
+        return int(parameters[0])
 
-    def ask(name: str, question: Question) -> Any:
-        return (question.values() or [0])[0]
+    def ask(name: str, parameter: Parameter) -> Any:
+        return (parameter.values() or [0])[0]
 
     value = space.answer(ask).get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else 1
@@ -131,11 +131,11 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
         UserError: it offers something that is no plain range or list of whole numbers.
     """
     leaves = space.form.by_key[key]
-    questions = [question for leaf in leaves for _, question in space.form.domains[leaf.path].dimensions()]
-    if not questions:
+    parameters = [parameter for leaf in leaves for _, parameter in space.form.domains[leaf.path].dimensions()]
+    if not parameters:
         return None
-    values = questions[0].values() if len(questions) == 1 else None
+    values = parameters[0].values() if len(parameters) == 1 else None
     if values is None or not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        raise UserError(f"{key} is a choice among {questions[0]}; give it a plain range, as in --set {key}=1..64",
+        raise UserError(f"{key} is a choice among {parameters[0]}; give it a plain range, as in --set {key}=1..64",
                         code="not-a-range")
     return values if isinstance(values, range) else sorted(int(value) for value in values)

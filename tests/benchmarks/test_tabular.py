@@ -19,7 +19,7 @@ LADDERS = [Rungs(), Rungs.geometric(), Rungs((0.05, 1.0), 4)]
 
 
 def rows(missing=7):
-    """A full table of three questions, less some rows, of unequal length and cost; the dear learn slower."""
+    """A full table of three parameters, less some rows, of unequal length and cost; the dear learn slower."""
     rng = random.Random(5)
     found = []
     for width, depth, rate in product((64, 128, 256, 512), (1, 2, 4), (0.1, 0.3)):
@@ -96,7 +96,7 @@ def test_a_failed_training_costs_and_counts_for_nothing():
 
 def test_a_table_is_a_space_of_the_options_that_occur():
     table = Table(rows(), OBJECTIVES)
-    assert {name: question.options for name, question in table.space.dimensions()} == {
+    assert {name: parameter.options for name, parameter in table.space.dimensions()} == {
         "width": (64, 128, 256, 512), "depth": (1, 2, 4), "rate": (0.1, 0.3)}
     there = [table.find(answers.params) for answers in table.space.enumerate()]
     assert len(there) == 24 and sorted(row for row in there if row is not None) == list(range(len(table.rows)))

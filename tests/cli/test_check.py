@@ -41,7 +41,7 @@ def check(*arguments):
 
 def test_tables(file):
     output = check(file, "--samples", "50")
-    assert "tiny is sound: 3 questions, 18 answer sheets" in output
+    assert "tiny is sound: 3 parameters, 18 answer sheets" in output
     assert "encoder.depth" in output
     assert "2..4" in output
     assert "50 random candidates (seed 0), protocol forward (source 10, target 10, vocab 100)" in output

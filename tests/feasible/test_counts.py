@@ -158,13 +158,13 @@ def test_what_costs_exactly_the_budget_fits(name: str) -> None:
 def test_every_value_has_the_share_that_listing_finds(name: str, bounds: list[Bound]) -> None:
     counts: dict[tuple[str, str], list[int]] = {}
     for asked, bill in listed(name):
-        for question, value in asked.items():
-            both = counts.setdefault((question, str(value)), [0, 0])
+        for parameter, value in asked.items():
+            both = counts.setdefault((parameter, str(value)), [0, 0])
             both[0] += 1
             both[1] += bool(bill and within(bill[1], bounds))
     dimensions = dict(Space.parse(SPACES[name]).dimensions())
-    found = {(question, str(dimensions[question].values()[index])): list(both)
-             for question, values in counter(name, bounds, PARAMS).by_value().items() for index, both in values.items()}
+    found = {(name, str(dimensions[name].values()[index])): list(both)
+             for name, values in counter(name, bounds, PARAMS).by_value().items() for index, both in values.items()}
     assert found == counts
 
 

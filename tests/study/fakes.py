@@ -87,10 +87,10 @@ class FakeSpace:
         return architecture_of(answers)
 
     def replay(self, answers):
-        def ask(path, question):
+        def ask(path, parameter):
             if path not in answers:
                 raise UserError(f"{path}: nothing is said of it")
-            return question.settle(answers[path])
+            return parameter.settle(answers[path])
 
         return ask
 

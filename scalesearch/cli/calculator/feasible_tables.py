@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scalesearch.terminal import make_table
 
-MOST_LINES = 8  # of one question
+MOST_LINES = 8  # of one parameter
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +29,7 @@ def counts(found: Feasibility) -> Iterator[str]:
         return
     size = f"Answer sheets: {found.sheets:,}, exactly" if found.sheets is not None else "Answer sheets not counted"
     yield f"{size}. Networks not counted: {found.why}."
-    yield (f"Within budget: {percent(found.share)} of {found.draws:,} draws, each question uniform ({found.strata}); "
+    yield (f"Within budget: {percent(found.share)} of {found.draws:,} draws, each parameter uniform ({found.strata}); "
            f"95 % interval {percent(found.low)} to {percent(found.high)}.")
 
 
@@ -60,13 +60,13 @@ def values(found: Feasibility, most: int) -> Table:
     share = "of its sheets" if found.exact else "share"  # of all, also those that break the space's own constraints
     noted = found.values["verdict"].any() or len(found.values) > most  # else nothing stands beside the numbers
     rows: list[tuple[str, ...]] = []
-    for name, group in found.values.groupby("question", sort=False):
+    for name, group in found.values.groupby("parameter", sort=False):
         for at, (_, row) in enumerate(binned(group, MOST_LINES).iterrows()):
             rows.append((str(name) * (at == 0), str(row["answer"]), percent(row["share"]), row["verdict"]))
         if len(rows) > most:
             rows.append(("…", "", "", "the rest: --csv or --json"))
             break
-    headings = ("question", "answer", share, "")
+    headings = ("parameter", "answer", share, "")
     title = f"Feasible share by answer ({'exact' if found.exact else 'of draws'})"
     return make_table(headings[: 3 + noted], [row[: 3 + noted] for row in rows], (0, 3), title, lines=True)
 
@@ -97,7 +97,7 @@ def front(found: Feasibility, most: int) -> Table:
 
 
 def _common(points: list[Point]) -> set[str]:
-    """Questions that all points answer alike."""
+    """Parameters that have one value in all points."""
     sheets = [dict(point.answers.params) for point in points]
     return {key for key in (sheets[0] if sheets else ()) if all(sheet.get(key) == sheets[0][key] for sheet in sheets)}
 

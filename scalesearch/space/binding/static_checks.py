@@ -99,7 +99,7 @@ def _impossible(constraint: Constraint) -> Problem:
 def _never_hold(form: Questionnaire, constraints: list[Constraint]) -> bool:
     """True if every combination of the keys named was tried and none satisfies all constraints."""
     rng = random.Random(0)
-    if any(_all_hold(form, constraints, lambda name, question: question.draw(rng)) for _ in range(TRIED_FIRST)):
+    if any(_all_hold(form, constraints, lambda name, parameter: parameter.draw(rng)) for _ in range(TRIED_FIRST)):
         return False
     tried = explore(lambda ask: _all_hold(form, constraints, ask))
     try:

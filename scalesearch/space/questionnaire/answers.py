@@ -9,7 +9,7 @@ from scalesearch.space.schema.bound_tree import Branch, Leaf
 from scalesearch.space.schema.types import Field
 from scalesearch.space.syntax.domains import Fault, Spec
 from scalesearch.space.syntax.evaluator import ABSENT
-from scalesearch.space.syntax.parameters import Question
+from scalesearch.space.syntax.parameters import Parameter
 from scalesearch.space.syntax.schedules import Call, Reference, Schedule, to_json
 
 
@@ -17,7 +17,7 @@ class Answers(Mapping[str, Any]):
     """The values of all keys: key to JSON value, constants included, in schema order.
 
     Attributes:
-        params: what was asked and answered, by the name of the question.
+        params: what was asked and answered, by the name of the parameter.
         problems: (key, reason) of values that no network can have; empty for a candidate that can be built.
     """
 
@@ -61,12 +61,12 @@ class Questionnaire:
         for leaf in self.leaves:
             self.by_key.setdefault(leaf.key, []).append(leaf)
 
-    def dimensions(self) -> list[tuple[str, Question]]:
+    def dimensions(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be asked, in schema order."""
         return [dimension for domain in self.domains.values() for dimension in domain.dimensions()]
 
     def answer(self, ask: AskFunction) -> Answers:
-        """A complete sheet, with ``ask(name, question)`` giving the answers."""
+        """A complete sheet, with ``ask(name, parameter)`` giving the answers."""
         sheet = Sheet(self, ask)
         for leaf in self.present(self.root, sheet):
             sheet.decide(leaf)
@@ -127,13 +127,13 @@ class Sheet:
         self.parsed: dict[str, Any] = {}
         self.faults: dict[str, str] = {}
 
-    def ask(self, name: str, question: Question) -> Any:
+    def ask(self, name: str, parameter: Parameter) -> Any:
         """Asks, and makes sure the answer is legal. Raises UserError where it is not."""
-        given = self.answer(name, question)
+        given = self.answer(name, parameter)
         try:
-            self.params[name] = question.settle(given)
+            self.params[name] = parameter.settle(given)
         except (UserError, ValueError, TypeError):
-            raise UserError(f"{name}: {given!r} is not a legal value; expected {question}",
+            raise UserError(f"{name}: {given!r} is not a legal value; expected {parameter}",
                             code="illegal-value") from None
         return self.params[name]
 

@@ -33,7 +33,7 @@ def count(form: Questionnaire, most: int | None = None) -> int | None:
     Raises:
         TooTangled: conditions depend on more than ``most`` (MOST_LISTED unless given) combinations of answers.
     """
-    if any(isinstance(question, FloatRange) and question.step is None for _, question in form.dimensions()):
+    if any(isinstance(parameter, FloatRange) and parameter.step is None for _, parameter in form.dimensions()):
         return None
     product = 1
     for units, drivers in _components(form):

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from scalesearch.space.syntax.parameters import Question
+from scalesearch.space.syntax.parameters import Parameter
 
 T = TypeVar("T")
-AskFunction = Callable[[str, Question], Any]
+AskFunction = Callable[[str, Parameter], Any]
 
 
 class Endless(Exception):
@@ -16,19 +16,19 @@ class Endless(Exception):
 def explore(run: Callable[[AskFunction], T]) -> Iterator[T]:
     """Yields ``run(ask)`` for every combination of values that it asks for, in order.
 
-    Which questions are asked may depend on the answers. Raises Endless at a continuous range.
+    Which parameters are asked may depend on the answers. Raises Endless at a continuous range.
     """
-    script: list[int] = []  # which answer to give to the first, second, ... question
+    script: list[int] = []  # which answer to give to the first, second, ... parameter
     while True:
         sizes: list[int] = []
 
-        def ask(name: str, question: Question, script: list[int] = script, sizes: list[int] = sizes) -> Any:
-            values = question.values()
+        def ask(name: str, parameter: Parameter, script: list[int] = script, sizes: list[int] = sizes) -> Any:
+            values = parameter.values()
             if values is None:
                 raise Endless(name)
             if len(sizes) == len(script):
                 script.append(0)
-            sizes.append(question.count() or 0)
+            sizes.append(parameter.count() or 0)
             return values[script[len(sizes) - 1]]
 
         yield run(ask)

@@ -12,7 +12,7 @@ from scalesearch.blocks.sizes import is_array
 from scalesearch.space.syntax.domains import Asker, CallOf, Fault, Spec, merged
 from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
 from scalesearch.space.syntax.expressions import Expr, write
-from scalesearch.space.syntax.parameters import Choice, Question
+from scalesearch.space.syntax.parameters import Choice, Parameter
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Alternatives(Spec):
         at = self.choice.options.index(given)
         return self.options[at].decide(sheet) if self.constants is None else self.constants[at]
 
-    def dimensions(self) -> Iterator[tuple[str, Question]]:
+    def dimensions(self) -> Iterator[tuple[str, Parameter]]:
         yield self.key, self.choice
         for option in self.options:
             yield from option.dimensions()
@@ -105,7 +105,7 @@ class Conditional(Spec):
     def decide(self, sheet: Asker) -> Any:
         return self.chosen(sheet).decide(sheet)
 
-    def dimensions(self) -> Iterator[tuple[str, Question]]:
+    def dimensions(self) -> Iterator[tuple[str, Parameter]]:
         yield from self.then.dimensions()
         yield from self.other.dimensions()
 

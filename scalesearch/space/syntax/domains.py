@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from scalesearch.errors import UserError
 from scalesearch.space.syntax.expressions import Expr, plain_word, write
 from scalesearch.space.syntax.lexer import NO_SPAN, Span
-from scalesearch.space.syntax.parameters import Constant, FloatRange, IntRange, Question, say
+from scalesearch.space.syntax.parameters import Constant, FloatRange, IntRange, Parameter, say
 from scalesearch.space.syntax.schedules import Call, Reference
 
 
@@ -21,7 +21,7 @@ class Fault(Exception):
 class Asker(Protocol):
     """Values decided so far, and the source of the next one."""
 
-    def ask(self, name: str, question: Question) -> Any:
+    def ask(self, name: str, parameter: Parameter) -> Any:
         """A legal value of a parameter."""
 
     def lookup(self, key: str) -> Any:
@@ -54,7 +54,7 @@ class Spec:
         assert self.constants is not None, f"{self} is not a constant"
         return self.constants[0]
 
-    def dimensions(self) -> Iterator[tuple[str, Question]]:
+    def dimensions(self) -> Iterator[tuple[str, Parameter]]:
         """Every parameter that may be asked, with its name."""
         yield from ()
 
@@ -94,7 +94,7 @@ class Between(Spec):
     def decide(self, sheet: Asker) -> Any:
         return sheet.ask(self.key, self.range)
 
-    def dimensions(self) -> Iterator[tuple[str, Question]]:
+    def dimensions(self) -> Iterator[tuple[str, Parameter]]:
         yield self.key, self.range
 
     def count(self, sheet: Asker) -> int:
@@ -149,7 +149,7 @@ class CallOf(Spec):
     def decide(self, sheet: Asker) -> Any:
         return Call(self.name, tuple(argument.decide(sheet) for argument in self.arguments))
 
-    def dimensions(self) -> Iterator[tuple[str, Question]]:
+    def dimensions(self) -> Iterator[tuple[str, Parameter]]:
         for argument in self.arguments:
             yield from argument.dimensions()
 

@@ -121,7 +121,7 @@ class FloatRange:
         return f"{say(self.low)}..{say(self.high)}{step}" + " log" * self.log
 
 
-Question = Choice | IntRange | FloatRange
+Parameter = Choice | IntRange | FloatRange
 
 
 def say(value: Any) -> str:

@@ -247,8 +247,8 @@ FILE_AND_ANSWERS = Group({
 
 
 def model_kinds(space: Space) -> list[str]:
-    """The kinds of model that a space may propose, by its question ``model``."""
-    for path, question in space.dimensions():
+    """The kinds of model that a space may propose, by its parameter ``model``."""
+    for path, parameter in space.dimensions():
         if path == "model":
-            return [str(option) for option in getattr(question, "options", ())]
+            return [str(option) for option in getattr(parameter, "options", ())]
     return [str(dict(space.sample(Random(0)))["model"])]

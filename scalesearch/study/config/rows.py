@@ -90,7 +90,7 @@ def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tup
     if size is None or size > MOST:
         count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
         raise UserError(f"space: a grid trains every combination, and this space's are {count}; a grid of at most "
-                        f"{MOST:,} is trained. Close some questions, or search it (kind: search)", key="space",
+                        f"{MOST:,} is trained. Close some parameters, or search it (kind: search)", key="space",
                         code="grid-too-large")
     names = short_names([path for path, _ in space.dimensions()])
     rows: dict[str, Row] = {}

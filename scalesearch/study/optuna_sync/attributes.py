@@ -12,8 +12,8 @@ from optuna.distributions import BaseDistribution, FloatDistribution, IntDistrib
 from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.encoding import distribution, parameter, to_param
-from scalesearch.space.syntax.parameters import Choice, FloatRange, Question
+from scalesearch.samplers.encoding import distribution, encoded, to_param
+from scalesearch.space.syntax.parameters import Choice, FloatRange, Parameter
 from scalesearch.study.trials.trial import State, Trial
 
 NUMBER = "trial"  # the attribute of an Optuna trial that holds our number
@@ -22,7 +22,7 @@ COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "m
          "memory.activations")
 
 
-def shape(parameter: Question) -> BaseDistribution:
+def shape(parameter: Parameter) -> BaseDistribution:
     """Distribution of ``parameter``, in its own values wherever they are numbers."""
     match parameter:
         case Choice(options) if isinstance(distribution(parameter), IntDistribution):
@@ -34,7 +34,7 @@ def shape(parameter: Question) -> BaseDistribution:
     return distribution(parameter)
 
 
-def shown(parameter: Question, value: Any) -> Any:
+def shown(parameter: Parameter, value: Any) -> Any:
     """``value``, inside of what :func:`shape` says."""
     match shape(parameter):
         case FloatDistribution(low=low, high=high):
@@ -57,12 +57,12 @@ class Exported:
                             user_attrs=attributes(trial), constraints=dict(trial.constraints))
 
     def params(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-        """Questions as they are, and what they may be."""
+        """Parameters with their distributions."""
         params: dict[str, Any] = {}
         shapes: dict[str, BaseDistribution] = {}
 
-        def replay(path: str, asked: Question) -> Any:
-            name = parameter(self.space, path, asked)[0]
+        def replay(path: str, asked: Parameter) -> Any:
+            name = encoded(self.space, path, asked)[0]
             params[name], shapes[name] = shown(asked, given[path]), shape(asked)
             return given[path]
 

@@ -56,7 +56,7 @@ class Results:
 
     @property
     def params(self) -> set[str]:
-        """Every question that any proposal answered."""
+        """Every parameter that any proposal answered."""
         return {name for trial in self.study.trials for name in trial.params}
 
     @property

@@ -2,7 +2,7 @@
 
 Space, budget or objectives may change; what still counts is kept.
 
-A trained trial stays what it is when the question changes. Its costs and constraints are computed anew from its
+A trained trial stays what it is when the parameter changes. Its costs and constraints are computed anew from its
 architecture, by the new study's protocol and limits; its metrics are those of its record. The old folder is only read.
 """
 

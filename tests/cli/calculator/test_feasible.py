@@ -65,7 +65,7 @@ def test_shares_say_of_what_they_are_and_no_empty_column_stands_beside_them(tmp_
     arguments = (str(file), "--budget", f"params.non_embedding <= {most}", "--draws", "100")
     found = json.loads(run(*arguments, "--json", code=code))
     said = run(*arguments, code=code).splitlines()
-    heading = next(line for line in said if line.startswith("┃ question"))
+    heading = next(line for line in said if line.startswith("┃ parameter"))
     assert "of its sheets" in heading and heading.count("┃") == columns + 1
     assert any(row["verdict"] for row in found["values"]) == (columns == 4)
     assert any(line.startswith("┃ violates") and "share of 3 " in line for line in said)

@@ -84,12 +84,12 @@ def test_draws_have_the_chances_of_rejection(budget):
     space = Space.parse(space.to_yaml().replace("params.total <= 60000 and macs.total <= 1M", budget))
     budgets = tuple(space.budgets.values())
     known = known_of(space, budgets)
-    chance = {}  # of each feasible sheet, question by question
+    chance = {}  # of each feasible sheet, parameter by parameter
     for answers in space.enumerate():
         if known(encode(space, answers)[0]).feasible:
             chance[key_of(answers.params)] = math.prod(
-                chances_of(question)[list(question.values()).index(answers.params[name])]
-                for name, question in space.dimensions() if name in answers.params)
+                chances_of(parameter)[list(parameter.values()).index(answers.params[name])]
+                for name, parameter in space.dimensions() if name in answers.params)
     drawn, rng = Draws(space, FORWARD, bounds_of(budgets)), random.Random(2)
     assert len(chance) > 0 and drawn.share == pytest.approx(sum(chance.values()))
     found = Counter(key_of(drawn.draw(rng)) for _ in range(2000))
@@ -98,11 +98,11 @@ def test_draws_have_the_chances_of_rejection(budget):
     assert surprise < len(chance) + 5 * math.sqrt(2 * len(chance))  # chi-squared: its mean and five deviations
 
 
-def test_a_random_sheet_has_the_chances_of_the_questions():
+def test_a_random_sheet_has_the_chances_of_the_parameters():
     space, rng = SMALL.set({"width": "16..22 log"}), random.Random(4)
-    question = dict(space.dimensions())["width"]
+    parameter = dict(space.dimensions())["width"]
     found = Counter(sample(partial(suggest, space), rng).params["width"] for _ in range(4000))
-    assert [found[value] / 4000 for value in question.values()] == pytest.approx(list(chances_of(question)), abs=0.03)
+    assert [found[value] / 4000 for value in parameter.values()] == pytest.approx(list(chances_of(parameter)), abs=0.03)
 
 
 def test_without_a_budget_every_chance_is_counted_once():
@@ -114,12 +114,12 @@ def test_the_share_of_what_cannot_be_is_nothing():
     assert draws("impossible").share == 0 and draws("impossible").draw(random.Random(1)) is None
 
 
-@pytest.mark.parametrize("question", [Choice((4, 1, "x")), IntRange(3, 9, 2), IntRange(1, 40, 1, True),
+@pytest.mark.parametrize("parameter", [Choice((4, 1, "x")), IntRange(3, 9, 2), IntRange(1, 40, 1, True),
                                       FloatRange(0.0, 1.0, 0.25)])
-def test_chances_are_those_of_the_draw(question):
-    rng, values = random.Random(3), list(question.values())
-    found = Counter(values.index(question.draw(rng)) for _ in range(20_000))
-    chances = chances_of(question)
+def test_chances_are_those_of_the_draw(parameter):
+    rng, values = random.Random(3), list(parameter.values())
+    found = Counter(values.index(parameter.draw(rng)) for _ in range(20_000))
+    chances = chances_of(parameter)
     assert chances.sum() == pytest.approx(1) and len(chances) == len(values)
     assert all(found[place] / 20_000 == pytest.approx(chance, abs=0.015) for place, chance in enumerate(chances))
 
@@ -191,7 +191,7 @@ def test_what_is_encoded_is_decoded(space):
         assert encode(space, answers) == (sheet.params, sheet.distributions)
 
 
-def test_two_questions_of_one_path_are_two_parameters():
+def test_two_parameters_of_one_path_are_two_parameters():
     few, many = Choice((1, 2)), IntRange(3, 9)
 
     class Twice:

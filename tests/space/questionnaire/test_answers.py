@@ -12,7 +12,7 @@ from tests.space.small import small
 
 
 def answer(text, **given):
-    return small(text).answer(lambda name, question: given.get(name.replace(".", "_"), question.values()[0]))
+    return small(text).answer(lambda name, parameter: given.get(name.replace(".", "_"), parameter.values()[0]))
 
 
 def test_everything_is_answered_constants_and_defaults_included():
@@ -39,7 +39,7 @@ def test_a_condition_over_a_key_that_does_not_exist_does_not_hold():
     assert [answer(text, encoder_ffn=kind)["decoder.depth"] for kind in ("relu", "none")] == [1, 2]
 
 
-def test_both_sides_of_a_condition_have_questions_of_their_own():
+def test_both_sides_of_a_condition_have_parameters_of_their_own():
     space = small("width: 2 | 4\nencoder.depth: 1 | 2 if width > 2 else 3..5\n")
     assert space.dimensions()[1:] == [("encoder.depth", Choice((1, 2))), ("encoder.depth (else)", IntRange(3, 5))]
     assert space.size() == 5
@@ -51,8 +51,8 @@ def test_alternatives_that_are_ranges_are_asked_in_two_steps():
         ("rate", Choice(("off", "0.05..0.5 log"))),
         ("rate (0.05..0.5 log)", FloatRange(0.05, 0.5, None, True)),
     ]
-    assert space.answer(lambda name, question: "off" if "(" not in name else 0.1)["rate"] == "off"
-    assert space.answer(lambda name, question: 0.1 if "(" in name else "0.05..0.5 log")["rate"] == 0.1
+    assert space.answer(lambda name, parameter: "off" if "(" not in name else 0.1)["rate"] == "off"
+    assert space.answer(lambda name, parameter: 0.1 if "(" in name else "0.05..0.5 log")["rate"] == 0.1
     assert space.size() is None
 
 
@@ -129,7 +129,7 @@ def test_what_no_network_can_have_is_said_and_does_not_stop_the_sheet(text, key,
 def test_answers_that_are_not_legal_are_refused():
     space = small("width: 2 | 4\n")
     with refuses("illegal-value", 3, "2 | 4", place="width:"):
-        space.answer(lambda name, question: 3)
+        space.answer(lambda name, parameter: 3)
     with refuses("no-legal-answer"):
         space.answer(space.replay({"width": 3}))
 
@@ -152,22 +152,22 @@ def test_schedules_are_objects_too():
 
 
 @pytest.mark.parametrize(
-    ("question", "values"),
+    ("parameter", "values"),
     [
         (IntRange(2, 8, 3), [2, 5, 8]),
         (FloatRange(0.1, 0.5, 0.1), [0.1, 0.2, 0.3, 0.4, 0.5]),
         (Choice(("a", 1, True)), ["a", 1, True]),
     ],
 )
-def test_questions_settle_and_draw_only_their_values(question, values):
-    assert list(question.values()) == values
-    assert question.count() == len(values)
+def test_parameters_settle_and_draw_only_their_values(parameter, values):
+    assert list(parameter.values()) == values
+    assert parameter.count() == len(values)
     rng = random.Random(0)
-    assert {str(question.draw(rng)) for _ in range(200)} == set(map(str, values))
-    assert all(question.settle(value) == value for value in values)
+    assert {str(parameter.draw(rng)) for _ in range(200)} == set(map(str, values))
+    assert all(parameter.settle(value) == value for value in values)
     with pytest.raises(UserError):
-        question.settle(7)
-    assert len({question, question}) == 1
+        parameter.settle(7)
+    assert len({parameter, parameter}) == 1
 
 
 def test_a_step_is_forgiving_about_rounding():

@@ -81,7 +81,7 @@ def test_a_constraint_over_a_key_that_does_not_exist_does_not_apply():
     space = small(
         "width: 4\nencoder.ffn: relu | none\nwhere:\n  - encoder.ffn.relu.hidden >= 100\n  - encoder.ffn.hidden < 5\n"
     )
-    none, relu = (space.answer(lambda name, question, pick=pick: pick) for pick in ("none", "relu"))
+    none, relu = (space.answer(lambda name, parameter, pick=pick: pick) for pick in ("none", "relu"))
     assert space.problems_of(none) == []
     assert [found.text for found in space.problems_of(relu)] == [found.text for found in space.where]
     assert space.where[0].slack(none.__getitem__) == 0.0

@@ -60,7 +60,7 @@ def test_a_schedule_that_does_not_fit_is_unbuildable():
     space = Space.parse(OPEN).set(
         {"encoder.depth": "2 | 6", "decoder.depth": "3", "share.decoder.self": "encoder.attention[i]"}
     )
-    answers = space.answer(lambda name, question: question.values()[0])
+    answers = space.answer(lambda name, parameter: parameter.values()[0])
     with refuses("unbuildable", "encoder.attention[i]", key="share.decoder.self"):
         space.architecture(answers)
 

@@ -86,16 +86,16 @@ def test_an_architecture_file_leaves_nothing_to_choose_and_says_the_same(form, s
 
 @given(forms())
 @QUICK
-def test_names_of_questions_are_unique_and_only_legal_ones_are_asked(form):
+def test_names_of_parameters_are_unique_and_only_legal_ones_are_asked(form):
     space = build(form)
     dimensions = space.dimensions()
     assert len(dict(dimensions)) == len(dimensions)
     params = {}
 
-    def ask(name, question):
+    def ask(name, parameter):
         assert name not in params, "asked twice"
-        params[name] = question
-        return question.draw(random.Random(1))
+        params[name] = parameter
+        return parameter.draw(random.Random(1))
 
     answers = space.answer(ask)
     assert params.items() <= dict(dimensions).items()
@@ -168,7 +168,7 @@ def test_the_same_question_asked_again_is_a_question_of_its_own():
     assert names == ["encoder.heads", "encoder.ffn.relu.hidden", "decoder.heads", "decoder.ffn.relu.hidden"]
     pick = {"encoder.heads": 2, "decoder.heads": 4}
     answers = space.answer(
-        lambda name, question: pick.get(name, "= encoder.heads" if "enc" in name else "= decoder.heads")
+        lambda name, parameter: pick.get(name, "= encoder.heads" if "enc" in name else "= decoder.heads")
     )
     assert (answers["encoder.ffn.hidden"], answers["decoder.ffn.hidden"]) == (2, 4)
 

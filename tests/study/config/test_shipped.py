@@ -29,7 +29,7 @@ def test_a_shipped_study_is_whole(name):
 
 def test_transformer_tiny_is_the_published_one():
     spec = read_study(find_file("transformer-tiny", "studies"))
-    answers = spec.space.answer(lambda path, question: pytest.fail(f"{path} is open"))
+    answers = spec.space.answer(lambda path, parameter: pytest.fail(f"{path} is open"))
     keys = ("width", "norm", "encoder.depth", "decoder.depth", "encoder.heads", "embedding.tie")
     assert [answers[key] for key in keys] == [128, "post", 4, 4, 4, "all"]
     assert (spec.recipe.steps, spec.recipe.max_tokens, spec.data.vocab) == (8000, 8192, 10000)

@@ -172,7 +172,7 @@ def test_a_study_that_searches_nothing_shows_what_it_trained_and_no_more(tmp_pat
     assert {"costs-0", "costs-1"} <= set(page.ids) and len(results.front) == 0
 
 
-def test_a_table_of_rows_has_a_front_and_nothing_about_questions(tmp_path):
+def test_a_table_of_rows_has_a_front_and_nothing_about_parameters(tmp_path):
     revise(references_only(tmp_path, params={}, most=20000), kind="ablation", base=HOSTILE)
     page, results = page_of(tmp_path), load(tmp_path)
     assert page.wrong == [] and set(page.ids) >= {"front", "named", "hypervolume"} and len(results.front) == 2

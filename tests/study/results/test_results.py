@@ -38,7 +38,7 @@ def test_all_files_are_written_and_the_same_again(folder, tmp_path):
 
 
 def test_what_was_never_trained_has_its_answers_in_the_same_columns(tmp_path):
-    """Answers hold constants and canonical names, which the questions alone do not."""
+    """Answers hold constants and canonical names, which the parameters alone do not."""
     plan = make_plan(10, most=2000)
     plain = plan.evaluator.space.answer
 

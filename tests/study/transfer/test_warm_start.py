@@ -119,7 +119,7 @@ def test_limits_and_spaces_of_this_study_decide(old):
     class Narrow(FakeSpace):
         def answer(self, ask):
             width = ask("width", IntRange(8, 24, 8))
-            return super().answer(lambda path, question: width if path == "width" else ask(path, question))
+            return super().answer(lambda path, parameter: width if path == "width" else ask(path, parameter))
 
     plan = make_plan(4, shared=SHARED)
     plan.evaluator.space = Narrow()
