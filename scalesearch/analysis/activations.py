@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from torch import Tensor
 
-from scalesearch.analysis.taps import Layer, Mean, Tap, layers_of
+from scalesearch.analysis.taps import Layer, Mean, Probe, layers_of
 from scalesearch.blocks.ffn import FFN
 from scalesearch.blocks.mixers.partial import PartialFFN
 from scalesearch.nn import Model, Module
@@ -47,30 +46,31 @@ class FFNRow:
 
 
 @dataclass
-class _Probe:
-    layer: Layer
+class FFNProbe(Probe):
+    """Measures the pre-activations of a feed-forward network."""
+
     part: str
-    before: Module  # what makes the pre-activations
     params: int
     params_with_gate: int
     hidden: int | None = None
     active: Mean = field(default_factory=Mean)
 
+    def take(self, x: Tensor, real: Tensor) -> None:
+        """Counts active units of pre-activations (B, positions, …)."""
+        self.hidden = x[0, 0].numel()
+        self.active.add(active_units(x)[real])
 
-class Activations:
-    """Measures the pre-activations of each feed-forward network."""
+    def row(self) -> FFNRow:
+        """Means over all that ran."""
+        n = self.active.value
+        ratios = [n / by if n is not None and by else None for by in (self.hidden, self.params, self.params_with_gate)]
+        return FFNRow(self.layer.stack, self.layer.number, self.part, self.hidden, n, ratios[0], self.params,
+                      self.params_with_gate, ratios[1], ratios[2])
 
-    def __init__(self, model: Model) -> None:
-        self.probes = [probe for layer in layers_of(model) for probe in _networks(layer)]
 
-    def taps(self) -> Iterator[Tap]:
-        """The maps that make pre-activations."""
-        for probe in self.probes:
-            yield Tap(probe.before, "output", probe.layer.stack, partial(_take, probe))
-
-    def rows(self) -> list[FFNRow]:
-        """One a layer and network; networks without hidden units have none."""
-        return [_row(probe) for probe in self.probes]
+def ffn_probes(model: Model) -> list[FFNProbe]:
+    """Probes of every network of ``model`` that has hidden units."""
+    return [probe for layer in layers_of(model) for probe in _networks(layer)]
 
 
 def active_units(before: Tensor) -> Tensor:
@@ -84,23 +84,10 @@ def params_of(module: Module | None) -> int:
     return sum(weight.numel() for node in nodes for _, weight in node.weights())
 
 
-def _networks(layer: Layer) -> Iterator[_Probe]:
+def _networks(layer: Layer) -> Iterator[FFNProbe]:
     gates: dict[str, Any] = {f"{path}.ffn": getattr(node, "gate", None) for path, node in layer.parts(PartialFFN)}
     for path, node in layer.parts(FFN):
         if node.block.units is not None:  # type: ignore[attr-defined]
             params = params_of(node)
-            before = node.get_submodule(node.block.units)  # type: ignore[attr-defined]
-            assert isinstance(before, Module)
-            yield _Probe(layer, path, before, params, params + params_of(gates.get(path)))
-
-
-def _take(probe: _Probe, before: Tensor, real: Tensor) -> None:
-    probe.hidden = before[0, 0].numel()
-    probe.active.add(active_units(before)[real])
-
-
-def _row(h: _Probe) -> FFNRow:
-    n = h.active.value
-    ratios = [n / by if n is not None and by else None for by in (h.hidden, h.params, h.params_with_gate)]
-    return FFNRow(h.layer.stack, h.layer.number, h.part, h.hidden, n, ratios[0], h.params, h.params_with_gate,
-                  ratios[1], ratios[2])
+            before: Any = node.get_submodule(node.block.units)  # type: ignore[attr-defined]
+            yield FFNProbe(layer, before, "output", path, params, params + params_of(gates.get(path)))

@@ -19,15 +19,13 @@ has no direction: its cosines count as 0, with itself too, so D may pass e^(-1/H
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
 from torch import Tensor
 
-from scalesearch.analysis.taps import Layer, Mean, Tap, layers_of
+from scalesearch.analysis.taps import Mean, Probe, layers_of
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.nn import Model, Module
+from scalesearch.nn import Model
 
 MIN_DIVERSITY = math.exp(-1)  # of equal heads
 
@@ -48,36 +46,32 @@ class HeadRow:
 
 
 @dataclass
-class _Probe:
-    layer: Layer
+class HeadProbe(Probe):
+    """Measures the input of an attention's output map."""
+
     part: str
     heads: int
     position: Mean = field(default_factory=Mean)
     sentence: Mean = field(default_factory=Mean)
     silent: Mean = field(default_factory=Mean)
 
+    def take(self, x: Tensor, real: Tensor) -> None:
+        """Measures the joined heads (B, positions, H · n)."""
+        heads = x.double().reshape(*x.shape[:2], self.heads, -1) * real[..., None, None]
+        self.position.add(sentence_means(diversity(heads), real))
+        self.sentence.add(diversity(heads.transpose(1, 2).flatten(2)))
+        self.silent.add((heads[real] == 0).all(-1).double())
 
-class Heads:
-    """Measures the inputs of each attention's output map."""
+    def row(self) -> HeadRow:
+        """Means over all that ran."""
+        return HeadRow(self.layer.stack, self.layer.number, self.part, self.heads, self.position.value,
+                       self.sentence.value, self.silent.value, math.exp(-1 / self.heads))
 
-    def __init__(self, model: Model) -> None:
-        self.probes: list[tuple[_Probe, Module]] = []
-        for layer in layers_of(model):
-            for part, node in layer.parts(Attention):
-                self.probes.append((_Probe(layer, part, node.block.heads), node.out))  # type: ignore[attr-defined]
 
-    def taps(self) -> Iterator[Tap]:
-        """The inputs of the output maps."""
-        for probe, out in self.probes:
-            yield Tap(out, "input", probe.layer.stack, partial(_take, probe))
-
-    def rows(self) -> list[HeadRow]:
-        """One a layer and attention."""
-        return [
-            HeadRow(h.layer.stack, h.layer.number, h.part, h.heads, h.position.value, h.sentence.value,
-                    h.silent.value, math.exp(-1 / h.heads))
-            for h, _ in self.probes
-        ]
+def head_probes(model: Model) -> list[HeadProbe]:
+    """Probes of every attention of ``model``."""
+    return [HeadProbe(layer, node.out, "input", part, node.block.heads)  # type: ignore[attr-defined]
+            for layer in layers_of(model) for part, node in layer.parts(Attention)]
 
 
 def diversity(heads: Tensor) -> Tensor:
@@ -86,14 +80,6 @@ def diversity(heads: Tensor) -> Tensor:
     unit = heads / norms.masked_fill(norms == 0, 1.0)
     mean: Tensor = (unit @ unit.transpose(-1, -2)).abs().mean((-2, -1))
     return (-mean).exp()
-
-
-def _take(probe: _Probe, joined: Tensor, real: Tensor) -> None:
-    """``joined`` (B, positions, H · n)."""
-    heads = joined.double().reshape(*joined.shape[:2], probe.heads, -1) * real[..., None, None]
-    probe.position.add(sentence_means(diversity(heads), real))
-    probe.sentence.add(diversity(heads.transpose(1, 2).flatten(2)))
-    probe.silent.add((heads[real] == 0).all(-1).double())
 
 
 def sentence_means(values: Tensor, real: Tensor) -> Tensor:

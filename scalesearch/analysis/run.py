@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
-from scalesearch.analysis.activations import Activations, FFNRow
-from scalesearch.analysis.gradients import Gradients, gradients
-from scalesearch.analysis.heads import HeadRow, Heads
-from scalesearch.analysis.loads import LoadRow, loads
+from scalesearch.analysis.activations import FFNProbe, FFNRow, ffn_probes
+from scalesearch.analysis.groups import Gradients, LoadRow, gradients, loads
+from scalesearch.analysis.heads import HeadProbe, HeadRow, head_probes
 from scalesearch.analysis.taps import Real, hooked
-from scalesearch.analysis.tokens import TokenRow, Tokens
+from scalesearch.analysis.tokens import TokenProbe, TokenRow, token_probes
 from scalesearch.blocks.core import Block
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Model
@@ -63,7 +63,8 @@ def analyse(model: Model, block: Block, split: Split, recipe: Recipe) -> Analysi
         lambda max_tokens: gradients(Engine(model, plain, hardware), split, recipe.label_smoothing, max_tokens), TOKENS
     )
     groups, load = loads(block)
-    return Analysis(heads.rows(), tokens.rows(), ffn.rows(), groups, load, pull)
+    return Analysis([probe.row() for probe in heads], [probe.row() for probe in tokens], [probe.row() for probe in ffn],
+                    groups, load, pull)
 
 
 def sample(split: Split, sentences: int) -> Split:
@@ -72,10 +73,11 @@ def sample(split: Split, sentences: int) -> Split:
     return Split(split.source_ids.take(first), split.target_ids.take(first), lambda: split.texts, split.overlap)
 
 
-def _measure(model: Model, split: Split, hardware: Hardware, max_tokens: int) -> tuple[Heads, Tokens, Activations]:
-    measures = Heads(model), Tokens(model), Activations(model)
+def _measure(model: Model, split: Split, hardware: Hardware, max_tokens: int
+             ) -> tuple[list[HeadProbe], list[TokenProbe], list[FFNProbe]]:
+    probes = head_probes(model), token_probes(model), ffn_probes(model)
     real = Real()
-    with hooked(measures, real), torch.no_grad():
+    with hooked(chain(*probes), real), torch.no_grad():
         for batch in eval_batches(split, max_tokens):
             real.run(model, hardware.tensor(batch.source), hardware.tensor(batch.target_in))
-    return measures
+    return probes

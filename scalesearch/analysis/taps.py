@@ -1,15 +1,16 @@
 """Forward hooks that measure a model while it runs; they return nothing, so that no output changes.
 
-A measure names the modules that it hooks (:class:`Tap`); :func:`hooked` hands it their inputs or outputs, with the
-positions that are no padding.
+A probe names the module that it hooks; :func:`hooked` hands it the module's inputs or outputs, with the positions that
+are no padding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,26 +37,21 @@ class Layer:
                 yield path, node
 
 
-@dataclass(frozen=True)
-class Tap:
-    """``take(x, real)`` is called whenever ``module`` of ``stack`` runs.
+@dataclass
+class Probe(ABC):
+    """A measure of one module of ``layer``: of its first ``input`` or its ``output``, by ``side``."""
 
-    ``x`` is the first ``input`` or the ``output``, by ``side``, (batch, positions, …); ``real`` (batch, positions) is
-    where there is no padding.
-    """
-
+    layer: Layer
     module: Module
     side: str
-    stack: str
-    take: Callable[[Tensor, Tensor], None]
 
+    @abstractmethod
+    def take(self, x: Tensor, real: Tensor) -> None:
+        """Measures ``x`` (batch, positions, …); ``real`` (batch, positions): where there is no padding."""
 
-class Measure(Protocol):
-    """Something to measure by hooks."""
-
-    def taps(self) -> Iterable[Tap]:
-        """The modules to hook."""
-        ...
+    @abstractmethod
+    def row(self) -> Any:
+        """What was measured, as a row of a table."""
 
 
 @dataclass
@@ -103,23 +99,17 @@ def layers_of(model: Model) -> list[Layer]:
 
 
 @contextmanager
-def hooked(measures: Iterable[Measure], real: Real) -> Iterator[None]:
-    """Context in which the measures are hooked; no hook is left afterwards."""
-    handles = [_hook(tap, real) for measure in measures for tap in measure.taps()]
-    try:
+def hooked(probes: Iterable[Probe], real: Real) -> Iterator[None]:
+    """Context in which the probes are hooked; no hook is left afterwards."""
+    with ExitStack() as hooks:
+        for probe in probes:
+            hooks.callback(_hook(probe, real).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _hook(tap: Tap, real: Real) -> Any:
-    def given(module: Any, args: tuple[Any, ...]) -> None:
-        tap.take(args[0].detach(), real.of[tap.stack])
+def _hook(probe: Probe, real: Real) -> Any:
+    def take(module: Any, args: tuple[Any, ...], output: Tensor | None = None) -> None:
+        probe.take((args[0] if output is None else output).detach(), real.of[probe.layer.stack])
 
-    def made(module: Any, args: tuple[Any, ...], output: Tensor) -> None:
-        tap.take(output.detach(), real.of[tap.stack])
-
-    if tap.side == "input":
-        return tap.module.register_forward_pre_hook(given)
-    return tap.module.register_forward_hook(made)
+    add = probe.module.register_forward_pre_hook if probe.side == "input" else probe.module.register_forward_hook
+    return add(take)

@@ -15,16 +15,14 @@ its evaluations. With pre-norm, outputs are those of the residual stream, before
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from scalesearch.analysis.taps import Mean, Tap, layers_of
-from scalesearch.nn import Model, Module
+from scalesearch.analysis.taps import Mean, Probe, layers_of
+from scalesearch.nn import Model
 
 
 @dataclass(frozen=True)
@@ -38,33 +36,27 @@ class TokenRow:
 
 
 @dataclass
-class _Probe:
-    stack: str
-    layer: int
-    module: Module
-    side: str
+class TokenProbe(Probe):
+    """Measures a layer's output, or the input of the first of a stack as that of layer 0."""
+
     signed: Mean = field(default_factory=Mean)
     absolute: Mean = field(default_factory=Mean)
 
+    def take(self, x: Tensor, real: Tensor) -> None:
+        """Measures states (B, positions, d)."""
+        for mean, values in zip((self.signed, self.absolute), uniformity(x, real)):
+            mean.add(values)
 
-class Tokens:
-    """Measures the outputs of each layer, and the input of the first of a stack."""
+    def row(self) -> TokenRow:
+        """Means over all that ran."""
+        number = self.layer.number if self.side == "output" else 0
+        return TokenRow(self.layer.stack, number, self.signed.value, self.absolute.value)
 
-    def __init__(self, model: Model) -> None:
-        self.probes: list[_Probe] = []
-        for layer in layers_of(model):
-            if layer.number == 1:
-                self.probes.append(_Probe(layer.stack, 0, layer.module, "input"))
-            self.probes.append(_Probe(layer.stack, layer.number, layer.module, "output"))
 
-    def taps(self) -> Iterator[Tap]:
-        """The layers."""
-        for probe in self.probes:
-            yield Tap(probe.module, probe.side, probe.stack, partial(_take, probe))
-
-    def rows(self) -> list[TokenRow]:
-        """One a layer, and one before the first of each stack."""
-        return [TokenRow(h.stack, h.layer, h.signed.value, h.absolute.value) for h in self.probes]
+def token_probes(model: Model) -> list[TokenProbe]:
+    """Probes of every layer of ``model``, and one before the first of each stack."""
+    return [TokenProbe(layer, layer.module, side) for layer in layers_of(model)
+            for side in (["input"] if layer.number == 1 else []) + ["output"]]
 
 
 def uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,9 +73,3 @@ def uniformity(states: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     kept, pairs = count > 1, (count * (count - 1)).clamp(min=1)
     means = [(kind * others).sum((1, 2)) / pairs for kind in (correlation, correlation.abs())]
     return means[0][kept], means[1][kept]
-
-
-def _take(probe: _Probe, states: Tensor, real: Tensor) -> None:
-    signed, absolute = uniformity(states, real)
-    probe.signed.add(signed)
-    probe.absolute.add(absolute)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from scalesearch.analysis.activations import FFNRow
+from scalesearch.analysis.heads import MIN_DIVERSITY, HeadRow
 from scalesearch.analysis.run import Analysis
+from scalesearch.analysis.tokens import TokenRow
 from scalesearch.files import write_json, write_text
+from scalesearch.report.style import COLORS, DASHED, FRONT, INK, REST, STYLE, canvas, save
+
+MARKERS = "osD^vP"
 
 
 def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -22,25 +32,92 @@ def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]
     Returns:
         The paths of what was written.
     """
-    from scalesearch.analysis.plot import figures
-    from scalesearch.report.style import save
-
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "analysis.json"]
     write_json(paths[0], {**about, **found.to_json()})
     for name, rows in found.tables().items():
         if rows:
             paths.append(folder / f"{name}.csv")
-            write_text(paths[-1], as_csv(rows))
+            write_text(paths[-1], pd.DataFrame(map(asdict, rows), dtype=object).to_csv(index=False))
     for name, figure in figures(found).items():
         paths += save(figure, folder / name)
     return paths
 
 
-def as_csv(rows: list[Any]) -> str:
-    """Rows (dataclasses of one kind) under a heading; None is an empty field."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, list(asdict(rows[0])), lineterminator="\n")
-    table.writeheader()
-    table.writerows(asdict(row) for row in rows)
-    return text.getvalue()
+def figures(found: Analysis) -> dict[str, Figure]:
+    """By the name of the file; of a measure that found nothing there is none."""
+    drawn: dict[str, Figure] = {}
+    with matplotlib.rc_context(STYLE):
+        if any(row.diversity is not None for row in found.heads):
+            drawn["heads"] = _heads(found.heads)
+        if any(row.uniformity is not None for row in found.tokens):
+            drawn["tokens"] = _tokens(found.tokens)
+        if any(row.n_act is not None for row in found.ffn):
+            drawn["ffn"] = _ffn(found.ffn)
+        if found.loads:
+            drawn["load"] = _bars([row.group for row in found.loads], [row.load for row in found.loads],
+                                  "Uses a pass", f"balance {found.load['load.balance']:.3f}")
+        rows = found.gradients.rows
+        drawn["gradients"] = _bars([row.group for row in rows], [row.norm for row in rows], "Gradient norm",
+                                   f"whole gradient {found.gradients.norm:.3g}")
+    return drawn
+
+
+def _heads(rows: Sequence[HeadRow]) -> Figure:
+    figure, (axes,) = _panels(1)
+    _lines(axes, [(f"{row.stack} {row.part} (H={row.heads})", row.layer, row.diversity) for row in rows])
+    axes.axhline(MIN_DIVERSITY, color=REST, linewidth=0.8, linestyle=DASHED)
+    for bound in sorted({row.max_diversity for row in rows}):
+        axes.axhline(bound, color=REST, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.set_ylabel("Head diversity D (dashed: heads alike,\ndotted: orthogonal)")
+    return figure
+
+
+def _tokens(rows: Sequence[TokenRow]) -> Figure:
+    figure, (axes,) = _panels(1)
+    _lines(axes, [(row.stack, row.layer, row.uniformity) for row in rows])
+    axes.set_ylabel("Token uniformity (mean correlation)")
+    return figure
+
+
+def _ffn(rows: Sequence[FFNRow]) -> Figure:
+    figure, (count, ratio) = _panels(2)
+    names = [f"{row.stack} {row.part} ({row.hidden} units)" for row in rows]
+    _lines(count, [(name, row.layer, row.n_act) for name, row in zip(names, rows)])
+    _lines(ratio, [(name, row.layer, row.r_act) for name, row in zip(names, rows)], legend=False)
+    count.set_ylabel("Active units a token")
+    ratio.set_ylabel("Share of hidden units")
+    return figure
+
+
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    with canvas(1.2 + 4 * count, 3.4, columns=count) as (figure, panels):
+        for axes in panels:
+            axes.set_xlabel("Layer")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure, panels
+
+
+def _lines(axes: Axes, points: Sequence[tuple[str, int, float | None]], legend: bool = True) -> None:
+    """One line a name, over layers."""
+    for index, name in enumerate(dict.fromkeys(name for name, _, value in points if value is not None)):
+        mine = [(layer, value) for other, layer, value in points if other == name and value is not None]
+        axes.plot(*zip(*mine), marker=MARKERS[index % len(MARKERS)], color=COLORS[index % len(COLORS)],
+                  markersize=4, linewidth=1.2, label=name)
+    if legend:
+        axes.legend(loc="best")
+
+
+def _bars(names: list[str], values: list[Any], label: str, title: str) -> Figure:
+    """Horizontal bars, the first on top."""
+    with canvas(5.6, 0.9 + 0.17 * len(names)) as (figure, (axes,)):
+        places = range(len(names))
+        axes.barh(places, values, color=FRONT, height=0.7)
+        axes.set_yticks(places, names)
+        axes.invert_yaxis()
+        axes.margins(y=0.01)
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
+        axes.set_xlabel(label)
+        axes.set_title(title, fontsize=9, color=INK, loc="left")
+        axes.grid(False, axis="y")
+    return figure

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict
+from itertools import chain
 from random import Random
 
 import pytest
@@ -10,12 +11,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from scalesearch.analysis import analyse, sample
-from scalesearch.analysis.activations import Activations
-from scalesearch.analysis.gradients import gradients
-from scalesearch.analysis.heads import MIN_DIVERSITY, Heads
-from scalesearch.analysis.loads import loads
+from scalesearch.analysis.activations import ffn_probes
+from scalesearch.analysis.groups import gradients, loads
+from scalesearch.analysis.heads import MIN_DIVERSITY, head_probes
 from scalesearch.analysis.taps import Real, hooked, layers_of
-from scalesearch.analysis.tokens import Tokens
+from scalesearch.analysis.tokens import token_probes
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.cost import cost, find_protocol
 from scalesearch.data import PAD, make_batch
@@ -24,10 +24,10 @@ from tests.analysis.models import FAMILIES, RECIPE, engine_of, family, model_of,
 from tests.architectures import answers, assemble
 
 
-def run(model, split, *measures):
+def run(model, split, *probes):
     batch = make_batch(split, range(len(split)))
     source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
-    with hooked(measures, real := Real()), torch.no_grad():
+    with hooked(chain(*probes), real := Real()), torch.no_grad():
         real.run(model, source, target)
     return real
 
@@ -54,7 +54,7 @@ def test_hooks_change_no_output_and_leaves_no_hook(architecture) -> None:
     source, target = (torch.from_numpy(ids) for ids in (batch.source, batch.target_in))
     with torch.no_grad():
         before = model(source, target)
-        with hooked([Heads(model), Tokens(model), Activations(model)], real := Real()):
+        with hooked([*head_probes(model), *token_probes(model), *ffn_probes(model)], real := Real()):
             real.run(model, source, target)
             during = model(source, target)
     assert torch.equal(before, during)
@@ -96,26 +96,26 @@ def test_heads_with_the_same_weights_are_measured_as_alike() -> None:
                 linear = getattr(node, slot)
                 linear.weight.data.copy_(linear.weight.data[:width].repeat(node.block.heads, 1))
                 linear.bias.data.copy_(linear.bias.data[:width].repeat(node.block.heads))
-    run(model, split, heads := Heads(model))
-    assert [row.diversity for row in heads.rows()] == pytest.approx([MIN_DIVERSITY] * len(heads.rows()), abs=1e-5)
+    run(model, split, heads := head_probes(model))
+    assert [probe.row().diversity for probe in heads] == pytest.approx([MIN_DIVERSITY] * len(heads), abs=1e-5)
 
 
 def test_units_behind_a_very_low_bias_are_silent() -> None:
     architecture = family("partialformer")
     model = model_of(architecture)
-    measure = Activations(model)
-    for probe in measure.probes:
-        probe.before.bias.data.fill_(-1e6)
-    run(model, sentences(), measure)
-    assert [row.n_act for row in measure.rows()] == [0.0] * len(measure.probes)
-    assert {row.eta_ffn for row in measure.rows()} == {0.0}
+    probes = ffn_probes(model)
+    for probe in probes:
+        probe.module.bias.data.fill_(-1e6)
+    run(model, sentences(), probes)
+    assert [probe.row().n_act for probe in probes] == [0.0] * len(probes)
+    assert {probe.row().eta_ffn for probe in probes} == {0.0}
 
 
 def test_partialformers_hidden_units_are_of_all_heads_and_its_gate_is_counted_apart() -> None:
     architecture = family("partialformer")
     model = model_of(architecture)
-    run(model, sentences(), measure := Activations(model))
-    row = measure.rows()[0]
+    run(model, sentences(), probes := ffn_probes(model))
+    row = probes[0].row()
     heads, dk, d = 7, 32, 32
     network = 2 * 4 * dk * dk + 4 * dk + dk
     assert (row.part, row.hidden) == ("attention.partial.ffn", heads * 4 * dk)
@@ -128,9 +128,9 @@ def test_activations_are_those_of_the_network_itself() -> None:
     model, split, seen = model_of(architecture), sentences(), []
     layer = model.encoder.layers[0]
     layer.ffn.down.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
-    real = run(model, split, measure := Activations(model))
+    real = run(model, split, probes := ffn_probes(model))
     hidden = seen[0][real.of["encoder"]]
-    assert measure.rows()[0].n_act == pytest.approx(float((hidden > 0).sum(1).double().mean()))
+    assert probes[0].row().n_act == pytest.approx(float((hidden > 0).sum(1).double().mean()))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -169,10 +169,10 @@ def test_loads_are_the_ledgers_and_groups_are_named_as_gradients_are() -> None:
 def test_a_decoder_only_model_is_measured_over_source_and_target() -> None:
     architecture = assemble(answers(model="decoder-only"))
     model, split = model_of(architecture), sentences()
-    real = run(model, split, heads := Heads(model), tokens := Tokens(model))
+    real = run(model, split, heads := head_probes(model), tokens := token_probes(model))
     lengths = split.source_ids.lengths + 1 + split.target_ids.lengths + 1
     assert sorted(real.of["decoder"].sum(1).tolist()) == sorted(lengths.tolist())
-    assert {row.stack for row in heads.rows()} == {row.stack for row in tokens.rows()} == {"decoder"}
+    assert {probe.layer.stack for probe in heads} == {probe.layer.stack for probe in tokens} == {"decoder"}
     found = analyse(model, architecture.block, split, RECIPE)
     assert close(found.to_json(), analyse(model, architecture.block, shuffled(split), RECIPE).to_json())
 

@@ -1,30 +1,44 @@
-"""How strongly the loss pulls at each group of parameters: gradient norms of a trained model.
+"""How often each group of parameters is used, and how strongly the loss pulls at it.
 
-The loss is the mean cross-entropy of the sample's target tokens, (1 / N) Σ_n -log p(y_n), without dropout and with the
-label smoothing that is asked for. Of a group with weights θ_g of which there are p:
+Load and balance are the cost ledger's own (:mod:`scalesearch.cost.load`): they follow from the architecture, no data is
+needed. Of gradients, the loss is the mean cross-entropy of the sample's target tokens, (1 / N) Σ_n -log p(y_n), without
+dropout and with the label smoothing that is asked for. Of a group with weights θ_g of which there are p:
 
 - ``norm`` = ‖∂L/∂θ_g‖₂; squares over all groups add up to that of the whole gradient;
 - ``relative`` = ‖∂L/∂θ_g‖₂ / ‖θ_g‖₂, which does not change with the unit that weights are in;
 - ``rms`` = ‖∂L/∂θ_g‖₂ / √p, a single weight's, for groups of unlike size.
 
-A group is what one part of the layer that owns them holds (an attention, a feed-forward network, a norm), or outside
-the layers an embedding, a norm, A^G, the output. A shared weight's gradient is the sum over its uses, and counted at
-its owner. None of the three papers defines this measure; EdgeFormer (section 3.2) argues from how much each group is
-trained, which it states as load.
+There a group is what one part of the layer that owns them holds (an attention, a feed-forward network, a norm), or
+outside the layers an embedding, a norm, A^G, the output. A shared weight's gradient is the sum over its uses, and is
+counted at its owner. None of the three papers defines this measure; EdgeFormer (section 3.2) argues from how much each
+group is trained, which it states as load.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from scalesearch.analysis.taps import layers_of
+from scalesearch.blocks.core import Block
+from scalesearch.cost.load import groups_of, load_of
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Model
 from scalesearch.train.engine import Engine
+
+
+@dataclass(frozen=True)
+class LoadRow:
+    """One group; ``share``: of all uses of weights, p l / Σ p l."""
+
+    group: str
+    params: int
+    load: int
+    share: float
 
 
 @dataclass(frozen=True)
@@ -48,8 +62,16 @@ class Gradients:
     rows: list[GradientRow]
 
 
+def loads(block: Block) -> tuple[list[LoadRow], Mapping[str, float]]:
+    """The groups, and ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
+    groups = groups_of(block)
+    used = sum(group.params * group.load for group in groups)
+    rows = [LoadRow(g.name, g.params, g.load, g.params * g.load / used) for g in groups]
+    return rows, load_of(block)
+
+
 def gradients(engine: Engine, split: Split, smoothing: float, max_tokens: int) -> Gradients:
-    """Of the mean loss on ``split``; the model is left in eval mode and without gradients."""
+    """Gradients of the mean loss on ``split``; the model is left in eval mode and without gradients."""
     model = engine.model.eval()
     model.zero_grad(set_to_none=True)
     batches = eval_batches(split, max_tokens)
