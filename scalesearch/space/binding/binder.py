@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, guards_of, join
 from scalesearch.space.schema.type_check import describe, fit
-from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
 from scalesearch.space.syntax.diagnostics import Place, Problem, closest, either, suggest
 from scalesearch.space.syntax.domains import Broken, Items, Literal, Spec
@@ -47,8 +47,21 @@ class Binder:
         variants = self.variants(group, inside, key, path, guards, origin)
         if group.beside is None:
             return Branch(key, path, chooser, fields, variants)
+        self.unused(group.beside, entries, dict(fields)[group.beside.group], path)
         guard = (join(key, group.beside.group), group.beside.variant)
         return Branch(key, path, chooser, fields, variants, guard, group.beside.alone)
+
+    def unused(
+        self, beside: Beside, entries: Mapping[str, tuple[Text, Node]], chosen: Branch | Leaf, path: str
+    ) -> None:
+        """Complains about keys of a variant that is not offered."""
+        assert isinstance(chosen, Branch)
+        kinds = [name for name, _ in chosen.variants]
+        for name in entries if beside.variant not in kinds else ():
+            if name in beside.alone:
+                self.wrong(entries[name][0].place, f"`{join(path, name)}` is a key of {beside.variant}, and "
+                           f"`{chosen.path}` is {either(kinds)}",
+                           f"leave it out, or offer {beside.variant} under `one of:`", code="unused-key")
 
     def shorthand(self, group: Group, node: Text, key: str, path: str, guards: Guards) -> Branch:
         """``ffn: relu | geglu``: one of these, each with its defaults."""

@@ -18,7 +18,8 @@ TOP = ("space", "notes")
 def override(document: Table, schema: Group, overrides: Mapping[str, str], problems: list[Problem]) -> Table:
     """``document`` with every override in place; notes what is wrong with them in ``problems``."""
     index = index_of(schema)
-    for path, value in sorted(overrides.items(), key=lambda item: item[0].count(".")):  # a kind before its sizes
+    kinds_first = sorted(overrides.items(), key=lambda item: (item[0].count("."), item[0] not in index.groups))
+    for path, value in kinds_first:
         node = _value(f"--set {path}=", value, problems)
         path = index.spellings.get(path, path)
         if path in TOP:
@@ -88,12 +89,23 @@ def _apply(table: Table, group: Group, path: str, rest: list[str], value: Node) 
         if isinstance(old, Text) and old.text and child.variants and not _names(child, old):
             return table  # not legal as it is: the binder will say so
         if len(rest) == 1:
-            return _put(table, name, _variant(old, child, value))
+            return _without_unused(_put(table, name, _variant(old, child, value)), group)
         return _put(table, name, _apply(_as_table(old, child, value), child, inner, rest[1:], value))
     if name in group.variants:
         return _into(table, group, path, [name], rest[1:], value)
     owners = [variant for variant, inside in group.variants.items() if name in inside.fields]
     return _into(table, group, path, owners, rest, value)
+
+
+def _without_unused(table: Table, group: Group) -> Table:
+    """``table`` without the keys of a variant that is no longer offered beside them: they go as its others do."""
+    if group.beside is None:
+        return table
+    node, kinds = table.get(group.beside.group), group.fields[group.beside.group]
+    assert isinstance(kinds, Group)
+    if isinstance(node, Table | Text) and group.beside.variant not in _present(_as_table(node, kinds, node), kinds):
+        return replace(table, entries=tuple(entry for entry in table if entry[0].text not in group.beside.alone))
+    return table
 
 
 def _into(table: Table, group: Group, path: str, owners: list[str], rest: list[str], value: Node) -> Table:

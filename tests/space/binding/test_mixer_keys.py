@@ -91,3 +91,30 @@ def test_an_architecture_with_another_mixer_is_a_file(lightconv: None) -> None:
         if not space.problems_of(answers):
             network = space.architecture(answers)
             assert Space.parse(network.to_yaml()).closed().id == network.id
+
+
+@pytest.mark.parametrize(("lines", "places"), [
+    ("encoder:\n  depth: 1\n  heads: 2\n  mixer: lightconv\n  pg: relu\n", [3, 5]),
+    ("encoder.mixer: { lightconv: { kernel: 3 } }\nencoder.gate: QgV\n", [2]),
+    ("decoder: { mixer: lightconv, heads: 2,\n  gate: QgV }\n", [2]),  # cross-attention has heads as well
+    ("encoder: { mixer: attention | lightconv, heads: 2 }\n", []),
+    ("encoder: { mixer: = attention if width > 8 else lightconv, heads: 2 }\n", []),
+])
+def test_keys_of_attention_where_there_is_none_are_refused(lightconv: None, lines: str, places: list[int]) -> None:
+    text = f"width: 16\n{lines}"
+    if not places:
+        Space.parse(text)
+        return
+    with pytest.raises(SpaceErrors) as caught:
+        Space.parse(text)
+    assert [(problem.code, problem.place.line) for problem in caught.value.problems] == [
+        ("unused-key", line) for line in places]
+
+
+def test_setting_another_mixer_takes_attention_s_keys_away(lightconv: None) -> None:
+    space = Space.parse(FLAT).set({"encoder.mixer": "lightconv", "share.encoder.attention": "own",
+                                   "share.decoder.self": "own"})
+    assert "encoder.heads" not in next(space.enumerate())
+    with pytest.raises(SpaceErrors) as caught:
+        Space.parse(FLAT).set({"encoder.heads": "2", "encoder.mixer": "lightconv"})
+    assert [problem.code for problem in caught.value.problems] == ["unused-key"]
