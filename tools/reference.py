@@ -12,7 +12,7 @@ from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES
 from scalesearch.space.schema.type_check import describe
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
-from scalesearch.study.config.schema import STUDY
+from scalesearch.study.config.spec import STUDY
 from scalesearch.train.recipe import PRESETS, RECIPE
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.replicates.allocation import Replicated, next_training
 from scalesearch.study.trials.trial import State, Trial

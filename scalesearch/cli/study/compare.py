@@ -57,7 +57,7 @@ def names_of(first: Results, second: Results) -> tuple[str, str]:
 
 def _side(results: Results, name: str) -> Side:
     from scalesearch.report.compare import Side
-    from scalesearch.study.config.teacher import describe_taught
+    from scalesearch.study.config.sections import describe_taught
 
     meta = results.study.meta
     return Side(name, results.table, results.objectives, meta.protocol, str(meta.data["hash"]), results.signature,

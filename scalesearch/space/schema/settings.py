@@ -10,6 +10,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -18,7 +19,7 @@ from scalesearch.space.syntax.nodes import Node
 from scalesearch.space.syntax.parameters import say
 
 REQUIRED: Any = dataclasses.MISSING
-KINDS = {bool: "flag", int: "size", float: "number", str: "text"}
+KINDS = {bool: "flag", int: "size", float: "number", str: "text", Path: "text"}
 OPTIONAL = "none"
 
 

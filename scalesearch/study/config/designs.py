@@ -12,23 +12,25 @@
       - adapt: nothing
       - { name: alone, set: { share: none, adapt: nothing } }
 
-    kind: scaling                    # one architecture, and how it grows; see ``study.growth``
+    kind: scaling                    # one architecture, and how it grows; see :mod:`.scaling_rules`
     base: small/partialformer
     rules: { deeper: 2 | 4 | 6, wider: 96 | 128, hybrid: [{ deeper: 2 | 4 }, { heads: 8 | 12 }] }
     held_out: largest                # each rule's fit is checked by the size that it has not seen; or none
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.space import Space, SpaceErrors
+from scalesearch.space import Space
 from scalesearch.space.binding.constants import Reader
 from scalesearch.space.syntax.diagnostics import Place
 from scalesearch.space.syntax.nodes import Node, Sequence, Table
 from scalesearch.study.config.rows import ABLATION, GRID, SCALING, SEARCH, Row, Rows
 from scalesearch.study.config.scaling_rules import EXAMPLE, steps_of
-from scalesearch.study.config.schema import ROW, ReferenceSpec, StudyFile
+from scalesearch.study.config.sections import ROW, ReferenceSpec
+from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.config.values import written
 
 OWN = {"base": (GRID, ABLATION, SCALING), "rows": (GRID,), "changes": (ABLATION,), "rules": (SCALING,),
@@ -62,7 +64,7 @@ def space_key(kind: str, places: Mapping[str, Place]) -> str:
     return BASE if BASE in places or (kind in NEEDS and "space" not in places) else "space"
 
 
-def read_rows(file: StudyFile, space: Space | None, opened: Open, reader: Reader) -> Rows | None:
+def read_rows(file: StudySpec, space: Space | None, opened: Open, reader: Reader) -> Rows | None:
     """Rows of a study; None where it searches, or where they are wrong.
 
     Args:
@@ -86,87 +88,74 @@ class _Rows:
     """Makes rows one by one; each problem is noted at the row's place."""
 
     def __init__(self, space: Space | None, opened: Open, reader: Reader) -> None:
-        self.space, self.opened, self.wrong, self.places = space, opened, reader.wrong, reader.places
+        self.space, self.opened, self.reader, self.wrong = space, opened, reader, reader.wrong
         self.rows: list[Row] = []
         self.first: Space | None = None  # of the rows
 
     def listed(self, rows: Iterable[ReferenceSpec | None]) -> Rows | None:
+        """Rows of a grid."""
         for at, row in enumerate(rows):
             if row is not None:
-                self._explicit(row, self.places[f"rows[{at}]"])
-        return self._done(GRID)
+                self._explicit(row, self.reader.places[f"rows[{at}]"])
+        return self._done(GRID, "rows")
 
     def ablation(self, changes: Node | None) -> Rows | None:
+        """The base, and each change of it."""
         self._base()
         for item in changes.items if isinstance(changes, Sequence) else ():
             keys = {key.text for key, _ in item} if isinstance(item, Table) else set()
             if not isinstance(item, Table) or not keys:
                 self.wrong(item, "a change is a mapping", EXAMPLE_OF_CHANGE)
-            elif keys <= set(ROW.fields):
-                reader = Reader(ROW)
-                row = reader.read(item)
-                for problem in reader.problems:
-                    self.wrong(problem.place, problem.message, problem.help, code=problem.code)
-                if row is not None:
-                    self._explicit(row, item.here)
-            else:
+            elif not keys <= set(ROW.fields):
                 answers = {key.text: written(value) for key, value in item}
                 self._add(item.here, ", ".join(f"{key}: {value}" for key, value in answers.items()), [answers])
+            elif (row := self.reader.group(ROW, item, "changes")) is not None:
+                self._explicit(row, item.here)
         if changes is not None and not (isinstance(changes, Sequence) and changes.items):
             self.wrong(changes, "changes are a list", EXAMPLE_OF_CHANGE)
-        return self._done(ABLATION)
+        return self._done(ABLATION, "changes")
 
     def scaling(self, node: Node | None, held_out: str) -> Rows | None:
+        """The base, and each step of each rule."""
         self._base()
         rules = {}
         for rule, value in node if isinstance(node, Table) else ():
-            steps = steps_of(rule, value, lambda wrong: self.wrong(wrong.place, wrong.message, wrong.help, wrong.code))
+            steps = steps_of(rule, value, self.reader.problems.append)
             rules[rule.text] = tuple(name for place, name, changes in steps if self._add(place, name, changes))
         if node is not None and not rules:
             self.wrong(node, "rules are a mapping of names to how they grow", EXAMPLE)
-        return self._done(SCALING, rules=rules, held_out=held_out)
+        return self._done(SCALING, "rules", rules=rules, held_out=held_out)
 
-    def _done(self, kind: str, **more: Any) -> Rows | None:
+    def _done(self, kind: str, key: str, **more: Any) -> Rows | None:
         names = [row.label for row in self.rows]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            place = next(self.places[key] for key in ("rows", "changes", "rules") if key in self.places)
-            self.wrong(place, f"two rows are called `{twice}`", "give each a `name` of its own", code="name-taken")
+            self.wrong(self.reader.places[key], f"two rows are called `{twice}`", "give each a `name` of its own",
+                       code="name-taken")
         if not names or twice:
             return None
         return Rows(kind, tuple(self.rows), names[0], self.space or self.first, **more)
 
     def _base(self) -> None:
-        self._row(self.places[BASE if BASE in self.places else "space"], BASE, self._space)
+        self._row(self.reader.places[BASE if BASE in self.reader.places else "space"], BASE, self._space)
 
     def _explicit(self, row: ReferenceSpec, place: Place) -> None:
         self._row(place, row.name, lambda: (self.opened(row.file) if row.file else self._space()).set(row.set))
 
     def _add(self, place: Place, name: str, changes: Iterable[Mapping[str, str]]) -> bool:
-        def changed() -> Space:
-            space = self._space()
-            for change in changes:
-                space = space.set(change)
-            return space
-
-        return self._row(place, name, changed)
+        return self._row(place, name, lambda: reduce(Space.set, changes, self._space()))
 
     def _row(self, place: Place, name: str, make: Callable[[], Space]) -> bool:
         """Adds a row; returns whether its architecture can be built."""
         try:
             made = make()
             self.rows.append(Row(name, made.closed("it")))
-            self.first = self.first or made
-        except SpaceErrors as errors:
-            for problem in errors.problems or ():
-                self.wrong(place, f"{name}: {problem.message}", problem.help, code=problem.code)
-            if not errors.problems:
-                self.wrong(place, f"{name}: {errors}", code=errors.code)
         except UserError as error:
-            self.wrong(place, f"{name}: {error}", code=error.code)
-        else:
-            return True
-        return False
+            for problem in getattr(error, "problems", ()) or [error]:
+                self.wrong(place, f"{name}: {problem.message}", problem.help, code=problem.code)
+            return False
+        self.first = self.first or made
+        return True
 
     def _space(self) -> Space:
         if self.space is None:

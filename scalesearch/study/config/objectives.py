@@ -52,9 +52,8 @@ def measure(objectives: tuple[Objective, ...], given: str) -> str:
     return "both" if len(wanted) > 1 else next(iter(wanted), "none")
 
 
-def values(
-    objectives: tuple[Objective, ...], metrics: Mapping[str, Any], costs: Mapping[str, float]
-) -> dict[str, float]:
+def values(objectives: tuple[Objective, ...], metrics: Mapping[str, Any], costs: Mapping[str, float]
+           ) -> dict[str, float]:
     """Name to value of every objective of one trained candidate.
 
     Raises:
@@ -67,8 +66,3 @@ def values(
             raise UserError(f"training gave no usable {objective.name}: {value}", code="no-usable-score")
         numbers[objective.name] = float(value)
     return numbers
-
-
-def directions(objectives: tuple[Objective, ...]) -> list[str]:
-    """``min`` or ``max`` of each, in order."""
-    return [objective.direction for objective in objectives]

@@ -11,37 +11,35 @@
     proposer: bayes                                # or {sampler: TPESampler, multivariate: yes}
     trials: 12
 
-Every key is stated in :mod:`scalesearch.study.config.schema`.
+Every key is stated in :mod:`scalesearch.study.config.spec`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.feasible.limits import budget_of
 from scalesearch.library import find_file
+from scalesearch.pareto.objective import Objective
+from scalesearch.schedule.rungs import FULL
 from scalesearch.space import Constraint, Space, SpaceErrors, read_space
-from scalesearch.space.binding.constants import Reader, override
+from scalesearch.space.binding.constants import Reader, override, read_constants
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
-from scalesearch.space.syntax.diagnostics import Source
+from scalesearch.space.syntax.diagnostics import Place, Source
 from scalesearch.space.syntax.nodes import Node, Table, Text
 from scalesearch.space.syntax.yaml_reader import compose, read_text
 from scalesearch.study.config.designs import check_keys, read_rows, space_key
 from scalesearch.study.config.locate import shown
-from scalesearch.study.config.objectives import Objective, measure, objective, refuse_foreign
-from scalesearch.study.config.replication import seeds_of
+from scalesearch.study.config.objectives import measure, objective, refuse_foreign
 from scalesearch.study.config.rows import SEARCH
-from scalesearch.study.config.schema import STUDY, StudyFile
-from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.config.sections import misplaced, seeds_of
+from scalesearch.study.config.spec import STUDY, StudySpec
 from scalesearch.study.config.values import ANSWERS, read_answers, written
-from scalesearch.study.config.warm_start import misplaced
 from scalesearch.train.compatibility import check_compatible, check_model_kind
-from scalesearch.train.recipe import Recipe
 
 ALSO = (("ray", "resources"), ("resources", "ray"))  # where an address may stand as well
 OPENED = ("space.", "base.")  # settings that are the space language's to read: space.width=64 | 128
@@ -63,7 +61,7 @@ def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) ->
         table = override(table, STUDY, assignment) if not assignment.strip().startswith(OPENED) else table
     reader = Reader(STUDY)
     reader.problems += problems
-    spec = _Study(path, table, reader, {key.strip(): value.strip() for key, _, value in opened}).read(text, out)
+    spec = _Study(path, text, table, reader, {key.strip(): value.strip() for key, _, value in opened}).read(out)
     if spec is None:
         raise shown(reader.problems)
     return spec
@@ -72,58 +70,43 @@ def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) ->
 class _Study:
     """Builds a study's parts from the values of its file. Every problem goes to the reader."""
 
-    def __init__(self, path: Path, table: Table, reader: Reader, opened: dict[str, str]) -> None:
+    def __init__(self, path: Path, text: str, table: Table, reader: Reader, opened: Mapping[str, str]) -> None:
         """Reads the values. ``opened``: what the command line sets in the space."""
-        self.path, self.reader, self.wrong, self.places, self.opened = path, reader, reader.wrong, reader.places, opened
+        self.reader, self.wrong, self.places, self.opened = reader, reader.wrong, reader.places, opened
         data = table.get("data")
         if isinstance(data, Text) and data.text == "builtin":
             grammar = replace(data, text="grammar")
             table = replace(table, entries=tuple((key, grammar if node is data else node) for key, node in table))
-        self.table, values = table, reader.values(STUDY, table, "")
-        self.data: DataSpec | None = values.get("data")
-        self.recipe: Recipe | None = values.get("recipe")
-        self.file = StudyFile(**{"data": None, "recipe": None, "objectives": None} | values)
+        given = {"data": None, "recipe": None, "objectives": None, **reader.values(STUDY, table, "")}
+        self.table, self.file = table, STUDY.make(file=path, text=text, places=reader.places, **given)
 
-    def read(self, text: str, out: Path | None) -> StudySpec | None:
+    def read(self, out: Path | None) -> StudySpec | None:
         """The whole study; None where something is wrong."""
         file, places = self.file, self.places
-        name, rows_only = file.study or self.path.stem, file.kind != SEARCH
+        name, rows_only = file.name or file.file.stem, file.kind != SEARCH
         check_keys(file.kind, self.table, self.reader)
         space, objectives = self._space(), self._objectives()
-        rows = read_rows(file, space, self._file, self.reader)
+        rows = read_rows(file, space, self._open, self.reader)
         space = space or (rows.space if rows else None)
         self._check_together(space, objectives)
         trials = 0 if rows_only else file.trials
-        seeds, wrong = seeds_of(file.seeds, self.table.get("seeds"), trials, objectives, rows_only)
+        wrong: list[tuple[str, str, str]] = []
+        seeds = seeds_of(file.seeds, self.table.get("seeds"), trials, objectives, rows_only, wrong)
         for key, message, help in wrong:
             self.wrong(places.get(key) or places["seeds"], message, help)
         folder = out or Path(file.out or f"runs/{name}")
         self._check_folders(folder)
-        address, budget, proposer = self._address(), self._budget(space), file.proposer
-        if self.reader.problems or space is None or self.data is None or self.recipe is None:
+        address, budget, seed = self._address(), self._budget(space), file.proposer.seed
+        if self.reader.problems or space is None or file.data is None or file.recipe is None:
             return None
-        return StudySpec(
-            name, self.path, text, folder, space, self.data,
-            replace(self.recipe, measure=measure(objectives, self.recipe.measure)), objectives,
+        return replace(
+            file, name=name, out=folder, space=space, objectives=objectives, rows=rows, trials=trials, seeds=seeds,
+            recipe=replace(file.recipe, measure=measure(objectives, file.recipe.measure)), budget=budget,
             protocol={key: value for key, value in file.protocol.items() if value is not None},
-            budget=budget,
-            proposer=proposer.name or ("random" if rows_only else "bayes"),
-            proposer_arguments=proposer.arguments,
-            proposer_seed=file.seed if proposer.seed is None else proposer.seed,
-            seed=file.seed,
-            trials=trials,
-            workers=file.workers,
+            proposer=replace(file.proposer, name=file.proposer.name or ("random" if rows_only else "bayes"),
+                             seed=file.seed if seed is None else seed),
             backend="ray" if address and "backend" not in places else file.backend,
-            resources=replace(file.resources, address=address),
-            storage=file.storage,
-            references=file.reference,
-            teacher=file.teacher,
-            attempts=file.attempts,
-            rungs=file.rungs or StudyFile.rungs,
-            seeds=seeds,
-            warm=file.warm_start,
-            proxies=file.proxies,
-            rows=rows,
+            resources=replace(file.resources, address=address), rungs=file.rungs or FULL,
             places={key: places[other] for key, other in ALSO if other in places} | places,
         )
 
@@ -137,37 +120,29 @@ class _Study:
                            f"`{key}: transformer`", code="missing-key")
             return None
         try:
-            space = self._open(node, key)
+            space = self._described(node, key)
             return space.set(self.opened) if self.opened else space
-        except SpaceErrors as errors:
-            if not errors.problems:
-                self.wrong(node, str(errors), code=errors.code)
-            self.reader.problems += errors.problems
         except UserError as error:
-            self.wrong(node, str(error), code=error.code)
-        return None
+            return self._note(error, node)
 
-    def _open(self, node: Node, key: str) -> Space:
+    def _described(self, node: Node, key: str) -> Space:
         """Space that a name, ``{file: …, set: {…}}`` or a mapping of its keys describes."""
         if isinstance(node, Text) and node.text:
-            return self._file(node.text)
+            return self._open(node.text)
         if not isinstance(node, Table):
             raise UserError(f"expected {STUDY.fields[key].form}", code="bad-value")
         if not node.get("file"):
             return Space(node, default_schema(), [])
-        reader = Reader(FILE_AND_ANSWERS)
-        given = reader.read(node)
-        if reader.problems:
-            raise SpaceErrors(reader.problems)
-        return self._file(given["file"]).set(given.get("set", {}))
+        given = read_constants(FILE_AND_ANSWERS, node)
+        return self._open(given["file"]).set(given.get("set", {}))
 
-    def _file(self, name: str) -> Space:
+    def _open(self, name: str) -> Space:
         """Space in a file beside the study's, or of that name among the shipped ones. Raises UserError."""
-        beside = self.path.parent / name
+        beside = self.file.file.parent / name
         return read_space(beside if beside.is_file() else find_file(name, "spaces"))
 
     def _objectives(self) -> tuple[Objective, ...]:
-        node, objectives = self.file.objectives, []
+        node, objectives = self.file.objectives, {}
         if not isinstance(node, Table) or not node.entries:
             if node is not None:
                 self.wrong(node, f"objectives: expected {STUDY.fields['objectives'].form}")
@@ -176,12 +151,12 @@ class _Study:
             try:
                 one = objective(key.text, written(value))
             except UserError as error:
-                self.wrong(key, error.message, error.help, code=error.code)
+                self._note(error, key)
                 continue
-            if any(other.name == one.name for other in objectives):
+            if one.name in objectives:
                 self.wrong(key, f"the objective {one.name} is given twice", "keep one of them", code="given-twice")
-            objectives.append(one)
-        return tuple(objectives)
+            objectives[one.name] = one
+        return tuple(objectives.values())
 
     def _budget(self, space: Space | None) -> Constraint | None:
         node = self.file.budget
@@ -192,8 +167,7 @@ class _Study:
         try:
             return budget_of(space, node)
         except SpaceErrors as errors:
-            self.reader.problems += errors.problems
-            return None
+            return self._note(errors, node)
 
     def _address(self) -> str | None:
         """Address of a Ray cluster: ``ray.address``; ``resources.address`` says the same."""
@@ -204,40 +178,48 @@ class _Study:
         return here or there
 
     def _check_folders(self, out: Path) -> None:
-        for message, help in misplaced(self.file.warm_start, out) if self.file.warm_start else ():
+        for message, help in misplaced(self.file.warm, out) if self.file.warm else ():
             self.wrong(self.places.get("warm_start.from") or self.places["warm_start"], message, help,
                        code="folder-misplaced")
-        names = [one.name for one in self.file.reference if one]
+        names = [one.name for one in self.file.references if one]
         if len(set(names)) < len(names):
             self.wrong(self.places["reference"], "two references have the same name", "give each a `name` of its own",
                        code="name-taken")
 
     def _check_together(self, space: Space | None, objectives: Iterable[Objective]) -> None:
         """Complains of what is right by itself and does not go with the rest."""
-        for key, recipe in (("recipe", self.recipe), ("teacher.recipe", getattr(self.file.teacher, "recipe", None))):
+        data, teacher = self.file.data, self.file.teacher
+        for key, recipe in (("recipe", self.file.recipe), ("teacher.recipe", teacher and teacher.recipe)):
             if recipe is not None and recipe.score_on == "test":
                 self.wrong(self.places.get(f"{key}.score_on") or self.places[key], "a study chooses by its scores",
                            "score_on is `both` (choose on valid, report test) or `valid`", code="test-chooses")
-        if self.data is None:
+        if data is None:
             return
-        if self.file.teacher is not None and self.data.distilled:
+        if teacher is not None and data.distilled:
             self.wrong(self.places["teacher"], "teacher: the data are a teacher's translations already (`distilled`)",
                        "remove one of the two", code="given-twice")
-        if self.recipe is not None:
-            self._try(lambda: check_compatible(self.data, self.recipe), "data")
-        for kind in model_kinds(space) if space else ():
-            self._try(lambda kind=kind: check_model_kind(self.data.task, kind), space_key(self.file.kind, self.places))
-        places = {key.text: key for key, _ in self.file.objectives or ()}
-        for one in objectives:
-            self._try(lambda one=one: refuse_foreign(one, self.data), "objectives", places[one.name])
+        checks = [(partial(refuse_foreign, one, data), self._key(one.name)) for one in objectives]
+        if space is not None:
+            at = self.places.get(space_key(self.file.kind, self.places)) or self.table.place
+            checks = [(partial(check_model_kind, data.task, kind), at) for kind in model_kinds(space)] + checks
+        if self.file.recipe is not None:
+            checks.insert(0, (partial(check_compatible, data, self.file.recipe), self.places["data"]))
+        for check, place in checks:
+            try:
+                check()
+            except UserError as error:
+                self._note(error, place)
 
-    def _try(self, check: Callable[[], Any], key: str, at: Node | None = None) -> None:
-        """Notes what ``check`` raises, at its key or else at ``key`` or the node."""
-        try:
-            check()
-        except UserError as error:
-            self.wrong(at or self.places.get(error.key or "") or self.places[key], error.message, error.help,
-                       code=error.code)
+    def _key(self, name: str) -> Node:
+        """The key of an objective in the file."""
+        return next(key for key, _ in self.file.objectives if key.text == name)
+
+    def _note(self, error: UserError, at: Node | Place) -> None:
+        """Notes an error: its problems in a file, or what it says of its key, or else of ``at``."""
+        problems = getattr(error, "problems", ())
+        self.reader.problems += problems
+        if not problems:
+            self.wrong(self.places.get(error.key or "") or at, error.message, error.help, code=error.code)
 
 
 FILE_AND_ANSWERS = Group({

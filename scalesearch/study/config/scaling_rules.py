@@ -11,7 +11,7 @@
 ``hybrid`` is the order of PartialFormer's section 6.2: depth first, then heads.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from scalesearch.errors import UserError
 from scalesearch.space.syntax.choices import Alternatives
@@ -35,16 +35,50 @@ Step = tuple[Place, str, tuple[Change, ...]]  # where it stands, its name, and w
 
 def steps_of(rule: Text, node: Node, complain: Callable[[Problem], None]) -> list[Step]:
     """Steps of one rule, from the smallest. What is wrong with it is reported."""
-    stages: tuple[Node, ...] = node.items if isinstance(node, Sequence) else (node,)
     steps: list[Step] = []
     before: tuple[Change, ...] = ()
-    names: tuple[str, ...] = ()
-    for stage in stages:
-        reached = [(change, (*names, words)) for change, words in _changes(rule, stage, complain)]
-        steps += [(stage.here, _name(rule.text, words), (*before, change)) for change, words in reached]
-        if reached:
-            before, names = (*before, reached[-1][0]), reached[-1][1]
+    words: tuple[str, ...] = ()
+    for stage in node.items if isinstance(node, Sequence) else (node,):
+        try:
+            rows = _rows(rule.text, stage)
+        except (UserError, SyntaxProblem) as error:
+            complain(Problem(stage.here, error.message, error.help or EXAMPLE, code=error.code))
+            continue
+        changes = [{key: value for name, value in row.items() for key in WORDS.get(name, (name,))} for row in rows]
+        steps += [(stage.here, _name(rule.text, (*words, _words(row))), (*before, change))
+                  for row, change in zip(rows, changes)]
+        before, words = (*before, changes[-1]), (*words, _words(rows[-1]))
     return steps
+
+
+def _rows(rule: str, stage: Node) -> list[Change]:
+    """Key to value of each step of a stage; keys may be words of the field.
+
+    Raises:
+        UserError, SyntaxProblem: what is wrong.
+    """
+    columns = {key: values_of(text) for key, text in _texts(rule, stage).items()}
+    steps = max(map(len, columns.values()))
+    for key, values in columns.items():
+        if len(values) not in (1, steps):
+            raise UserError(f"`{key}` has other than {steps} values, as another key of this step has", code="bad-rule",
+                            help="keys that grow together have as many values each, or one")
+    return [{key: values[at if len(values) > 1 else 0] for key, values in columns.items()} for at in range(steps)]
+
+
+def _texts(rule: str, stage: Node) -> dict[str, str]:
+    """Key to values, as written."""
+    if isinstance(stage, Text):
+        if rule not in WORDS:
+            raise UserError(f"`{rule}` does not say which keys grow (words that do: {', '.join(WORDS)})",
+                            code="bad-rule")
+        return {rule: stage.text}
+    if not isinstance(stage, Table) or not stage.entries:
+        raise UserError(f"`{rule}` is a mapping of keys to their values", code="bad-rule")
+    for key, value in stage:
+        if not isinstance(value, Text):
+            raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`", code="bad-rule")
+    return {key.text: value.text for key, value in stage}
 
 
 def _name(rule: str, words: tuple[str, ...]) -> str:
@@ -53,55 +87,15 @@ def _name(rule: str, words: tuple[str, ...]) -> str:
     return words[0] if alone else f"{rule}: {', '.join(words)}"
 
 
-def _changes(rule: Text, stage: Node, complain: Callable[[Problem], None]) -> list[tuple[Change, str]]:
-    """Changes and name of each step of a stage."""
-    try:
-        texts = list(_texts(rule, stage))
-        columns = [(key, values_of(text)) for key, text in texts]
-    except SyntaxProblem as problem:
-        complain(Problem(stage.here, problem.message, problem.help, code=problem.code))
-        return []
-    except UserError as error:
-        complain(Problem(stage.here, str(error), EXAMPLE, code=error.code))
-        return []
-    steps = max((len(values) for _, values in columns), default=0)
-    uneven = [key for key, values in columns if len(values) not in (1, steps)]
-    if uneven:
-        complain(Problem(stage.here, f"`{uneven[0]}` has other than {steps} values, as another key of this step has",
-                         "keys that grow together have as many values each, or one", code="bad-rule"))
-        return []
-    rows = [{key: values[at if len(values) > 1 else 0] for key, values in columns} for at in range(steps)]
-    return [(_spread(row), _words(row)) for row in rows]
-
-
 def _words(row: Change) -> str:
     """``heads 8``; a key that encoder and decoder have alike is named once."""
-    shown = dict(row)
-    for key in row:
+    shown: Change = {}
+    for key, value in row.items():
         stack, _, name = key.partition(".")
-        if stack == "encoder" and row.get(f"decoder.{name}") == row[key]:
-            shown = {name if old == key else old: value for old, value in shown.items() if old != f"decoder.{name}"}
+        other = {"encoder": "decoder", "decoder": "encoder"}.get(stack)
+        alike = other is not None and row.get(f"{other}.{name}") == value
+        shown[name if alike else key] = value
     return ", ".join(f"{key} {value}" for key, value in shown.items())
-
-
-def _texts(rule: Text, stage: Node) -> Iterator[tuple[str, str]]:
-    """Key and values, as written."""
-    if isinstance(stage, Text) and rule.text in WORDS:
-        yield rule.text, stage.text
-    elif isinstance(stage, Table) and stage.entries:
-        for key, value in stage:
-            if not isinstance(value, Text):
-                raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`", code="bad-rule")
-            yield key.text, value.text
-    elif isinstance(stage, Text):
-        raise UserError(f"`{rule.text}` does not say which keys grow (words that do: {', '.join(WORDS)})",
-                        code="bad-rule")
-    else:
-        raise UserError(f"`{rule.text}` is a mapping of keys to their values", code="bad-rule")
-
-
-def _spread(row: Change) -> Change:
-    return {key: value for name, value in row.items() for key in WORDS.get(name, (name,))}
 
 
 def values_of(text: str) -> list[str]:
@@ -111,18 +105,12 @@ def values_of(text: str) -> list[str]:
         SyntaxProblem: it is not of the language.
         UserError: it holds a continuous range.
     """
-    return [value for spec in _flat(parse_value(text)) for value in _values(spec)]
-
-
-def _flat(spec: Spec) -> Iterator[Spec]:
-    if isinstance(spec, Alternatives):
-        for option in spec.options:
-            yield from _flat(option)
-    else:
-        yield spec
+    return _values(parse_value(text))
 
 
 def _values(spec: Spec) -> list[str]:
+    if isinstance(spec, Alternatives):
+        return [value for option in spec.options for value in _values(option)]
     if not isinstance(spec, Between):
         return [str(spec)]
     count, values = spec.range.count(), spec.range.values()

@@ -1,64 +1,181 @@
-"""Study files once read: see :mod:`scalesearch.study.config.reader`."""
+"""Study files: their keys, and what is read from them. Each key is stated once: type, unit, default, meaning, synonyms.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from scalesearch.data import DataSpec
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.data.spec import DATA, DataSpec
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers import NAMES, SamplerSpec
+from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
+from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
+from scalesearch.space.schema.settings import REQUIRED, schema_of, setting
+from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place
-from scalesearch.study.config.objectives import Objective
-from scalesearch.study.config.replication import Seeds
-from scalesearch.study.config.rows import Rows
-from scalesearch.study.config.schema import CORPUS, ReferenceSpec, Resources
-from scalesearch.study.config.teacher import TeacherSpec
-from scalesearch.study.config.warm_start import WarmSpec
-from scalesearch.train.recipe import Recipe
+from scalesearch.space.syntax.nodes import Node
+from scalesearch.space.syntax.parameters import say
+from scalesearch.study.config.rows import KINDS, LARGEST, NONE, SEARCH, Rows
+from scalesearch.study.config.sections import (
+    REFERENCE,
+    RESOURCES,
+    ROW,
+    SEEDS,
+    TEACHER,
+    WARM,
+    ReferenceSpec,
+    Resources,
+    Seeds,
+    TeacherSpec,
+    WarmSpec,
+)
+from scalesearch.study.config.values import read_node, read_shares, read_storage
+from scalesearch.train.recipe import RECIPE, Recipe
+
+CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
+BACKENDS = ("inprocess", "ray")
+SPACE = "a file, `{file: …, set: {…}}`, or the space itself"
 
 
-@dataclass(frozen=True)
+def _proposer(kind: str = "", sampler: str = "", startup: int | None = None, population: int | None = None,
+              seed: int | None = None, arguments: Mapping[str, Any] | None = None) -> SamplerSpec:
+    own = {"n_startup_trials": startup, "population_size": population}
+    given = {key: value for key, value in own.items() if value is not None}
+    return SamplerSpec(sampler or kind, given | dict(arguments or {}), seed)
+
+
+def _proposer_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    if "kind" in values and "sampler" in values:
+        yield "sampler", "it names a sampler, and `kind` names one too", "keep one of them"
+
+
+def _rungs(shares: tuple[float, ...] = (), **spaced: Any) -> Rungs:
+    eta = {"eta": spaced["eta"]} if "eta" in spaced else {}
+    return Rungs((*shares, 1.0), **eta) if shares else Rungs.geometric(**spaced)
+
+
+SPACED = {name: say(parameter.default) for name, parameter in signature(Rungs.geometric).parameters.items()}
+RUNGS = Group({
+    "first": Field("number", default=SPACED["first"], low=0, high=1, unit="share of a full training",
+                   doc="where candidates pause first", synonyms=("grace_period", "min_resource", "min_t")),
+    "spacing": Field("number", default=SPACED["spacing"], low=1, doc="each rung is this many times the one before"),
+    "eta": Field("size", default=SPACED["eta"], low=2, doc="of each rung, one in so many goes on",
+                 synonyms=("reduction_factor", "halving_rate")),
+    "shares": Field("node", default=NONE, read=read_shares, form="a list of numbers below 1", unit=
+                    "shares of a full training", doc="the rungs themselves, in place of `first` and `spacing`"),
+}, optional=True, make=_rungs)
+PROPOSER = Group({
+    "kind": Field("word", NAMES, default="bayes", doc="a short name; `random` where rows are trained",
+                  synonyms=("algorithm", "name", "type", "method", "strategy", "search_alg")),
+    "sampler": Field("text", default=NONE, doc="a class of optuna.samplers, or a sampler that an installed package "
+                     "registers; its arguments stand beside it", synonyms=("class", "class_name")),
+    "seed": Field("size", default="the study's", low=0, doc="of what is proposed", synonyms=("random_state",)),
+    "startup": Field("size", default="as suits the proposer", doc="random proposals before a model is trusted",
+                     unit="proposals", synonyms=("n_startup_trials", "initial", "num_initial", "warmup_trials")),
+    "population": Field("size", default="20", low=2, doc="of nsga2", synonyms=("population_size", "pop_size")),
+}, bare="kind", open="sampler", check=_proposer_conflicts, make=_proposer)
+PROTOCOL = Group({
+    "name": Field("word", PROTOCOL_NAMES, default="forward", doc="what is counted: a pass over a pair, or decoding"),
+    "source": Field("size", default="the space's", unit="tokens", doc="length of the source",
+                    synonyms=("src_len", "source_length")),
+    "target": Field("size", default="the space's", unit="tokens", doc="length of the target",
+                    synonyms=("tgt_len", "target_length")),
+    "vocab": Field("size", default=CORPUS, also=(CORPUS,), unit="entries", doc="of the vocabulary",
+                   synonyms=("vocab_size",)),
+})
+RAY = Group({"address": Field("text", default=NONE, doc="HOST:PORT of a running cluster; auto: the one that this "
+                                                        "machine is part of")})
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudySpec:
     """Study file, read and checked. Data, storage and workers are not touched.
 
+    Types are those after reading: defaults that follow from other keys are filled in, and nodes mean something.
+    ``base``, ``changes``, ``rules`` and ``held_out`` are as in the file; ``rows`` is what they come to, and None in a
+    search.
+
     Attributes:
         file, text: where it was read from.
-        proposer, proposer_arguments, proposer_seed: who proposes, by the name and arguments of a sampler.
-        rows: of a study that does not search.
         places: where the value of each key stands in the file, by dotted path.
     """
 
-    name: str
     file: Path
     text: str
-    out: Path
-    space: Space
-    data: DataSpec
-    recipe: Recipe
-    objectives: tuple[Objective, ...]
-    protocol: Mapping[str, Any]
-    budget: Constraint | None
-    proposer: str
-    proposer_arguments: Mapping[str, Any]
-    proposer_seed: int
-    seed: int
-    trials: int
-    workers: int
-    backend: str
-    resources: Resources
-    storage: str | None
-    references: tuple[ReferenceSpec, ...]
-    teacher: TeacherSpec | None
-    attempts: int
-    rungs: Rungs
-    seeds: Seeds
-    warm: WarmSpec | None
-    proxies: bool
-    rows: Rows | None
     places: Mapping[str, Place]
+    name: str | None = setting(None, "its name", key="study", shown="the file's name", synonyms=("name", "study_name"))
+    kind: str = setting(SEARCH, "a search, or named architectures in place of one", words=KINDS, synonyms=("type",))
+    space: Space = setting(None, "what may be proposed", read=read_node, form=SPACE,
+                           shown="must be given, unless each row is a file",
+                           synonyms=("search_space", "model", "architecture"))
+    base: Node | None = setting(None, "of rows: the architecture that they change", read=read_node, form=SPACE,
+                                shown="the space", synonyms=("baseline",))
+    data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus", of=DATA,
+                             synonyms=("dataset", "corpus"))
+    recipe: Recipe = setting(REQUIRED, "how each candidate is trained; a text is a preset's name", of=RECIPE,
+                             synonyms=("training", "train", "trainer", "hyperparameters"))
+    objectives: tuple[Objective, ...] = setting(REQUIRED, "what the front is of", read=read_node,
+                                                form="a mapping of metrics and costs to `min` or `max`, "
+                                                     "such as `{bleu: max, params.total: min}`",
+                                                synonyms=("metrics", "objective", "metric", "directions", "goals"))
+    protocol: Mapping[str, Any] = setting({}, "lengths and vocabulary of which costs are", of=PROTOCOL,
+                                          synonyms=("cost", "costs"))
+    budget: Constraint | None = setting(None, "what every candidate meets", read=read_node,
+                                        form="the name of one of the space's budgets, or a condition such as "
+                                             "`params.total <= 2M and macs.total <= 40M`",
+                                        synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
+    proposer: SamplerSpec = setting(SamplerSpec("", seed=None), "who proposes candidates", of=PROPOSER,
+                                    synonyms=("sampler", "algorithm", "optimizer", "optimiser", "searcher",
+                                              "search_alg"))
+    trials: int = setting(20, "full trainings, or as much compute in a study with rungs", unit="trainings",
+                          synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
+    rungs: Rungs = setting(FULL, "where training pauses until a candidate is promoted", of=RUNGS,
+                           synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
+    seeds: Seeds = setting(None, "further seeds for those of the front, or of each row", of=SEEDS,
+                           synonyms=("replicates", "repeats", "replications", "num_seeds"))
+    references: tuple[ReferenceSpec, ...] = setting((), "architectures to train first, for comparison", key="reference",
+                                                    items=REFERENCE, form="a file, a mapping, or a list of these",
+                                                    synonyms=("references", "baselines", "enqueue"))
+    rows: Rows | None = setting((), "of a grid: the architectures to train", items=ROW,
+                                form="a list of files and mappings")
+    changes: Node | None = setting(None, "of an ablation: what is changed of the base, one by one", read=read_node,
+                                   form="a list such as `[share: none, {name: alone, set: {…}}]`",
+                                   synonyms=("ablations", "variants"))
+    rules: Node | None = setting(None, "of a scaling study: how the base grows", read=read_node,
+                                 form="a mapping such as `{deeper: 2 | 4 | 6, wider: 96 | 128}`",
+                                 synonyms=("growth", "scaling"))
+    held_out: str = setting(LARGEST, "of a scaling study: the size that each rule's fit is checked by",
+                            words=(LARGEST, NONE), synonyms=("holdout",))
+    teacher: TeacherSpec | None = setting(None, "from whose translations every candidate learns", of=TEACHER,
+                                          synonyms=("distillation", "distill"))
+    warm: WarmSpec | None = setting(None, "other studies to begin with", of=WARM, key="warm_start",
+                                    synonyms=("warmstart", "points_to_evaluate", "init_from"))
+    proxies: bool = setting(True, "zero-cost scores of every candidate before its training",
+                            synonyms=("zero_cost", "zero_cost_proxies"))
+    workers: int = setting(1, "candidates trained at a time", unit="workers",
+                           synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
+    backend: str = setting("inprocess", "who trains: this process, or Ray", words=BACKENDS,
+                           shown="ray where an address is given, else inprocess", synonyms=("executor", "launcher"))
+    resources: Resources = setting(Resources(), "what each worker gets", of=RESOURCES,
+                                   synonyms=("resources_per_trial",))
+    ray: Mapping[str, Any] = setting({}, "the cluster to train on", of=RAY, synonyms=("cluster",))
+    storage: str | None = setting(None, "a database that gets a copy of the study, in Optuna's form", read=read_storage,
+                                  form="`embedded`, or a URL such as postgresql://user@host/database",
+                                  shown="embedded", synonyms=("database", "db", "storage_url"))
+    out: Path | None = setting(None, "the study's folder", shown="runs/NAME",
+                               synonyms=("output", "output_dir", "folder", "directory", "save_dir"))
+    seed: int = setting(1, "of every training, and of what is proposed", low=0,
+                        synonyms=("random_seed", "random_state"))
+    attempts: int = setting(3, "of a training that fails", unit="attempts",
+                            synonyms=("max_failures", "retries", "max_retries"))
 
     @property
     def vocab(self) -> int | str:
         """Vocabulary of the costs: a size, or ``corpus`` where the file gives none."""
         return self.protocol.get("vocab", CORPUS)
+
+
+STUDY = schema_of(StudySpec)

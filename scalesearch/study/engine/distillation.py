@@ -25,8 +25,8 @@ from scalesearch.data.paths import expand
 from scalesearch.errors import UserError
 from scalesearch.files import write_json, write_text
 from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.study.config.spec import ReferenceSpec, StudySpec
-from scalesearch.study.config.teacher import TeacherSpec
+from scalesearch.study.config.sections import ReferenceSpec, TeacherSpec
+from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.setup import reference_space
 from scalesearch.study.executors.base import Done, Job, Runner
 from scalesearch.study.executors.worker import Progress

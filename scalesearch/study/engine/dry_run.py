@@ -146,8 +146,8 @@ def dry_run(spec: StudySpec) -> DryRun:
         trials = (replace(evaluator.evaluate_architecture(row.architecture, {}), number=number, label=row.label)
                   for number, row in enumerate(listed))
         return DryRun(within, evaluator, tuple(trials), teacher=teacher)
-    setup.refuse_the_impossible(evaluator, spec.proposer_seed)
-    odds, warm = setup.estimate_feasibility(evaluator, spec.proposer_seed), None
+    setup.refuse_the_impossible(evaluator, spec.proposer.seed)
+    odds, warm = setup.estimate_feasibility(evaluator, spec.proposer.seed), None
     if spec.warm and corpus:
         meta = setup.meta_of(spec, evaluator, corpus, {} if teacher else None)
         shared = {**meta.shared, "teacher": {"to": "be"}} if teacher else meta.shared

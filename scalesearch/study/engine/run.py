@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.config.spec import StudySpec
-from scalesearch.study.config.teacher import describe_taught
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import Teacher, distilled, find_teacher, teach
 from scalesearch.study.engine.driver import Driver

@@ -16,10 +16,11 @@ from scalesearch.data import Corpus, DataSpec, default_cache, load_corpus
 from scalesearch.errors import UserError, about
 from scalesearch.feasible.limits import limits, upper_bounds
 from scalesearch.library import find_file
-from scalesearch.samplers import SamplerSpec, make_sampler
+from scalesearch.samplers import make_sampler
 from scalesearch.space import Space, read_space
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.study.config.spec import CORPUS, ReferenceSpec, StudySpec
+from scalesearch.study.config.sections import ReferenceSpec
+from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.optuna_sync.export import reach
 from scalesearch.study.trials.compatibility import refuse_a_changed, refuse_other_references
 from scalesearch.study.trials.evaluator import Evaluator
@@ -104,7 +105,7 @@ def drop_infeasible_rows(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
         UserError: nothing meets the limits.
     """
     if spec.rows is None:
-        refuse_the_impossible(evaluator, spec.proposer_seed)
+        refuse_the_impossible(evaluator, spec.proposer.seed)
         return spec
     return replace(spec, rows=spec.rows.within(lambda one: evaluator.evaluate_architecture(one).reason))
 
@@ -162,7 +163,7 @@ def make_plan(spec: StudySpec, evaluator: Evaluator, shared: Mapping[str, Any], 
 def meta_of(spec: StudySpec, evaluator: Evaluator, corpus: Corpus, teacher: Mapping[str, Any] | None = None
             ) -> StudyMeta:
     """Builds the study's meta data, with which a resumed study must agree. ``corpus`` is the real text's."""
-    rows: dict[str, Any] = {"sampler": asdict(sampler_spec(spec))}
+    rows: dict[str, Any] = {"sampler": asdict(spec.proposer)}
     if spec.rows:
         rows = spec.rows.to_json() | {"rows": tuple(row.label for row in spec.rows.rows)}
     return StudyMeta(
@@ -225,11 +226,6 @@ def refuse_other_data(study: StudyDir, data: Mapping[str, Any]) -> None:
                             "another study with --out", code="translations-changed")
 
 
-def sampler_spec(spec: StudySpec) -> SamplerSpec:
-    """Sampler of the study, with its arguments and seed."""
-    return SamplerSpec(spec.proposer, dict(spec.proposer_arguments), spec.proposer_seed)
-
-
 def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     """The sampler that proposes; None in a study of rows.
 
@@ -239,7 +235,7 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
     if spec.rows is not None:
         return None
     with about("proposer"):
-        return make_sampler(sampler_spec(spec), evaluator.define, partial(evaluator.known, objectives=spec.objectives),
+        return make_sampler(spec.proposer, evaluator.define, partial(evaluator.known, objectives=spec.objectives),
                             evaluator.region, spec.objectives)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import Noise, pooled, quantile
 from scalesearch.pareto.objective import Objective
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.trials.trial import State, Trial
 
 NEIGHBOURS, CHALLENGER = "neighbours", "challenger"

@@ -6,7 +6,7 @@ from typing import Any
 
 from scalesearch.pareto.noise import CONFIDENCE, decimals, percent
 from scalesearch.pareto.objective import Objective
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
     CHALLENGER,
     NEIGHBOURS,

@@ -15,7 +15,7 @@ from scalesearch.report.plot import Subject, tradeoff
 from scalesearch.report.proxies import ProxyCorrelations, proxy_correlations
 from scalesearch.report.style import save
 from scalesearch.report.table import cell, filled, frame, front_rows, replicate_rows
-from scalesearch.study.config.teacher import describe_taught
+from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.replicates.summary import Verdict
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State

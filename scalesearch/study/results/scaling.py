@@ -17,7 +17,7 @@ from scalesearch.report.scaling.figures import curves, laws
 from scalesearch.report.scaling.study import ScalingStudy, plan_of, scaling_study
 from scalesearch.report.scaling.tables import frame, to_json, to_markdown
 from scalesearch.report.style import save
-from scalesearch.study.config.teacher import describe_taught
+from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.results.results import Results, main_metric
 from scalesearch.study.trials.trial import State
 from scalesearch.tasks import COMMON, MEASURED

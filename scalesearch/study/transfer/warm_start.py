@@ -25,7 +25,7 @@ from scalesearch.files import write_json
 from scalesearch.pareto.front import pareto_front
 from scalesearch.schedule.rungs import spread
 from scalesearch.study.config.objectives import values
-from scalesearch.study.config.warm_start import FILE, WarmSpec, place_of
+from scalesearch.study.config.sections import WARM_FILE, WarmSpec, place_of
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
@@ -190,7 +190,7 @@ def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: C
     """
     if spec is None:
         return plan
-    file = study.folder / FILE
+    file = study.folder / WARM_FILE
     if file.is_file():
         warm = WarmStart.from_json(json.loads(file.read_text()))
     else:

@@ -7,7 +7,7 @@ from typing import Any
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.study.config.replication import ONE, Seeds
+from scalesearch.study.config.sections import ONE, Seeds
 from scalesearch.study.trials.evaluator import Evaluator
 
 

@@ -12,7 +12,7 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.replication import ONE, Seeds
+from scalesearch.study.config.sections import ONE, Seeds
 from scalesearch.tasks import MEASURED, TASKS
 
 FORMAT = 2  # of the study's folder; studies of other formats are refused

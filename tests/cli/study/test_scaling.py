@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from scalesearch.cli.study.group import command
 from scalesearch.cli.study.scaling import size_at
 from scalesearch.errors import UserError
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.results.figures import own_figures
 from scalesearch.study.results.results import load
 from scalesearch.study.results.scaling import publish_scaling

@@ -4,7 +4,7 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from tests.errors import refuses
 
 REST = """\

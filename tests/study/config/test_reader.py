@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from scalesearch.errors import UserError
-from scalesearch.samplers import NAMES
+from scalesearch.samplers import NAMES, SamplerSpec
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.space.syntax.diagnostics import either
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.setup import make_evaluator, refuse_the_impossible
 from tests.errors import refuses
@@ -43,7 +43,7 @@ def problems(folder, text, **more):
 def test_a_small_file_has_sensible_defaults(tmp_path):
     spec = read_study(write(tmp_path, SPACE + REST))
     assert (spec.name, spec.out, spec.trials) == ("s", Path("runs/s"), 20)
-    assert (spec.backend, spec.proposer) == ("inprocess", "bayes")
+    assert (spec.backend, spec.proposer.name) == ("inprocess", "bayes")
     assert [str(objective) for objective in spec.objectives] == ["bleu: max", "params.total: min"]
     assert spec.space.size() == 4 and spec.budget is None and spec.storage is None
 
@@ -71,7 +71,7 @@ reference:
     spec = read_study(write(tmp_path, text))
     assert spec.protocol == {"name": "decode", "source": 9, "target": 8, "vocab": "corpus"}
     assert spec.budget is not None and spec.budget.text.startswith("params.total <= ")
-    assert (spec.proposer, spec.proposer_arguments, spec.proposer_seed) == ("nsga2", {"population_size": 8}, 4)
+    assert spec.proposer == SamplerSpec("nsga2", {"population_size": 8}, 4)
     assert spec.seed == 5
     assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")
     assert spec.resources.processes_per_trial == 4
@@ -96,7 +96,7 @@ def test_set_changes_adds_and_lays_over(tmp_path):
             "space.encoder.depth=1 | 2 | 4"]
     spec = read_study(write(tmp_path, SPACE + REST), sets)
     assert spec.space.size() == 6 and str(spec.objectives[-1]) == "macs.total: min"
-    assert (spec.recipe.steps, spec.trials, spec.proposer, spec.data.pairs) == (9, 3, "random", 600)
+    assert (spec.recipe.steps, spec.trials, spec.proposer.name, spec.data.pairs) == (9, 3, "random", 600)
     whole = read_study(write(tmp_path, SPACE + REST), ["objectives={loss: min, macs.total: min}"])
     assert [str(objective) for objective in whole.objectives] == ["loss: min", "macs.total: min"]
     assert problems(tmp_path, SPACE + REST, sets=["trials"]).startswith("--set trials: write it as key=value")
@@ -230,7 +230,7 @@ def test_words_of_other_tools_lead_to_the_key(tmp_path, text, place, meant):
 ])
 def test_a_proposer_is_a_short_name_or_a_sampler_with_its_arguments(tmp_path, given, expected):
     spec = read_study(write(tmp_path, SPACE + REST + f"seed: 5\nproposer: {given}\n"))
-    assert (spec.proposer, dict(spec.proposer_arguments), spec.proposer_seed) == expected
+    assert spec.proposer == SamplerSpec(*expected)
 
 
 def test_a_sampler_is_not_two(tmp_path):
@@ -378,7 +378,7 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     """One width in 63 and two sizes in 64 of each side: of 100,000 random sheets about two."""
     spec = read_study(write(tmp_path, WIDE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 26k\n"))
     evaluator = make_evaluator(spec, None)
-    refuse_the_impossible(evaluator, spec.proposer_seed)
+    refuse_the_impossible(evaluator, spec.proposer.seed)
     assert 0 < evaluator.region.share < 1e-3  # it was looked for: nothing drawn met it
     impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
     with refuses("budget-unmet", 2000, "counted", key="budget"):

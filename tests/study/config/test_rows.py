@@ -7,8 +7,8 @@ from rich.console import Console
 
 from scalesearch.report.ablation import ablation
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.replication import Seeds
 from scalesearch.study.config.rows import short_names
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
 from scalesearch.study.results.results import load

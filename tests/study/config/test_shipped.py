@@ -8,7 +8,7 @@ from scalesearch.cost import protocol_of
 from scalesearch.feasible.limits import limits
 from scalesearch.library import find_file
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.spec import ReferenceSpec
+from scalesearch.study.config.sections import ReferenceSpec
 from scalesearch.study.engine.setup import reference_space, references
 from scalesearch.study.trials.evaluator import Evaluator
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from scalesearch.errors import UserError
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.teacher import TeacherSpec
+from scalesearch.study.config.sections import TeacherSpec
 from scalesearch.study.engine.distillation import find_teacher, share
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.engine.dry_run import DryRun, dry_run

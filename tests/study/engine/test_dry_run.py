@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule.rungs import FULL
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.dry_run import first_proposals
@@ -15,7 +16,7 @@ NAMED = Reference("named", architecture_of({"width": 24, "depth": 2, "kind": "pl
 
 
 def study_of(plan, trials):
-    return SimpleNamespace(space=plan.evaluator.space, proposer="bayes", proposer_seed=1, proposer_arguments={},
+    return SimpleNamespace(space=plan.evaluator.space, proposer=SamplerSpec(),
                            rows=None, references=plan.references, objectives=OBJECTIVES, trials=trials, rungs=FULL)
 
 

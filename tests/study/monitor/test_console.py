@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.lease import held
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.monitor.console import Lines, Screen

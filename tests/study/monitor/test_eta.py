@@ -3,7 +3,7 @@
 import pytest
 
 from scalesearch.schedule.rungs import Rungs
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.monitor.eta import Wanted, done_so_far, handed_out, seconds_of_one, time_left
 from scalesearch.study.monitor.snapshot import Watch
 from tests.study.made import Made, drawn

@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from scalesearch.schedule.rungs import Rungs
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import Progress
 from scalesearch.study.monitor.heartbeat import FINISHED
 from scalesearch.study.monitor.render import Plain

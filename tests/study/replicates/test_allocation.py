@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scalesearch.pareto.noise import quantile
 from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
     CHALLENGER,
     NEIGHBOURS,

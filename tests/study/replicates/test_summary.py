@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from scalesearch.pareto.noise import pooled
-from scalesearch.study.config.replication import Seeds
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.base import Crashed, Done, Runner
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.monitor.console import Lines, Screen

@@ -9,7 +9,7 @@ import pytest
 from scalesearch.schedule.rungs import Rungs, promotable
 from scalesearch.space.syntax.parameters import IntRange
 from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.warm_start import FILE, WarmSpec
+from scalesearch.study.config.sections import WARM_FILE, WarmSpec
 from scalesearch.study.optuna_sync.attributes import NUMBER
 from scalesearch.study.results.results import load
 from scalesearch.study.transfer.warm_start import begin, choose
@@ -169,7 +169,7 @@ def test_a_kill_while_taking_over_takes_the_rest_later(old, tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         warm(tmp_path, old, make_plan(4, shared=SHARED))
     monkeypatch.undo()
-    assert len(study.load().trials) == 5 and (tmp_path / FILE).is_file()
+    assert len(study.load().trials) == 5 and (tmp_path / WARM_FILE).is_file()
     warm(tmp_path, old, make_plan(4, shared=SHARED))
     assert [trial.architecture for trial in finished(tmp_path)] == [trial.architecture for trial in finished(old)]
 
@@ -179,7 +179,7 @@ def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
     shutil.copytree(old, gone)
     known = choose(WarmSpec((str(gone),)), make_plan(4, shared=SHARED), 3)
     (tmp_path / "new").mkdir()
-    (tmp_path / "new" / FILE).write_text(json.dumps(known.to_json()))
+    (tmp_path / "new" / WARM_FILE).write_text(json.dumps(known.to_json()))
     shutil.rmtree(gone)
     with refuses("parent-gone"):
         warm(tmp_path / "new", gone, make_plan(4, shared=SHARED))

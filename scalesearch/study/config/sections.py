@@ -1,0 +1,209 @@
+"""Keys of a study file that hold keys of their own: resources, references, seeds, teacher, warm start.
+
+::
+
+    seeds: {most: 3, trials: 6, confidence: 0.9}        # at most three a candidate, and six more trainings in all
+    seeds: 3                                            # the same, with half as many as `trials`; of rows: three each
+    seeds: {most: 1, references: 3}                     # each reference trained three times, whatever its place
+
+    teacher: runs/big                                   # a finished training; or {folder: runs/big, mix: yes}
+    teacher: {file: transformer, set: {encoder.depth: 6}, recipe: {cpu_minutes: 20}, beam: 5}   # or trained here, once
+
+    warm_start: runs/edge                               # or a list of folders
+    warm_start: {from: [runs/edge, runs/old], most: 5}  # at most five of their fronts are trained here first
+
+``none`` under any of them is as if the key were not there, for ``--set``.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scalesearch.pareto.noise import CONFIDENCE
+from scalesearch.pareto.objective import Objective
+from scalesearch.space.schema.settings import REQUIRED, schema_of, setting
+from scalesearch.space.syntax.nodes import Node, Text
+from scalesearch.study.config.values import ANSWERS, LEAST, read_answers, read_custom, read_texts
+from scalesearch.train.recipe import RECIPE, Recipe
+
+MOST, OF_ROWS = 3, 2  # seeds where a mapping does not say how many
+OF_A_NEW_TEACHER = ("file", "set", "recipe", "seed")
+WARM_FILE = "warm.json"  # what a warm start has chosen, in the study's folder
+Conflicts = Iterator[tuple[str, str, str | None]]  # key, message, help
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Resources of each worker.
+
+    With several processes a trial, each of them gets as much as the other keys say.
+    """
+
+    cpus_per_trial: float = setting(1.0, "CPUs of a worker", low=0, unit="CPUs",
+                                    synonyms=("cpus", "num_cpus", "cpu", "resources_per_trial"))
+    gpus_per_trial: float = setting(0.0, "devices of a worker; a fraction shares one", low=0, unit="GPUs",
+                                    synonyms=("gpus", "num_gpus", "gpu"))
+    threads_per_trial: int = setting(1, "threads of each process", unit="threads",
+                                     synonyms=("threads", "num_threads"))
+    processes_per_trial: int = setting(1, "processes that share a candidate's updates", unit="processes",
+                                       synonyms=("processes", "num_workers", "world_size", "nproc_per_node"))
+    custom: dict[str, float] = setting({}, "further resources, by the names that a cluster's nodes state",
+                                       read=read_custom, form="a mapping of names to numbers")
+    address: str | None = setting(None, "of a running Ray cluster; `ray: {address: …}` says the same")
+
+
+@dataclass(frozen=True)
+class ReferenceSpec:
+    """Reference to an architecture: a file, or the answers ``set`` in a file or in the study's space."""
+
+    name: str = setting("", "what tables call it", shown="the file's name")
+    file: str | None = setting(None, "a space file that leaves nothing open")
+    set: Mapping[str, str] = setting({}, "answers, in the file or in the study's space", read=read_answers,
+                                     form=ANSWERS)
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Limits of further seeds, after the search."""
+
+    most: int = setting(1, "seeds of one candidate, the one of the search counted", shown=f"{MOST}",
+                        synonyms=("max", "seeds", "repeats"))
+    trials: int = setting(0, "full trainings with further seeds in all", low=0, unit="trainings",
+                          shown="half as many as `trials`", synonyms=("budget",))
+    confidence: float = setting(CONFIDENCE, "of the interval that a difference must leave 0 out of, to count as more "
+                                "than noise", low=0.5, high=0.9999, synonyms=("alpha", "level"))
+    references: int = setting(1, f"seeds of each reference or row, on top of `trials` ({OF_ROWS} in a mapping of a "
+                              "study of rows)", synonyms=("rows",))
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything may be trained again."""
+        return self.most > 1 or self.references > 1
+
+    def to_json(self) -> dict[str, float]:
+        """For reports; ``references`` only where it says something."""
+        return {key: value for key, value in asdict(self).items() if key != "references" or value > 1}
+
+
+ONE = Seeds()
+
+
+@dataclass(frozen=True)
+class TeacherSpec:
+    """Teacher of a study, from whose translations every candidate learns, and how these are made."""
+
+    folder: str | None = setting(None, "of a finished training", synonyms=("path", "checkpoint"))
+    file: str | None = setting(None, "of a teacher to be trained: a space file")
+    set: Mapping[str, str] = setting({}, "of a teacher to be trained: answers, in the file or in the study's space",
+                                     read=read_answers, form=ANSWERS)
+    recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are", of=RECIPE,
+                                    shown="the study's")
+    seed: int = setting(1, "of its training", low=0)
+    beam: int = setting(5, "of its translations", synonyms=("beam_size", "num_beams"))
+    length_penalty: float = setting(1.0, "of its translations", low=0, synonyms=("lenpen", "alpha"))
+    mix: bool = setting(False, "candidates learn from the real pairs as well")
+
+
+@dataclass(frozen=True)
+class WarmSpec:
+    """Other studies to begin with."""
+
+    folders: tuple[str, ...] = setting(REQUIRED, "folders of other studies", key="from", read=read_texts,
+                                       form="a folder, or a list of folders", synonyms=("folders", "studies"))
+    most: int | None = setting(None, "how many of their fronts are trained here first at most", low=0,
+                               unit="trainings", shown="as many as random proposals at the start", synonyms=("max",))
+
+    def to_json(self) -> Mapping[str, object]:
+        """JSON that a resumed study must agree with."""
+        return {"from": list(self.folders), "most": self.most}
+
+
+def seeds_of(given: Mapping[str, Any] | None, node: Node | None, searched: int, objectives: tuple[Objective, ...],
+             rows: bool, wrong: list[tuple[str, str, str]]) -> Seeds:
+    """Reads the key ``seeds``.
+
+    Args:
+        given: the values under it; None where there are none.
+        node: as it stands in the file: ``seeds: 3`` are those of each row where ``rows`` are trained.
+        searched: trials of the search.
+        wrong: takes problems, as (key, message, help).
+    """
+    if given is None:
+        return ONE
+    if objectives and not any(objective.measured for objective in objectives):
+        wrong.append(("seeds", "seeds: none of the objectives is measured, so another seed gives the same numbers",
+                      "remove `seeds`, or add a metric to the objectives"))
+    if rows and isinstance(node, Text):
+        return Seeds(references=given.get("most", 1))
+    if rows:
+        wrong += [(f"seeds.{key}", f"seeds.{key}: it is for a search, and this study trains its rows",
+                   "`references` are the seeds of each row") for key in ("most", "trials") if key in given]
+        return Seeds(**{"references": OF_ROWS, **given, "most": 1, "trials": 0})
+    seeds = Seeds(**{"most": MOST, "trials": (searched + 1) // 2, **given})
+    return seeds if seeds.wanted else ONE
+
+
+def describe_taught(facts: Mapping[str, Any]) -> str:
+    """Describes a teacher in a line: its name, its score, its effort. ``facts`` are as in records."""
+    scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
+    made, mixed = facts["translations"], ", and from the real pairs" if facts["mix"] else ""
+    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored} ({facts['decode']}), "
+            f"{facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned from its translations of "
+            f"{made['pairs']:,} sentences ({made['decode']}, {made['cpu_seconds'] / 60:.1f} CPU-minutes){mixed}.")
+
+
+def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:
+    """Yields problems of the folders, with their help.
+
+    Args:
+        out: the study's own folder. Once it holds what was taken from the others, they need not be there any more.
+    """
+    for text in () if (out / WARM_FILE).is_file() else warm.folders:
+        folder = place_of(text)
+        if not (folder / "study.json").is_file():
+            problem = f"`{text}` holds no study (no study.json)" if folder.is_dir() else f"no folder `{text}`"
+            yield problem, "give the folder of a study that `scalesearch study run` has made, such as runs/edge"
+        elif folder.resolve() == out.resolve():
+            yield f"`{text}` is this study's own folder", "give another study's, or go on with --resume"
+
+
+def place_of(text: str) -> Path:
+    """The folder that a file means: ``~`` and variables are filled in."""
+    return Path(os.path.expandvars(os.path.expanduser(text)))
+
+
+def _resource_conflicts(values: Mapping[str, Any]) -> Conflicts:
+    for key in ("cpus_per_trial", "gpus_per_trial"):
+        amount = values.get(key, 0)
+        if 0 < amount < LEAST:
+            yield key, f"{amount:g} is less than Ray counts", f"the least is {LEAST:g}"
+        elif key == "gpus_per_trial" and amount > 1 and amount % 1:
+            yield key, "use a whole number above 1", "such as 0.5, 1 or 2"
+
+
+def _reference_conflicts(values: Mapping[str, Any]) -> Conflicts:
+    if not values.get("file") and not values.get("set"):
+        yield "", "expected a file, answers under `set`, or both", "such as `{name: wide, set: {width: 256}}`"
+
+
+def _teacher_conflicts(values: Mapping[str, Any]) -> Conflicts:
+    beside = ", ".join(key for key in OF_A_NEW_TEACHER if key in values)
+    if values.get("folder") and beside:
+        yield "folder", f"it is a finished training, which has its own {beside}", f"remove `folder`, or {beside}"
+    if not any(values.get(key) for key in ("folder", "file", "set")):
+        yield "", "neither a folder nor an architecture is given", "give `folder`, or `file` or `set` or both"
+
+
+def _reference(otherwise: str, **values: Any) -> ReferenceSpec:
+    return ReferenceSpec(**{"name": Path(values.get("file") or otherwise).stem} | values)
+
+
+RESOURCES = schema_of(Resources, check=_resource_conflicts)
+REFERENCE = schema_of(ReferenceSpec, bare="file", check=_reference_conflicts, make=partial(_reference, "reference"))
+ROW = replace(REFERENCE, make=partial(_reference, "row"))
+SEEDS = schema_of(Seeds, bare="most", optional=True, make=dict)
+TEACHER = schema_of(TeacherSpec, bare="folder", optional=True, check=_teacher_conflicts)
+WARM = schema_of(WarmSpec, bare="from", optional=True)
