@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 from scalesearch.cli.study.group import command
 from scalesearch.cost import cost, protocol_of
 from scalesearch.library import find_file
-from scalesearch.report.page.render import render
-from scalesearch.report.page.sections.hypervolume_history import history
-from scalesearch.report.page.sections.importance import MIN_TRIALS, importances
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import read_space
-from scalesearch.study.results.html_report import gather, write_page
+from scalesearch.study.results.html_report import write_page
 from scalesearch.study.results.module_costs import config_of, modules_of
+from scalesearch.study.results.page.facts import Facts
+from scalesearch.study.results.page.front import history
+from scalesearch.study.results.page.importance import MIN_TRIALS, importances
+from scalesearch.study.results.page.render import render
 from scalesearch.study.results.results import load
 from scalesearch.study.trials.evaluator import flat
 from scalesearch.study.trials.study_dir import StudyDir
@@ -121,9 +122,10 @@ def test_the_same_study_gives_the_same_page_wherever_it_lies(folder, tmp_path):
 
 
 def test_the_last_hypervolume_is_that_of_the_front(folder, page):
-    facts = gather(load(folder), folder)
-    trials, volumes = zip(*history(facts, facts.hypervolume[1]))
-    assert volumes[-1] == pytest.approx(facts.hypervolume[0]) and f"{facts.hypervolume[0]:.6g} after" in page.text
+    facts = Facts(load(folder), folder)
+    now, corner = facts.results.hypervolume()
+    trials, volumes = zip(*history(facts, corner))
+    assert volumes[-1] == pytest.approx(now) and f"{now:.6g} after" in page.text
     assert np.all(np.diff(volumes) >= 0) and trials[-1].spent > 0
 
 
@@ -214,7 +216,7 @@ def test_figures_of_its_own_stand_under_their_titles_with_ids_of_their_own(folde
     axes.annotate("framed, with an arrow", (1, 3), (1.5, 3.5), arrowprops={"arrowstyle": "-"}, bbox={"pad": 1})
     mine = (("Law & order", figure, "BLEU by <size>."), ("Law & order", figure, "The same."))
     file = tmp_path / "page.html"
-    file.write_text(render(replace(gather(load(folder), None), figures=mine)))
+    file.write_text(render(Facts(load(folder), figures=mine)))
     page = Page(file)
     assert page.wrong == [] and "figures" in page.ids and page.text.count("Law & order") == 2
     assert "BLEU by <size>." in page.text and "Law & order. BLEU by <size>." in page.alts()

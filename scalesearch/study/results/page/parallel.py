@@ -11,11 +11,11 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 
 from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.parts import Part, Section, text
-from scalesearch.report.page.svg import Mark, picture
 from scalesearch.report.style import INK, canvas
 from scalesearch.report.table import summary
+from scalesearch.study.results.page.facts import Facts, params_of
+from scalesearch.study.results.page.parts import Part, Section, text
+from scalesearch.study.results.page.svg import Mark, picture
 
 MAX_AXES = 12  # more cannot be read
 # Without the ends of the scale, which a dark or a light page would swallow.
@@ -48,7 +48,7 @@ def coordinate(name: str, values: Sequence[Any]) -> Coordinate:
 
 def coordinates(facts: Facts, rows: pd.DataFrame) -> list[Coordinate]:
     """The hyperparameters in which ``rows`` differ, in the space's order; those that all have come first."""
-    params = [facts.trials[int(number)].params for number in rows["trial"]]
+    params = [params_of(facts.trials[int(number)]) for number in rows["trial"]]
     names = dict.fromkeys(name for one in params for name in one if name in facts.sampled)
     found = [coordinate(name, [one.get(name) for one in params]) for name in names
              if len({brief(one.get(name)) for one in params}) > 1]
@@ -59,7 +59,7 @@ def section(facts: Facts) -> Section | None:
     """The figure, or why there is none; None where nothing was sampled."""
     if not facts.searched:
         return None
-    rows = facts.done[[bool(facts.trials[int(number)].params) for number in facts.done["trial"]]]
+    rows = facts.done[[bool(params_of(facts.trials[int(number)])) for number in facts.done["trial"]]]
     axes = coordinates(facts, rows) if len(rows) > 1 else []
     return Section("hyperparameters", "Hyperparameters", [_picture(facts, rows, axes) if axes else text(
         "Fewer than two finished trials differ in any hyperparameter.")])
@@ -75,7 +75,7 @@ def _picture(facts: Facts, rows: pd.DataFrame, every: list[Coordinate]) -> Part:
     marks = [Mark(int(row["trial"]), summary(row, {facts.main: facts.main}), axes, list(enumerate(heights[at])))
              for at, (_, row) in enumerate(rows.iterrows())]
     best = facts.trials[int(rows["trial"].iloc[(scores if direction(facts.main) == "max" else -scores).argmax()])]
-    params = ", ".join(f"{name} {brief(value)}" for name, value in best.params.items() if name in facts.sampled)
+    params = ", ".join(f"{name} {brief(value)}" for name, value in params_of(best).items() if name in facts.sampled)
     caption = (f"{len(rows)} finished trials, coloured by {label(facts.main)}; below an axis: not set."
                + (f" Not shown: {', '.join(left_out)}." if left_out else ""))
     alt = (f"Parallel coordinates of {len(rows)} trials over {', '.join(one.name for one in shown)}; the best, trial "

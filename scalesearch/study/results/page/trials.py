@@ -5,50 +5,53 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.report.labels import brief, heading, protocol_words
-from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.parts import MISSING, Cell, Link, Section, number, table, text
-from scalesearch.report.page.sections.curves import plotted
 from scalesearch.report.table import REPORTED, cell, differing
+from scalesearch.study.results.page.facts import Facts, name_of
+from scalesearch.study.results.page.parts import MISSING, Cell, Link, Section, number, text
+from scalesearch.study.results.page.parts import table as table_of
+from scalesearch.study.trials.trial import State, Trial
 
 MAX_PARAMS = 12  # columns of hyperparameters
 
 
 def section(facts: Facts) -> Section:
     """All trials but those that were infeasible or duplicates."""
-    rows = facts.table[[not facts.trials[int(number)].untrained for number in facts.table["trial"]]]
+    table = facts.results.table
+    rows = table[~table["state"].isin([State.INFEASIBLE, State.DUPLICATE])]
     if rows.empty:
         return Section("trials", "Trials", [text("No trial has been started yet.")])
     metrics, params = _metrics(facts), differing(rows, facts.sampled, MAX_PARAMS)
-    rungs = bool(facts.meta.get("rungs"))
+    rungs = bool(facts.meta.rungs.pauses)
     headings = ["trial", "state", *["front"] * facts.ranked, *map(heading, metrics), "seeds", "training seconds",
                 *["loss at rungs"] * rungs, *(name.partition(".")[2] for name in params), "files"]
     cells = [_row(facts, row, metrics, params, rungs) for _, row in rows.iterrows()]
     attributes = [{"id": f"trial-{row['trial']}", "data-trial": row["trial"], "data-state": row["state"],
                    "class": "front" if row["front"] else None} for _, row in rows.iterrows()]
-    caption = (f"{len(rows)} trials; costs under {protocol_words(facts.subject.protocol)}. Click a heading to sort. "
-               "Training seconds are the updates alone, of the first seed.")
+    caption = (f"{len(rows)} trials; costs under {protocol_words(facts.meta.protocol)}. Click a heading to "
+               "sort. Training seconds are the updates alone, of the first seed.")
     states = [*[("front", "on the front")] * facts.ranked, *((state, state) for state in sorted(set(rows["state"])))]
     return Section("trials", "Trials", [("filter", states),
-                                        table(headings, cells, caption, "trials-table", attributes)])
+                                        table_of(headings, cells, caption, "trials-table", attributes)])
 
 
 def _metrics(facts: Facts) -> list[str]:
     """The columns of scores and costs: the objectives, the main metric and its test score, params, MACs."""
-    reported = [name for name in REPORTED if name in facts.table and facts.table[name].notna().any()][:1]
-    names = dict.fromkeys([*facts.subject.objectives, facts.main, *reported, "params.total", "macs.total"])
-    return [name for name in names if name in facts.table]
+    table = facts.results.table
+    reported = [name for name in REPORTED if name in table and table[name].notna().any()][:1]
+    names = dict.fromkeys([*facts.results.objectives, facts.main, *reported, "params.total", "macs.total"])
+    return [name for name in names if name in table]
 
 
 def _row(facts: Facts, row: Any, metrics: list[str], params: list[str], rungs: bool) -> list[Any]:
     trial = facts.trials[int(row["trial"])]
-    losses = [loss for _, loss in trial.rungs]
+    losses = trial.losses
     at_rungs = Cell(", ".join(f"{loss:.3f}" for loss in losses), losses[-1]) if losses else MISSING
-    return [Cell(trial.name.removeprefix("trial "), trial.number, left=True),
+    return [Cell(name_of(trial).removeprefix("trial "), trial.number, left=True),
             Cell(trial.state, trial.state, css=trial.state),
             *[Cell("yes" if row["front"] else "", "1" if row["front"] else "0")] * facts.ranked,
             *(MISSING if pd.isna(row[column]) else Cell(cell(row, column), float(row[column])) for column in metrics),
             number(row["seeds"]), number(row["training_seconds"], ",.1f"), *[at_rungs] * rungs,
-            *(_param(row[column]) for column in params), Cell("", links=links_of(facts, trial.number))]
+            *(_param(row[column]) for column in params), Cell("", links=links_of(facts, trial))]
 
 
 def _param(value: Any) -> Cell:
@@ -56,8 +59,9 @@ def _param(value: Any) -> Cell:
     return Cell(brief(value), value if plain else brief(value))
 
 
-def links_of(facts: Facts, trial: int) -> list[Link]:
+def links_of(facts: Facts, trial: Trial) -> list[Link]:
     """Links to a trial's files, as far as there are any, and to its costs and its curve on this page."""
-    return [*(Link(name, address) for name, address in facts.trials[trial].links.items()),
-            *[Link("costs", f"#costs-{trial}")] * (trial in facts.itemised),
-            *[Link("curve", "#curves", trial)] * (trial in plotted(facts))]
+    number = trial.number
+    return [*(Link(name, address) for name, address in facts.links(trial).items()),
+            *[Link("costs", f"#costs-{number}")] * (number in facts.itemised),
+            *[Link("curve", "#curves", number)] * (number in facts.curves["valid_loss"] and trial in facts.drawn)]

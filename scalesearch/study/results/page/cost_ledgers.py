@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalesearch.report.labels import protocol_words
-from scalesearch.report.page.facts import Facts, TrialFacts
-from scalesearch.report.page.parts import Cell, Part, Section, fold, table, text
-from scalesearch.report.page.svg import picture
 from scalesearch.report.style import canvas
+from scalesearch.study.results.module_costs import config_of, modules_of
+from scalesearch.study.results.page.facts import Facts, name_of
+from scalesearch.study.results.page.parts import Cell, Part, Section, fold, table, text
+from scalesearch.study.results.page.svg import picture
+from scalesearch.study.trials.trial import Trial
 
 SECTIONS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73", "output": "#CC79A7"}  # their colours
 QUANTITIES = {"params": "unique weights; a tied table counts once, where it is first used",
@@ -28,10 +30,10 @@ def section(facts: Facts) -> Section:
     params, macs, flops = (_table(facts, trials, quantity) for quantity in QUANTITIES)
     return Section("costs", title, [
         _picture(facts, trials[:MAX_BARS]), params, macs, fold("FLOPs by section", [flops]), _memory(facts, trials),
-        ("heading", "Module by module"), *map(_modules, trials)], "Cost ledgers")
+        ("heading", "Module by module"), *(_modules(facts, trial) for trial in trials)], "Cost ledgers")
 
 
-def _amount(trial: TrialFacts, quantity: str, name: str = "total") -> int:
+def _amount(trial: Trial, quantity: str, name: str = "total") -> int:
     return int(trial.costs.get(f"{quantity}.{name}", 0))
 
 
@@ -39,43 +41,44 @@ def _share(value: int, total: int) -> Cell:
     return Cell(f"{value:,} ({value / total:.0%})" if total else "0", value)
 
 
-def _table(facts: Facts, trials: Sequence[TrialFacts], quantity: str) -> Part:
+def _table(facts: Facts, trials: Sequence[Trial], quantity: str) -> Part:
     rows = []
     for trial in trials:
         total = _amount(trial, quantity)
-        rows.append([Cell(trial.name, trial.number, left=True),
+        rows.append([Cell(name_of(trial), trial.number, left=True),
                      *(_share(_amount(trial, quantity, name), total) for name in SECTIONS), total])
-    caption = f"{quantity}: {QUANTITIES[quantity]}; {protocol_words(facts.subject.protocol)}."
+    caption = f"{quantity}: {QUANTITIES[quantity]}; {protocol_words(facts.meta.protocol)}."
     return table(["trial", *SECTIONS, "total"], rows, caption, f"costs-{quantity}")
 
 
-def _memory(facts: Facts, trials: Sequence[TrialFacts]) -> Part:
-    rows = [[Cell(trial.name, trial.number, left=True), *(trial.costs.get(f"memory.{name}") for name in MEMORY)]
+def _memory(facts: Facts, trials: Sequence[Trial]) -> Part:
+    rows = [[Cell(name_of(trial), trial.number, left=True), *(trial.costs.get(f"memory.{name}") for name in MEMORY)]
             for trial in trials]
-    caption = (f"memory: bytes in float32; the key-value cache after {facts.subject.protocol['target']} target tokens; "
+    caption = (f"memory: bytes in float32; the key-value cache after {facts.meta.protocol['target']} target tokens; "
                "an estimate of what one sentence pair keeps for the backward pass.")
     return table(["trial", *MEMORY.values()], rows, caption, "costs-memory")
 
 
-def _modules(trial: TrialFacts) -> Part:
+def _modules(facts: Facts, trial: Trial) -> Part:
     """The modules of one trial, how often its weights are used, and its architecture file."""
     params, macs = _amount(trial, "params"), _amount(trial, "macs")
+    modules = enumerate(modules_of(facts.results.study, trial))
     rows = [[Cell(row.path.rpartition(".")[2], at, left=True, indent=row.level), _share(row.params, params),
-             _share(row.macs, macs), "" if row.calls is None else row.calls] for at, row in enumerate(trial.modules)]
+             _share(row.macs, macs), "" if row.calls is None else row.calls] for at, row in modules]
     parts = [table(["module", "params", "MACs", "calls a pass"], rows,
-                   f"{trial.name}: a module's numbers include all beneath it; the layers of a stack are summed.",
+                   f"{name_of(trial)}: a module's numbers include all beneath it; the layers of a stack are summed.",
                    f"costs-{trial.number}-modules") if rows else
              text("Its architecture file no longer gives the costs that it was judged by, so there are no modules.")]
     load = {name: value for name, value in trial.costs.items() if name.startswith("load.")}
     if load:
         parts.append(text(f"Uses of a weight in a pass: {load['load.mean']:.3g} on average, {load['load.min']:.3g} to "
                           f"{load['load.max']:.3g}; balance (Jain's index) {load['load.balance']:.3g}."))
-    if trial.config:
-        parts.append(fold("architecture.yaml", [("code", trial.config)]))
-    return fold(f"{trial.name}: {params:,} params, {macs:,} MACs", parts, f"costs-{trial.number}")
+    if config := config_of(facts.results.study, trial):
+        parts.append(fold("architecture.yaml", [("code", config)]))
+    return fold(f"{name_of(trial)}: {params:,} params, {macs:,} MACs", parts, f"costs-{trial.number}")
 
 
-def _picture(facts: Facts, trials: Sequence[TrialFacts]) -> Part:
+def _picture(facts: Facts, trials: Sequence[Trial]) -> Part:
     with canvas(8.4, 1.2 + 0.22 * len(trials), columns=2) as (figure, panels):
         places = np.arange(len(trials))[::-1]
         for axes, quantity in zip(panels, QUANTITIES):
@@ -94,4 +97,4 @@ def _picture(facts: Facts, trials: Sequence[TrialFacts]) -> Part:
                                                           for name in (*SECTIONS, "total")) for trial in trials)
     who = "The front from the cheapest" if facts.searched else "Each finished trial"
     return picture(figure, "costs-figure", f"Bars of params and MACs by section. Params of {alt}.",
-                   f"{who}; {protocol_words(facts.subject.protocol)}.")
+                   f"{who}; {protocol_words(facts.meta.protocol)}.")

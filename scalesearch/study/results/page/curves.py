@@ -1,67 +1,52 @@
 """How training went: the loss of each trial over its updates, and where it paused at rungs."""
 
 from collections import Counter
-from collections.abc import Sequence
 
-from scalesearch.report.page.facts import Facts, TrialFacts
-from scalesearch.report.page.parts import Cell, Part, Section, fold, number, table, text
-from scalesearch.report.page.svg import Mark, picture
 from scalesearch.report.style import FRONT, REFERENCE, REST, canvas
+from scalesearch.study.results.page.facts import Facts, name_of
+from scalesearch.study.results.page.parts import Cell, Part, Section, fold, number, table, text
+from scalesearch.study.results.page.svg import Mark, picture
+from scalesearch.study.trials.trial import State, Trial
 
 LOSS = "Validation loss (nats per token)"
 TRAINING_LOSS = "Training loss (nats per token)"
-MAX_CURVES = 400  # in one figure
-
-
-def points_of(trial: TrialFacts, key: str = "valid_loss") -> list[tuple[float, float]]:
-    """(updates, loss) of a trial's validations, by the number of updates."""
-    found = [(one.get("step"), one.get(key)) for one in trial.curve]
-    return sorted((float(step), float(loss)) for step, loss in found if step is not None and loss is not None)
-
-
-def _shown(facts: Facts) -> list[TrialFacts]:
-    """The trials whose curves are drawn: no replicates, the latest where there are too many."""
-    return [one for one in facts.own if points_of(one) or one.rungs][-MAX_CURVES:]
-
-
-def plotted(facts: Facts) -> set[int]:
-    """The trials that have a curve of their own in the figure."""
-    return {one.number for one in _shown(facts) if points_of(one)}
 
 
 def section(facts: Facts) -> Section:
     """The curves, and the table of rungs where there are any."""
-    shown = _shown(facts)
+    shown = facts.drawn
     rungs = "; crosses: losses at the rungs" if any(one.rungs for one in shown) else ""
     colors = "; blue: on the front; orange: references" if facts.ranked else ""
     caption = f"{LOSS} of {len(shown)} trials, each with its first seed{colors}{rungs}."
-    parts = [_picture(facts, shown, "valid_loss", LOSS, caption) if shown else
+    parts = [_picture(facts, "valid_loss", LOSS, caption) if shown else
              text("No validation has been recorded yet.")]
-    if any(points_of(one, "train_loss") for one in shown):
+    if any(one.number in facts.curves["train_loss"] for one in shown):
         caption = (f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since the validation "
                    "before.")
-        parts.append(fold("Training loss", [_picture(facts, shown, "train_loss", TRAINING_LOSS, caption)]))
-    return Section("curves", "Training curves", [*parts, *([_rungs(facts)] if facts.meta.get("rungs") else [])])
+        parts.append(fold("Training loss", [_picture(facts, "train_loss", TRAINING_LOSS, caption)]))
+    return Section("curves", "Training curves", [*parts, *([_rungs(facts)] if facts.meta.rungs.pauses else [])])
 
 
-def _picture(facts: Facts, trials: Sequence[TrialFacts], key: str, title: str, caption: str) -> Part:
-    curves = [(one, points) for one in trials if (points := points_of(one, key))]
+def _picture(facts: Facts, key: str, title: str, caption: str) -> Part:
+    trials, every = facts.drawn, facts.curves[key]
+    curves = [(one, every[one.number]) for one in trials if one.number in every]
     with canvas(6.4, 3.8) as (figure, (axes,)):
         for one, points in curves:
             color, width, order = _style(facts, one)
             axes.plot(*zip(*points), color=color, linewidth=width, zorder=order, markersize=3,
                       marker="o" if len(points) == 1 else None)
         for one in trials if key == "valid_loss" else ():
-            if one.rungs:
-                axes.plot(*zip(*one.rungs), "x", color=_style(facts, one)[0], markersize=4, zorder=4)
+            at = [(rung.step, rung.loss) for rung in one.rungs if rung.step is not None]
+            if at:
+                axes.plot(*zip(*at), "x", color=_style(facts, one)[0], markersize=4, zorder=4)
         axes.set(xlabel="Updates", ylabel=title)
-    ends = "; ".join(f"{one.name} {points[-1][1]:.3f}" for one, points in curves if one.number in facts.members)
+    ends = "; ".join(f"{name_of(one)} {points[-1][1]:.3f}" for one, points in curves if one.number in facts.members)
     alt = f"{title} over updates of {len(trials)} trials. Last losses of the front: {ends or 'none'}."
-    marks = [Mark(one.number, one.name, axes, points) for one, points in curves]
+    marks = [Mark(one.number, name_of(one), axes, points) for one, points in curves]
     return picture(figure, key.replace("_", "-"), alt, caption, marks)
 
 
-def _style(facts: Facts, trial: TrialFacts) -> tuple[str, float, int]:
+def _style(facts: Facts, trial: Trial) -> tuple[str, float, int]:
     """Colour, width and order of a curve."""
     if trial.number in facts.members:
         return FRONT, 1.5, 3
@@ -73,9 +58,9 @@ def _rungs(facts: Facts) -> Part:
     trials = [one for one in facts.own if one.rungs]
     reached = Counter(at for one in trials for at in range(len(one.rungs)))
     rows = []
-    for at, share in enumerate(facts.meta["rungs"]["shares"][:-1]):
-        losses = [one.rungs[at][1] for one in trials if len(one.rungs) > at]
-        promoted = sum(len(one.rungs) > at + 1 or (len(one.rungs) == at + 1 and one.state != "paused")
+    for at, share in enumerate(facts.meta.rungs.shares[:-1]):
+        losses = [one.rungs[at].loss for one in trials if len(one.rungs) > at]
+        promoted = sum(len(one.rungs) > at + 1 or (len(one.rungs) == at + 1 and one.state != State.PAUSED)
                        for one in trials)
         rows.append([at + 1, Cell(f"{share:.0%}", share), reached[at], promoted,
                      *(number(best(losses, default=None), ".3f") for best in (min, max))])

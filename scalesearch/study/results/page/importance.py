@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.page.facts import Facts
-from scalesearch.report.page.parts import Part, Section, text
-from scalesearch.report.page.svg import picture
 from scalesearch.report.style import FRONT, INK, canvas
 from scalesearch.report.table import eligible
+from scalesearch.study.results.page.facts import Facts, params_of
+from scalesearch.study.results.page.parts import Part, Section, text
+from scalesearch.study.results.page.svg import picture
 
 Params = Mapping[str, Any]
 QUANTILE = 0.25
@@ -102,8 +102,8 @@ def _body(facts: Facts) -> Part:
     sign = -1.0 if direction(facts.main) == "max" else 1.0
     done = facts.done
     rows = done[eligible(done)]
-    pairs = [(facts.trials[int(trial)].params, sign * float(score)) for trial, score in
-             zip(rows["trial"], rows[facts.main] if len(rows) else ())]
+    pairs = [(params_of(facts.trials[int(trial)]), sign * float(score)) for trial, score in
+             zip(rows["trial"], rows[facts.main])]
     pairs = [(params, loss) for params, loss in pairs
              if params and set(params) <= facts.sampled and np.isfinite(loss)]
     if len(pairs) < MIN_TRIALS:

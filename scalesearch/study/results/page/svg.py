@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from scalesearch.report.page.parts import Part, Picture
 from scalesearch.report.style import FRONT, GRID, INK, STYLE
+from scalesearch.study.results.page.parts import Part, Picture
 
 # Colours of a figure that follow the reader's light or dark theme.
 THEME = {"#000000": "var(--ink)", INK: "var(--ink)", "#ffffff": "var(--page)", GRID: "var(--grid)",

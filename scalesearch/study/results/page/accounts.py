@@ -1,0 +1,141 @@
+"""Tables that account for a study: named architectures, seed noise, failures, provenance."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scalesearch.report.ablation import UNKNOWN
+from scalesearch.report.labels import label, protocol_words
+from scalesearch.report.proxies import PROXIES
+from scalesearch.study.results.page.facts import Facts, name_of
+from scalesearch.study.results.page.parts import MISSING, Cell, Link, Part, Section, fold, number, table, text
+from scalesearch.study.results.page.trials import links_of
+from scalesearch.study.trials.trial import State, Trial
+
+BLOCKS = {"Recipe": "recipe", "Versions": "versions", "Data": "data", "Protocol": "protocol"}
+
+
+def named(facts: Facts) -> Section | None:
+    """The named architectures and their differences to the base; None where there are not two to compare."""
+    found = facts.named
+    if found is None or len(found.rows) < 2:
+        return None
+    texts = found.texts()
+    rows = []
+    for row, cells in zip(found.rows, texts.itertuples(index=False)):
+        keys = (row.params, row.macs, row.score, row.seeds, row.difference)
+        rows.append([_linked(facts, row.name), *(MISSING if cell == UNKNOWN else Cell(cell, key)
+                                                 for cell, key in zip(cells[1:], keys))])
+    headings = [label(name) if name == found.metric else name for name in texts]
+    caption = f"{len(rows)} named architectures; costs under {protocol_words(facts.meta.protocol)}."
+    return Section("named", "Named architectures", [table(headings, rows, caption, "named-table"),
+                                                    text(*found.notes())])
+
+
+def _linked(facts: Facts, name: str) -> Cell:
+    """The name, with a link to its row in the table of trials."""
+    untrained = (State.INFEASIBLE, State.DUPLICATE)
+    trial = next((one for one in facts.own if one.label == name and one.state not in untrained), None)
+    return Cell("", links=[Link(name, f"#trial-{trial.number}")]) if trial else Cell(name)
+
+
+def reliability(facts: Facts) -> Section:
+    """The verdict on the front's order, every replicate, and whether early measurements rank as the final score."""
+    return Section("reliability", "Seed noise and early measurements",
+                   [("heading", "Noise between seeds"), *_seeds(facts),
+                    ("heading", "Early measurements against the final score"), _proxies(facts)])
+
+
+def _seeds(facts: Facts) -> list[Part]:
+    replicates = facts.trials.replicates()
+    if not replicates:
+        return [text("Each trial was trained with one seed: differences within the noise of a seed are no order.")]
+    measured = [name for name in facts.results.objectives if "." not in name]
+    rows = [[one.of, one.seed, one.state, *(number((one.values or {}).get(name), ".2f") for name in measured)]
+            for one in replicates]
+    verdict = facts.results.verdict.sentences()
+    return [text(*verdict or ["Replicates are under way; the noise is not known yet."]),
+            table(["trial", "seed", "state", *measured], rows, f"{len(rows)} replicates: trainings with further seeds.",
+                  "seeds-table")]
+
+
+def _proxies(facts: Facts) -> Part:
+    found = facts.results.proxies()
+    if not found.correlations:
+        return text(*found.lines()[:1] if found.too_few else ["No early measurement differs between trials."])
+    rows = [[PROXIES.get(one.proxy, one.proxy), number(one.rho, "+.2f"),
+             Cell(f"{one.low:+.2f} to {one.high:+.2f}", one.low), one.trials, "yes" if one.significant else "no"]
+            for one in found.correlations]
+    caption = (f"Spearman's rank correlation with the final {found.metric}, with its 95 % interval "
+               "(Fieller et al., 1957).")
+    return table(["measurement", "rho", "95 % interval", "trials", "beyond chance"], rows, caption, "proxies-table")
+
+
+def failures(facts: Facts) -> Section:
+    """Failed trainings one by one, infeasible proposals by the constraint that they violate."""
+    failed, infeasible = facts.trials.having(State.FAILED), facts.trials.having(State.INFEASIBLE)
+    duplicates = len(facts.trials.having(State.DUPLICATE))
+    parts = [_failed(facts, failed) if failed else text("No training has failed.")]
+    if infeasible or facts.searched:
+        parts.append(_infeasible(infeasible) if infeasible else text("No proposal was infeasible."))
+    if duplicates:
+        what = ("proposal" if facts.searched else "named architecture") + "s" * (duplicates > 1)
+        parts.append(text(f"{duplicates} {what} duplicated an architecture that was there already; it was not trained "
+                          "again."))
+    title = "Failures and infeasible proposals" if infeasible or facts.searched else "Failures"
+    return Section("failures", title, parts, "Failures")
+
+
+def _failed(facts: Facts, failed: Sequence[Trial]) -> Part:
+    rows = [[Cell(name_of(one), one.number, left=True), Cell(one.reason or "the reason is not known", css="failed"),
+             Cell("", links=links_of(facts, one))] for one in failed]
+    return table(["trial", "reason", "files"], rows, f"{len(failed)} failed trainings.", "failures-table")
+
+
+def _infeasible(infeasible: Sequence[Trial]) -> Part:
+    violated = ([name for name, miss in one.constraints.items() if miss > 0] or [one.reason or "could not be built"]
+                for one in infeasible)
+    counts = Counter(name for names in violated for name in names)
+    caption = (f"{len(infeasible):,} proposals were infeasible by their exact costs, before any training. One that "
+               "violates several constraints counts for each.")
+    return table(["constraint", "proposals that violate it"], counts.most_common(), caption, "infeasible-table")
+
+
+def provenance(facts: Facts) -> Section:
+    """What it takes to make the numbers again: notes, then everything in study.json, then the study's files."""
+    meta = facts.meta.to_json()
+    blocks = {title: meta.get(key) for title, key in BLOCKS.items()} | {"All of study.json": meta}
+    links = [Link(name, address) for name, address in facts.links().items()]
+    return Section("provenance", "Provenance", [
+        text(*facts.results.notes()), ("names", _main(facts, meta)),
+        *(_block(title, value) for title, value in blocks.items() if value),
+        *[("heading", "Files"), ("links", links)] * bool(links)])
+
+
+def _main(facts: Facts, meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    rows, subject = facts.results.table, facts.results.subject
+    used = {name: ", ".join(sorted({str(value) for value in rows[name].dropna()})) for name in ("device", "dtype")}
+    found = {
+        **{key: meta[key] for key in ("name", "id", "created")}, "space (hash)": meta["space"],
+        "data (hash)": f"{meta['data']['name']}, {meta['data']['hash']}", "seed": meta["seed"],
+        "objectives": _plain(meta["objectives"]),
+        "constraints": "; ".join(meta["limits"]) or _plain(meta["bounds"]),
+        "costs": protocol_words(subject.protocol), "metrics (signature)": subject.signature,
+        **{key: _plain(meta[key]) for key in ("sampler", "rungs", "seeds", "teacher")},
+        "devices": used["device"], "precision": used["dtype"],
+    }
+    return [(name, value) for name, value in found.items() if value not in (None, "")]
+
+
+def _plain(value: Any) -> str:
+    """A mapping on one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
+    return "" if value is None else str(value)
+
+
+def _block(title: str, value: Any) -> Part:
+    if isinstance(value, Mapping) and not any(isinstance(one, Mapping) for one in value.values()):
+        return fold(title, [("names", [(key, "–" if one is None else one) for key, one in value.items()])])
+    return fold(title, [("code", json.dumps(value, indent=2, ensure_ascii=False))])

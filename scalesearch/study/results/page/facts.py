@@ -1,0 +1,197 @@
+"""Facts of a study that its page shows and its results do not hold: links, curves, hours, what is itemised."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from scalesearch.report.ablation import Ablation, ablation
+from scalesearch.report.records import named, scores_of
+from scalesearch.study.results.results import Results, main_metric
+from scalesearch.study.results.tables import records_of
+from scalesearch.study.trials.study_meta import StudyMeta
+from scalesearch.study.trials.trial import Kind, Origin, State, Trial
+from scalesearch.study.trials.trials import Trials
+
+LINKED = ("architecture.yaml", "job.json", "record.json")
+OWN = ("study.yaml", "space.yaml", "study.json", "events.jsonl", "front.csv", "all.csv", "seeds.csv")
+MAX_CURVES = 400  # in one figure
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The first training of a trial that may be on the front.
+
+    Attributes:
+        hours: wall time since the study was created.
+        spent: hours of training, validation and decoding of all workers until then.
+        values: of the objectives, in their order.
+    """
+
+    hours: float
+    spent: float
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One study as it stands.
+
+    Attributes:
+        beside: the folder that the page will lie in; None leaves links out.
+        figures: of studies that have their own: title, figure, caption.
+    """
+
+    results: Results
+    beside: Path | None = None
+    figures: tuple[tuple[str, Figure, str], ...] = ()
+
+    @property
+    def meta(self) -> StudyMeta:
+        """The study's meta data."""
+        return self.results.study.meta
+
+    @cached_property
+    def main(self) -> str:
+        """The metric that is shown against costs."""
+        return main_metric(self.results)
+
+    @cached_property
+    def sampled(self) -> set[str]:
+        """Every hyperparameter that a proposal had a value for."""
+        return self.results.params
+
+    @property
+    def trials(self) -> Trials:
+        """All trials, replicates among them."""
+        return self.results.study.trials
+
+    @cached_property
+    def own(self) -> list[Trial]:
+        """All trials but replicates, in order."""
+        return self.trials.candidates()
+
+    @cached_property
+    def searched(self) -> bool:
+        """Whether trials were, or are to be, proposed; else all that is trained is what the study file names."""
+        if self.meta.kind != "search" and not self.sampled:
+            return False
+        named = sum(one.origin == Origin.REFERENCE for one in self.own)
+        return bool(self.sampled) or self.meta.trials > named or len(self.own) > named
+
+    @property
+    def ranked(self) -> bool:
+        """Whether there is a front to speak of: what is searched has one, even if it is empty as yet."""
+        return self.searched or len(self.results.front) > 0
+
+    @cached_property
+    def done(self) -> pd.DataFrame:
+        """The finished rows of the table that have the main metric."""
+        table = self.results.table
+        return table[(table["state"] == State.COMPLETE) & table[self.main].notna()]
+
+    @cached_property
+    def members(self) -> list[int]:
+        """The trials on the front, from the cheapest."""
+        return [int(number) for number in self.results.front["trial"]]
+
+    @cached_property
+    def itemised(self) -> list[int]:
+        """The trials whose costs are shown in full: the front's; where nothing was searched, all that are finished."""
+        members = self.members if self.searched else [int(number) for number in self.done["trial"]]
+        return [number for number in members if self.trials[number].costs]
+
+    @cached_property
+    def named(self) -> Ablation | None:
+        """The table of the named architectures; None where there are not two.
+
+        They are compared with the base that the study names, or else the first that is finished.
+        """
+        records = records_of(self.results)
+        labels = [label for label, record in named(records).items() if scores_of(record, records, self.main)]
+        if not labels or len(named(records)) < 2:
+            return None
+        base = self.meta.base if self.meta.base in labels else labels[0]
+        return ablation(records, self.main, base, self.results.verdict.confidence)
+
+    @cached_property
+    def finished(self) -> list[Finished]:
+        """Finished first trainings of eligible trials, in the order of time."""
+        spent, done = dict[int, float](), []
+        start = datetime.fromisoformat(self.meta.created)
+        for event in self.results.study.log:
+            seconds = event.get("seconds") or event.get("wall_seconds")
+            if event["event"] in (Kind.RUNG, Kind.ENDED) and seconds is not None:
+                spent[event["trial"]] = max(spent.get(event["trial"], 0.0), float(seconds))
+            trial = self.trials[event["trial"]]
+            if event["event"] == Kind.ENDED and trial.eligible and trial.values:
+                hours = (datetime.fromisoformat(event["time"]) - start).total_seconds() / 3600
+                values = tuple(trial.values[name] for name in self.meta.directions)
+                done.append(Finished(hours, sum(spent.values()) / 3600, values))
+        return done
+
+    @cached_property
+    def curves(self) -> dict[str, dict[int, list[tuple[float, float]]]]:
+        """``valid_loss`` and ``train_loss``: (updates, loss) of a trial's validations; no replicates, no empty ones."""
+        found: dict[str, dict[int, list[tuple[float, float]]]] = {"valid_loss": {}, "train_loss": {}}
+        for trial in self.own:
+            validations = [one for one in self._validations(trial) if isinstance(one, dict)]
+            for key, curves in found.items():
+                points = sorted((float(one["step"]), float(one[key])) for one in validations
+                                if one.get("step") is not None and one.get(key) is not None)
+                if points:
+                    curves[trial.number] = points
+        return found
+
+    @cached_property
+    def drawn(self) -> list[Trial]:
+        """The trials whose curves are drawn: the latest where there are too many."""
+        return [one for one in self.own if one.number in self.curves["valid_loss"] or one.rungs][-MAX_CURVES:]
+
+    def _validations(self, trial: Trial) -> list[Any]:
+        """As the trial's record says, or the latest rung that it has reached."""
+        ended = trial.state in (State.COMPLETE, State.FAILED)
+        record = self.results.study.record(trial) if ended else None
+        if record and record.get("curve"):
+            return list(record["curve"])
+        folder = self.results.study.trial_folder(trial)
+        for name in reversed(_rung_files(folder)):
+            try:
+                return list(json.loads((folder / name).read_text()).get("curve") or ())
+            except (OSError, ValueError):  # being written
+                continue
+        return []
+
+    def links(self, trial: Trial | None = None) -> dict[str, str]:
+        """Name to relative address of the existing files of ``trial``, or of the study."""
+        if self.beside is None:
+            return {}
+        study = self.results.study
+        folder = study.trial_folder(trial) if trial else study.folder
+        names = (*LINKED, *_rung_files(folder)) if trial else OWN
+        return {name: quote(Path(os.path.relpath(folder / name, self.beside)).as_posix()) for name in names
+                if (folder / name).is_file()}
+
+
+def _rung_files(folder: Path) -> list[str]:
+    """Rung files of a training, in their order."""
+    return sorted((file.name for file in folder.glob("rung-*.json")), key=lambda name: (len(name), name))
+
+
+def params_of(trial: Trial) -> Mapping[str, Any]:
+    """Hyperparameter to value: what was sampled, or for a trial from outside the space, its whole description."""
+    return trial.params or (trial.answers if trial.state == State.COMPLETE else {})
+
+
+def name_of(trial: Trial) -> str:
+    """A trial's name in figures and tables."""
+    own = f"trial {trial.number}" + (f" ({trial.label})" if trial.label else "")
+    return f"{own}, trial {trial.of} with seed {trial.seed}" if trial.origin == Origin.REPLICATE else own

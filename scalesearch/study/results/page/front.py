@@ -1,0 +1,123 @@
+"""The front against each cost, as the study's own figures show it, and how it grew: its hypervolume over time."""
+
+import numpy as np
+
+from scalesearch.pareto.front import pareto_front
+from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.report.labels import label
+from scalesearch.report.plot import tradeoff
+from scalesearch.report.style import FRONT, canvas
+from scalesearch.report.table import COSTS, summary
+from scalesearch.study.results.page.facts import Facts, Finished
+from scalesearch.study.results.page.parts import Part, Section, fold, text
+from scalesearch.study.results.page.svg import Mark, picture
+from scalesearch.tasks import MEASURED
+
+MAX_MARKS = 600  # points with a text each; more would make the file large
+USUAL = ("params.total", "macs.total")
+GROUPS = ("params", "macs", "flops", "memory")
+
+
+def costs_of(facts: Facts) -> tuple[list[str], list[str]]:
+    """The costs that are shown first, and the others: objectives, or of a study without any the usual ones, first.
+
+    Costs that no finished trial has, or that are 0 for all of them, are neither.
+    """
+    names = dict.fromkeys([*facts.results.objectives, *COSTS, *MEASURED])
+    known = [name for name in names if name in MEASURED or ("." in name and _group(name) in GROUPS)]
+    first = [name for name in known if name in facts.results.objectives]
+    first += [name for name in USUAL if _group(name) not in map(_group, first)]
+    there = [name for name in known if name in facts.done and (facts.done[name].astype(float).fillna(0) != 0).any()]
+    return [name for name in first if name in there], [name for name in there if name not in first]
+
+
+def _group(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def section(facts: Facts) -> Section:
+    """The figures; those against what is no objective are folded, until a reader with a script chooses among all."""
+    title = "Pareto front" if facts.ranked else "Score against cost"
+    if facts.done.empty:
+        return Section("front", title, [text("No trial is finished yet, so there is no front." if facts.searched else
+                                             "No training is finished.")])
+    first, others = costs_of(facts)
+    goals = ", ".join(f"{name} ({way})" for name, way in facts.results.objectives.items())
+    head = f"{len(facts.members)} of {len(facts.done)} finished trials are on the front of {goals}." if facts.ranked \
+        else f"{len(facts.done)} architectures that the study file names."
+    parts = [text(head), ("chooser", [(name, _short(name), name in first) for name in (*first, *others)]),
+             _panels(facts, first, facts.main, "front-panels")]
+    if others:
+        parts.append(fold("Against the other costs", [_panels(facts, others, facts.main)], "front-others"))
+    reported = f"test.{facts.main}"
+    if reported in facts.done and facts.done[reported].notna().any():
+        parts.append(fold(f"By {reported}, which was not looked at in choosing", [_panels(facts, first, reported)]))
+    return Section("front", title, parts)
+
+
+def _short(name: str) -> str:
+    """``Non-embedding parameters``, ``Multiply-accumulates``: without unit and protocol."""
+    return label(name).removesuffix(" per sentence pair").removesuffix(", float32)").replace(" (bytes", "")
+
+
+def _panels(facts: Facts, costs: list[str], metric: str, key: str | None = None) -> Part:
+    return "panels", ([_picture(facts, cost, metric) for cost in costs], key)
+
+
+def _picture(facts: Facts, x: str, y: str) -> Part:
+    done = facts.done[facts.done[x].notna() & facts.done[y].notna()]
+    done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front's marks lie on top
+    figure = tradeoff(facts.results.table, facts.results.subject, x, y)
+    words = {y: label(y), x: label(x)}
+    marks = [Mark(int(row["trial"]), summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
+             for _, row in done.iterrows()]
+    title = f"{label(y)} against {label(x, facts.meta.protocol)}"
+    best = facts.results.front
+    best = best.dropna(subset=[x, y]) if len(best) else best
+    members = "; ".join(summary(row, {y: y, x: x}) for _, row in best.iterrows())
+    bars = "; bars: intervals of means over seeds, by pooled noise" if f"{y}.half" in facts.results.table else ""
+    return picture(figure, f"front-{x}-{y}".replace(".", "-").replace("_", "-"),
+                   f"Scatter plot of {title} for {len(facts.done)} trials. On the front: {members or 'none'}.",
+                   f"{title}{bars}.", marks, cost=x)
+
+
+def history(facts: Facts, corner: list[float]) -> list[tuple[Finished, float]]:
+    """Each finished trial that changed the hypervolume, and the last one, with the hypervolume from it on."""
+    directions = list(facts.results.objectives.values())
+    best = np.empty((0, len(directions)))
+    steps: list[tuple[Finished, float]] = []
+    for one in facts.finished:
+        both = np.vstack([best, one.values])
+        best = both[pareto_front(both, directions)]
+        volume = hypervolume(best, corner, directions)
+        if not steps or volume != steps[-1][1] or one is facts.finished[-1]:
+            steps.append((one, volume))
+    return steps
+
+
+def growth(facts: Facts) -> Section | None:
+    """The figure and its reference point; None where nothing was searched and nothing can be on a front."""
+    found = facts.results.hypervolume()
+    if found is None or not facts.finished:
+        empty = text("No feasible trial is finished yet, so there is no hypervolume.")
+        return Section("hypervolume", "Hypervolume", [empty]) if facts.searched else None
+    now, corner = found
+    steps = history(facts, corner)
+    with canvas(8.4, 3.2, columns=2) as (figure, (left, right)):
+        for axes, key, words in ((left, "hours", "Hours since the study began"),
+                                 (right, "spent", "Worker-hours of training, validation and decoding")):
+            axes.step([getattr(one, key) for one, _ in steps], [volume for _, volume in steps], where="post",
+                      color=FRONT, linewidth=1.4, marker="o", markersize=3)
+            axes.set_xlabel(words)
+            axes.set_xlim(left=0)
+            axes.set_ylim(bottom=0)
+        left.set_ylabel("Hypervolume")
+    last, volume = steps[-1]
+    spent = f"{last.hours:.2f} hours since the study began and {last.spent:.2f} worker-hours"
+    point = ", ".join(f"{name} {value:,.6g}" for name, value in zip(facts.results.objectives, corner))
+    caption = (f"In the product of the objectives' units, against the reference point {point}: the worst value of each "
+               "objective over all finished trials, and a tenth of their range beyond it. The curve counts each trial "
+               "with its first seed, and replicates as time spent; the number above is of means over seeds.")
+    return Section("hypervolume", "Hypervolume", [text(f"{now:.6g} after {len(facts.finished)} trials, {spent}."),
+                                picture(figure, "hypervolume-figure", f"Hypervolume: {volume:.6g} after {spent}.",
+                                        caption)])
