@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from ours import architecture
 
-from scalesearch.blocks.embed.tokens import sinusoid
+from scalesearch.blocks.embedding import sinusoid
 from scalesearch.cli.train import load_data
 from scalesearch.data import Corpus, Split
 from scalesearch.nn import build

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from scalesearch.analysis.taps import Layer, Mean, Probe, layers_of
 from scalesearch.blocks.ffn import FFN
-from scalesearch.blocks.mixers.partial import PartialFFN
+from scalesearch.blocks.mixers.inside import PartialFFN
 from scalesearch.nn import Model, Module
 
 

@@ -121,29 +121,6 @@ class LayerNorm(Block):
 
 
 @block
-class Contraction(Block):
-    """A product of two activations; the einsum string is both the operation and the loop nest.
-
-    ``extents`` gives every letter of ``spec`` its size or axis; ``b`` is the batch and costs nothing a sentence.
-    """
-
-    spec: str
-    extents: tuple[tuple[str, Extent], ...]
-
-    def work(self) -> Sequence[Work]:
-        size = dict(self.extents)
-        operands, result = self.spec.split("->")
-        letters = dict.fromkeys(letter for letter in operands if letter not in ",b")
-        kept = tuple(size[letter] for letter in result if letter != "b")
-        return [Work(tuple(size[letter] for letter in letters)), Work(kept, "activation")]
-
-    def forward(self, m: Any, x: Any, y: Any) -> Any:
-        from torch import einsum
-
-        return einsum(self.spec, x, y)
-
-
-@block
 class MatMul(Block):
     """x y of activations, (…, rows, n_in) and (…, n_in, n_out); ``over`` are the loops outside, the rows among them.
 
@@ -233,3 +210,24 @@ class Convolution(Block):
         taps = [seen[:, k * self.dilation : k * self.dilation + x.shape[1]] for k in range(self.width)]
         weight = m.weight.transpose(1, 2).flatten(1)
         return linear(torch.cat(taps, -1), weight, m.bias if self.bias else None)
+
+
+@block
+class KeyValueCache(Block):
+    """What stepwise decoding keeps of keys and values: ``numbers`` for each position of ``over``."""
+
+    numbers: Size
+    over: Axis
+
+    def work(self) -> Sequence[Work]:
+        return [Work((self.over, self.numbers), "cache")]
+
+
+@block
+class RowCache(Block):
+    """What stepwise decoding keeps of the last rows that a convolution saw: ``numbers`` in all."""
+
+    numbers: Size
+
+    def work(self) -> Sequence[Work]:
+        return [Work((self.numbers,), "cache")]

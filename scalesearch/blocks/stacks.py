@@ -1,17 +1,68 @@
-"""Stacks of layers, with A^G, step signals, solvers or a waist of their own."""
+"""Stacks of layers, with A^G, step signals, solvers or a waist of their own.
+
+Solvers apply a layer's change F(x) = layer(x) - x: Euler's step, or the ODE Transformer's of higher order (Li et al.
+2022). Evaluations share the layer's weights: they cost multiply-adds and no parameters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat, Size, Use, block
 from scalesearch.blocks.elementwise import plus
-from scalesearch.blocks.embed.tokens import sinusoid
+from scalesearch.blocks.embedding import sinusoid
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import LayerNorm, Linear
 from scalesearch.blocks.mixers.scores import GlobalScores
-from scalesearch.blocks.solvers import SOLVERS
+
+Layer = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Solver:
+    """``advance(m, layer, x)`` is the next state; the layer is called ``evaluations`` times."""
+
+    evaluations: int
+    advance: Callable[[Any, Layer, Any], Any]
+    gated: bool = False
+
+
+def rk2(m: Any, layer: Layer, x: Any) -> Any:
+    """x + (F₁ + F₂) / 2 with F₂ = F(x + F₁)."""
+    first = _change(layer, x)
+    return x + (first + _change(layer, x + first)) / 2
+
+
+def rk2_learned(m: Any, layer: Layer, x: Any) -> Any:
+    """x + g F₁ + (1 - g) F₂, g = σ(W [F₁; F₂]), one W for the stack."""
+    import torch
+
+    first = _change(layer, x)
+    second = _change(layer, x + first)
+    g = m.gate(torch.cat([first, second], -1)).sigmoid()
+    return x + g * first + (1 - g) * second
+
+
+def rk4(m: Any, layer: Layer, x: Any) -> Any:
+    """x + (F₁ + 2 F₂ + 2 F₃ + F₄) / 6."""
+    first = _change(layer, x)
+    second = _change(layer, x + first / 2)
+    third = _change(layer, x + second / 2)
+    return x + (first + 2 * second + 2 * third + _change(layer, x + third)) / 6
+
+
+def _change(layer: Layer, x: Any) -> Any:
+    return layer(x) - x
+
+
+SOLVERS = {
+    "euler": Solver(1, lambda m, layer, x: layer(x)),
+    "rk2": Solver(2, rk2),
+    "rk2-learned": Solver(2, rk2_learned, gated=True),
+    "rk4": Solver(4, rk4),
+}
 
 
 @block

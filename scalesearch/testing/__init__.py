@@ -3,11 +3,10 @@
 May import blocks, space, cost, feasible and nn, and torch; nothing in the package imports it.
 """
 
-from scalesearch.testing.catalogue import CATALOGUE
+from scalesearch.testing.catalogue import CATALOGUE, Specimen
 from scalesearch.testing.checks import check_bill, check_columns, check_model
 from scalesearch.testing.draws import covering, random_architecture
 from scalesearch.testing.kinds import check_count, check_ffn, check_mixer
-from scalesearch.testing.specimen import Specimen
 
 __all__ = [
     "CATALOGUE",

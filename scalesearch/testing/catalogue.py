@@ -1,15 +1,299 @@
-"""The catalogue: every block by name; what is in it is checked without a test of its own."""
+"""The catalogue: every block by name, drawn at random small sizes, with the shapes of its inputs.
+
+What is in it is checked without a test of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
+from random import Random
+from typing import Any
 
+from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
+from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, Axis, Block, Repeat, Shape, Site
+from scalesearch.blocks.embedding import (
+    POSITIONS,
+    AdaptiveOutput,
+    AdaptiveTable,
+    FactorisedTable,
+    SoftPOS,
+    TokenEmbedding,
+)
 from scalesearch.blocks.ffn import FFNS
-from scalesearch.testing import attention, layers, leaves  # noqa: F401  (each registers its specimens)
-from scalesearch.testing.attention import feed_forward
-from scalesearch.testing.specimen import SPECIMENS, Draw
+from scalesearch.blocks.layers import NORMS, DecoderLayer, EncoderLayer
+from scalesearch.blocks.leaves import (
+    Convolution,
+    Embedding,
+    FusedAttention,
+    LayerNorm,
+    Linear,
+    MatMul,
+    PositionTable,
+    Transposed,
+)
+from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.mixers.gates import GATES
+from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
+from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
+from scalesearch.blocks.options import Option, options
+from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, Factors, HeadLinear, LowRank
+from scalesearch.blocks.stacks import SOLVERS, Stack, WaistedStack
 
+LENGTH = "length"
+HEADS = 3  # of leaves that are applied over heads
+MANY = 12  # sizes that an option without bounds is drawn from
+TRIES = 1000
+RATIOS = [0.05, 0.2, 0.5, 0.9]
+CUTOFFS = [(1, 3), (2, 9), (5, 14), (8, 40)]
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """A block and its inputs' shapes after the batch axis.
+
+    Attributes:
+        inputs: a shape for each input; None: an input that is absent.
+        ids: whether inputs are token ids.
+        more: what else its forward takes; ``LENGTH`` stands for the number of source positions.
+    """
+
+    block: Block
+    inputs: tuple[Shape | None, ...]
+    ids: bool = False
+    more: tuple[object, ...] = ()
+
+
+Draw = Callable[[Random], Specimen]
+
+
+# -- drawing
+
+
+def size(rng: Random) -> int:
+    """A small size, 1 to 12."""
+    return rng.randint(1, 12)
+
+
+def legal(option: Option, few: int = MANY) -> Sequence[Any]:
+    """The values of an option; of a size at most ``few``, from its lowest."""
+    if option.kind == "flag":
+        return False, True
+    low = 1 if option.low is None else option.low
+    high = low + few - 1
+    return option.among or range(low, 1 + (high if option.high is None else min(option.high, high)))
+
+
+def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
+    """A block of a class with drawn options whose sizes agree.
+
+    Args:
+        given: the fields that are no options, in order.
+
+    Raises:
+        AssertionError: no draw fits.
+    """
+    for _ in range(TRIES):
+        block = kind(*given, **{name: rng.choice(legal(option)) for name, option in options(kind).items()})
+        if block.misfit() is None:
+            return block
+    raise AssertionError(f"{kind.__name__}: of {TRIES} draws of its options none fits: {block.misfit()}")
+
+
+def site(rng: Random) -> Site:
+    """Any site: a matrix, a tensor chain, a product of low rank."""
+    chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4), rng.choice(["cores", "matrix", "auto"]))
+    return rng.choice([DENSE, chain, chain, LowRank(size(rng))])
+
+
+def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False, more: tuple[object, ...] = (),
+          **given: Any) -> Draw:
+    """A function that draws blocks of a class: any flags, any sizes where a field has no default.
+
+    Args:
+        inputs: shapes, with the names of fields for their values.
+        given: fields; a list or a range is drawn from.
+    """
+    def draw(rng: Random) -> Specimen:
+        values = dict(given)
+        for field in fields(kind):
+            value = given.get(field.name)
+            if isinstance(value, list | range):
+                values[field.name] = rng.choice(value)
+            elif value is None and field.type == "bool":
+                values[field.name] = rng.random() < 0.5
+            elif value is None and field.default is MISSING:
+                values[field.name] = size(rng)
+        block = kind(**values)
+        shapes = (None if shape is None else tuple(values.get(extent, extent) for extent in shape) for shape in inputs)
+        return Specimen(block, tuple(shapes), ids, more)
+
+    return draw
+
+
+# -- what is drawn with more care
+
+
+def scores(rng: Random) -> Specimen:
+    """Scores that may be expanded over heads and relative."""
+    heads, dim, value, out = size(rng), size(rng), size(rng), rng.choice([0, size(rng)])
+    inputs = ((heads, SRC, dim), (heads, SRC, dim), (out or heads, SRC, value), None)
+    return Specimen(Scores(heads, dim, value, SRC, SRC, out, rng.choice([0, 2])), inputs)
+
+
+def token_embedding(rng: Random) -> Specimen:
+    """Tokens' vectors with positions of any kind."""
+    d, over = size(rng), (SRC,)
+    bands = AdaptiveTable(d, rng.choice(CUTOFFS), rng.randint(2, 4), over=over)
+    table = rng.choice([Embedding(d, over), FactorisedTable(d, 3, over, Embedding(3, over)), bands])
+    return Specimen(TokenEmbedding(d, over, table, rng.choice(POSITIONS), 8), ((SRC,), (SRC,)), ids=True)
+
+
+def soft_positions(rng: Random) -> Specimen:
+    """An H-SoftPOS of one to three levels."""
+    levels, width, left = rng.randint(1, 3), rng.randint(1, 4), rng.randint(1, 6)
+    roles, d = rng.randint(1, min(left, width)), left + (2 * levels - 1) * width
+    block = SoftPOS(d, (SRC,), Embedding(left, (SRC,)), levels, width, roles, rng.choice(POSITIONS), 8)
+    return Specimen(block, ((SRC,), (SRC,)), ids=True)
+
+
+def attention(
+    rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True, cross: bool = False
+) -> Attention:
+    """Any attention whose sizes fit: a gate and raw features need heads x head_dim = d."""
+    over: dict[str, Any] = {"projected": axes[1], "keys": axes[2], "cross": cross}
+    if rng.random() < 0.3:
+        heads = rng.choice([n for n in range(1, d + 1) if d % n == 0])
+        sizes = {"heads": heads, "head_dim": d // heads, "score_heads": heads}
+        made = rng.choice([site(rng), IDENTITY])
+        return Attention(d, axes[0], decoder, made, **sizes, **over, gate=rng.choice(GATES))
+    score_heads, expand = rng.randint(1, 3), rng.random() < 0.4
+    heads, head_dim = (rng.randint(1, 7) if expand else score_heads * rng.randint(1, 3)), size(rng)
+    shared = rng.random() < 0.3 and (expand or heads == score_heads)
+    kv_heads = rng.choice([n for n in range(1, 8) if heads % n == score_heads % n == 0]) if shared else 0
+    encoder = axes[0] == axes[2]
+    adapt = rng.choice(["none", "lora", "prompt"]) if encoder else "none"
+    return Attention(
+        d, axes[0], decoder, site(rng), heads=heads, head_dim=head_dim, score_heads=score_heads, **over,
+        expand=expand,
+        kv_heads=kv_heads,
+        clip=rng.choice([0, 3]) if encoder else 0,
+        partial=partial_ffn(rng, d, heads, head_dim, axes[0]) if rng.random() < 0.5 else None,
+        adapters=tuple(rng.sample(ADAPTED, 2)) if adapt == "lora" else (),
+        rank=size(rng),
+        prompt=rng.randint(1, 4) if adapt == "prompt" else 0,
+    )
+
+
+def cross_attention(rng: Random) -> Specimen:
+    """A cross-attention and its memory."""
+    block = attention(rng, size(rng), (TGT, MEMORY, SRC_KEYS), cross=True)
+    return Specimen(block, ((TGT, block.d), None, None, None, None, (SRC, block.d)))
+
+
+def partial_ffn(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> PartialFFN:
+    """Feed-forward networks inside heads."""
+    kind = rng.choice([kind for kind in FFNS.values() if "hidden" in options(kind)])
+    inner = fitting(rng, kind, head_dim, (axis, heads), rng.choice([DENSE, PER_HEAD]))
+    return PartialFFN(d, heads, head_dim, axis, inner, rng.choice(HEAD_GATES), rng.random() < 0.5)
+
+
+def inside_heads(rng: Random) -> Specimen:
+    """Feed-forward networks inside heads, with the query stream that gates them."""
+    d, heads, dim = size(rng), size(rng), size(rng)
+    return Specimen(partial_ffn(rng, d, heads, dim, SRC), ((SRC, heads * dim), (SRC, d)))
+
+
+def ffn(rng: Random, d: int, axis: Axis, kind: str | None = None) -> Any:
+    """A feed-forward network of one kind, or of any."""
+    return fitting(rng, FFNS[kind or rng.choice(list(FFNS))], d, (axis,), site(rng))
+
+
+def feed_forward(rng: Random, kind: str) -> Specimen:
+    """A feed-forward network of one kind over source positions."""
+    d = size(rng)
+    return Specimen(ffn(rng, d, SRC, kind), ((SRC, d),))
+
+
+def mixing(rng: Random, name: str) -> Specimen:
+    """A mixer of one kind, of an encoder or of a decoder."""
+    d, decoder = size(rng), rng.random() < 0.5
+    axis = TGT if decoder else SRC
+    return Specimen(fitting(rng, MIXERS[name], d, axis, decoder, site(rng)), ((axis, d), None, None))
+
+
+def layer(rng: Random) -> EncoderLayer:
+    """An encoder layer."""
+    mixer = attention(rng, size(rng), (SRC, SRC, SRC), decoder=False)
+    return EncoderLayer(mixer, ffn(rng, mixer.d, SRC), rng.choice(NORMS))
+
+
+def encoder_layer(rng: Random) -> Specimen:
+    """An encoder layer with its input."""
+    block = layer(rng)
+    return Specimen(block, ((SRC, block.main.d), None, None))
+
+
+def decoder_layer(rng: Random) -> Specimen:
+    """A decoder layer, which may have no cross-attention, with its input and its memory."""
+    d = size(rng)
+    cross = attention(rng, d, (TGT, MEMORY, SRC_KEYS), cross=True) if rng.random() < 0.8 else None
+    block = DecoderLayer(attention(rng, d, (TGT, TGT, KEYS)), cross, ffn(rng, d, TGT), rng.choice(NORMS),
+                         rng.random() < 0.5)
+    return Specimen(block, ((TGT, d), None, None, (SRC, d), None, None))
+
+
+def stack(rng: Random) -> Specimen:
+    """A stack of up to three layers, its input and a scores bias."""
+    inner = layer(rng)
+    d, own = inner.main.d, inner.main.scores
+    scores = GlobalScores(d, own.heads, size(rng), SRC, SRC, 0, False) if own and rng.random() < 0.5 else None
+    block = Stack(Repeat(inner, rng.randint(1, 3)), scores, rng.random() < 0.5, rng.choice(list(SOLVERS)),
+                  rng.random() < 0.5)
+    return Specimen(block, ((SRC, d), None, (1, SRC, SRC)))
+
+
+def waisted_stack(rng: Random) -> Specimen:
+    """A stack whose middle layers have another width."""
+    outer, middle = layer(rng), layer(rng)
+    block = WaistedStack(Repeat(outer, 1), Repeat(middle, rng.randint(1, 3)), Repeat(outer, 1), rng.random() < 0.5)
+    return Specimen(block, ((SRC, outer.main.d), None, None))
+
+
+# -- all of them
+
+ON_SOURCE: dict[str, Any] = {"queries": SRC, "keys": SRC}
+CHAINED: dict[str, Any] = {"over": (SRC,), "ratio": RATIOS, "length": range(2, 5), "bond": "solved"}
 CATALOGUE: dict[str, Draw] = {
-    **SPECIMENS,
+    "linear": plain(Linear, (SRC, "d_in"), over=(SRC,)),
+    "transposed": plain(Transposed, (SRC, "d_in"), over=(SRC,)),
+    "embedding": plain(Embedding, (SRC,), ids=True, over=(SRC,)),
+    "position_table": plain(PositionTable, (SRC,), ids=True, max_length=8),
+    "layer_norm": plain(LayerNorm, (SRC, "d"), over=(SRC,)),
+    "mat_mul": plain(MatMul, (HEADS, TGT, "n_in"), (HEADS, "n_in", SRC_KEYS), over=(HEADS, TGT), n_out=SRC_KEYS,
+                     inner=False),
+    "fused_attention": plain(FusedAttention, ("heads", TGT, "head_dim"), ("heads", SRC_KEYS, "head_dim"),
+                             ("heads", SRC_KEYS, "value_dim"), None, queries=TGT, keys=SRC_KEYS),
+    "convolution": plain(Convolution, (SRC, "d_in"), over=(SRC,), width=range(1, 5), dilation=range(1, 4)),
+    "chain_linear": plain(ChainLinear, (SRC, "d_in"), d_in=range(2, 25, 2), d_out=range(2, 25, 2),
+                          apply=["cores", "matrix"], **CHAINED),
+    "chain_embedding": plain(ChainEmbedding, (SRC,), ids=True, **CHAINED),
+    "low_rank": plain(Factors, (SRC, "d_in"), over=(SRC,)),
+    "head_linear": plain(HeadLinear, (SRC, HEADS, "d_in"), over=(SRC, HEADS)),
+    "head_mixer": plain(HeadMixer, ("heads_in", TGT, SRC_KEYS), queries=TGT, keys=SRC_KEYS),
+    "relative_keys": plain(RelativeKeys, ("heads", SRC, "head_dim"), more=(LENGTH,), queries=SRC, clip=range(1, 5)),
+    "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], **ON_SOURCE),
+    "adaptive_output": plain(AdaptiveOutput, (TGT, "d"), cutoffs=CUTOFFS, factor=range(2, 5)),
+    "scores": scores,
+    "token_embedding": token_embedding,
+    "soft_positions": soft_positions,
+    "attention": cross_attention,
+    "partial_ffn": inside_heads,
+    "encoder_layer": encoder_layer,
+    "decoder_layer": decoder_layer,
+    "stack": stack,
+    "waisted_stack": waisted_stack,
     **{f"ffn.{kind}": partial(feed_forward, kind=kind) for kind in FFNS if kind != "none"},
 }

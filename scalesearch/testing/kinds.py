@@ -10,15 +10,14 @@ from typing import Any
 from scalesearch.blocks.core import Block
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.options import Option, options
+from scalesearch.blocks.options import options
 from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
-from scalesearch.testing.attention import feed_forward, mixing
+from scalesearch.testing.catalogue import MANY, Specimen, feed_forward, legal, mixing
 from scalesearch.testing.checks import check_bill, check_columns, check_model
 from scalesearch.testing.draws import random_architecture, small_space
-from scalesearch.testing.specimen import MANY, Specimen
 
 BLOCKS, MODELS, TRIALS = 12, 6, 24  # drawn, or searched, of each kind
 STACKS = ("encoder", "decoder")
@@ -140,16 +139,8 @@ def check_search(space: Space, key: str, name: str) -> None:
 
 def spelled(kind: type[Block], few: int = MANY) -> dict[str, str]:
     """The options of a block class as keys, all legal values open, but ``few`` sizes."""
-    return {name: _spelled(option, few) for name, option in options(kind).items()}
-
-
-def _spelled(option: Option, few: int) -> str:
-    if option.kind == "flag":
-        return "yes | no"
-    if option.among:
-        return " | ".join(map(str, option.among))
-    low = 1 if option.low is None else option.low
-    return f"{low}..{low + few - 1 if option.high is None else min(option.high, low + few - 1)}"
+    return {name: "yes | no" if option.kind == "flag" else " | ".join(map(str, legal(option, few)))
+            for name, option in options(kind).items()}
 
 
 def flow(value: Mapping[str, Any] | str) -> str:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from scalesearch.blocks.caches import RowCache
 from scalesearch.blocks.core import Block, Shape, Size, Use, Work, block
+from scalesearch.blocks.leaves import RowCache
 from scalesearch.blocks.mixers import MIXERS, Mixer, mixer
 from scalesearch.blocks.options import option
 from scalesearch.space import Space, Unbuildable

@@ -8,7 +8,7 @@ import pytest
 from scalesearch.blocks.core import Line
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.seq2seq import TYINGS
-from scalesearch.blocks.solvers import SOLVERS
+from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.cost import ledger
 from scalesearch.nn.verify import verify
 from scalesearch.space.assembly.architecture import Architecture

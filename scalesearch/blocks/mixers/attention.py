@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from scalesearch.blocks.caches import KeyValueCache
 from scalesearch.blocks.core import Axis, Block, Size, Use, block
-from scalesearch.blocks.leaves import FusedAttention, Linear
-from scalesearch.blocks.mixers.adapt import ADAPTED, Adapter, Prompt
+from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
 from scalesearch.blocks.mixers.gates import Gating
-from scalesearch.blocks.mixers.partial import PartialFFN
+from scalesearch.blocks.mixers.inside import ADAPTED, PartialFFN, Prompt
 from scalesearch.blocks.mixers.scores import Scores
-from scalesearch.blocks.sites import DENSE, IDENTITY
+from scalesearch.blocks.sites import DENSE, IDENTITY, Factors
 from scalesearch.blocks.sizes import given, truth
 
 
@@ -31,8 +29,8 @@ class Attention(Mixer):
     positions are attended to. The three differ when earlier keys are cached.
 
     Further: ``clip`` (relative keys), ``residual`` (RealFormer), ``gate`` (Anthe), ``partial`` (PartialFormer),
-    ``adapters`` of ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps; the output map
-    is always a matrix.
+    ``adapters`` of ``rank`` (B A x beside a matrix, not scaled: Hu et al. 2022, EdgeFormer's Adapter-LA) and
+    ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps; the output map is always a matrix.
     """
 
     heads: Size
@@ -124,7 +122,7 @@ class Attention(Mixer):
         for slot in self.adapters:
             axis = self.queries if slot in ("query", "out") else self.projected
             out = self.d if slot == "out" else self.widths[slot[0].upper()]
-            parts[f"{slot}_adapter"] = Adapter(width if slot == "out" else self.d, out, self.rank, (axis,))
+            parts[f"{slot}_adapter"] = Factors(width if slot == "out" else self.d, out, self.rank, (axis,), bias=False)
         if given(self.prompt):
             parts["prompt"] = Prompt(self.prompt, self.d, tuple(maps[slot] for slot in self.gating.on_keys))
         return parts | ({"store": KeyValueCache(kv, self.keys)} if self.decoder else {})

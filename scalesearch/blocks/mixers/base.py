@@ -24,7 +24,7 @@ class Mixer(Block):
     """A way for positions to meet: (batch, queries, d) to the same.
 
     ``decoder``: no position may see a later one, and decoding runs step by step; what it needs of earlier positions is
-    then on the bill (:mod:`scalesearch.blocks.caches`) and in the ``cache``. ``site(d_in, d_out, over)`` makes its
+    then on the bill (:mod:`scalesearch.blocks.leaves`) and in the ``cache``. ``site(d_in, d_out, over)`` makes its
     matrices. What else a subclass asks for are its :func:`~scalesearch.blocks.options.option` fields.
     """
 

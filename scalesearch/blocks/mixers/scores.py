@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.blocks.caches import KeyValueCache
 from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
 from scalesearch.blocks.elementwise import dropout, plus
-from scalesearch.blocks.leaves import LayerNorm, Linear, MatMul
+from scalesearch.blocks.leaves import KeyValueCache, LayerNorm, Linear, MatMul
 from scalesearch.blocks.sizes import given
 
 RESIDUAL_SCORES = ("none", "global", "relative", "previous")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, Use, canonical
-from scalesearch.blocks.ffn.none import NoFFN
+from scalesearch.blocks.ffn.kinds import NoFFN
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section

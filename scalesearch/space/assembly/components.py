@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
 from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Use
-from scalesearch.blocks.embed import (
+from scalesearch.blocks.embedding import (
     AdaptiveOutput,
     AdaptiveTable,
     FactorisedOutput,
@@ -19,7 +19,7 @@ from scalesearch.blocks.ffn import FFN, FFNS
 from scalesearch.blocks.leaves import Embedding, Linear
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.mixers.partial import PartialFFN
+from scalesearch.blocks.mixers.inside import PartialFFN
 from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.sizes import fixed, minimum, truth

@@ -6,15 +6,15 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from scalesearch.blocks.chains import APPLY, BONDS
-from scalesearch.blocks.embed import POSITIONS
+from scalesearch.blocks.embedding import POSITIONS
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.layers import NORMS
 from scalesearch.blocks.mixers import MIXERS
-from scalesearch.blocks.mixers.adapt import ADAPTED
 from scalesearch.blocks.mixers.gates import GATES
+from scalesearch.blocks.mixers.inside import ADAPTED
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
-from scalesearch.blocks.solvers import SOLVERS
+from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.space.schema.stack import OFF, count, flag, stack
 from scalesearch.space.schema.synonyms import with_synonyms
 from scalesearch.space.schema.types import CallSpec, Field, Group

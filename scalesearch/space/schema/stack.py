@@ -8,7 +8,7 @@ from scalesearch.blocks.core import Block
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.gates import GATES
-from scalesearch.blocks.mixers.partial import HEAD_GATES
+from scalesearch.blocks.mixers.inside import HEAD_GATES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.options import Option, options
 from scalesearch.space.schema.types import Beside, Field, Group

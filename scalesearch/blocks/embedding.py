@@ -1,0 +1,248 @@
+"""Embeddings: tables of tokens (whole, factorised, adaptive), positions, H-SoftPOS; and outputs by their matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, Size, Use, block
+from scalesearch.blocks.elementwise import dropout
+from scalesearch.blocks.leaves import Convolution, Embedding, Linear, PositionTable, RowCache, Transposed
+from scalesearch.blocks.sizes import maximum
+
+POSITIONS = ("sinusoidal", "learned", "none")
+KERNEL = 3  # of H-SoftPOS
+
+
+@block
+class TokenEmbedding(Block):
+    """√d · table[token] + position, then dropout (Vaswani et al. 2017, 3.4 and 3.5).
+
+    Token ids and their positions, both (batch, length), to (batch, length, d). ``table`` looks tokens up.
+    """
+
+    d: Size
+    over: Axes
+    table: Block
+    positions: str = "sinusoidal"
+    max_length: Size = 1024
+    tied: str | None = None  # path of the table that this one is
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied)}
+        if self.positions == "learned":
+            parts["position"] = PositionTable(self.d, self.max_length)
+        return parts
+
+    def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+        x = m.table(tokens) * self.d**0.5
+        if self.positions == "learned":
+            x = x + m.position(positions)
+        elif self.positions == "sinusoidal":
+            x = x + sinusoid(positions, self.d, x.dtype)
+        return dropout(x, m.rates.residual, m.training)
+
+
+def sinusoid(positions: Any, d: int, dtype: Any) -> Any:
+    """Sinusoidal positions (…, d): sines, then cosines, of wavelengths 2π to 10000 · 2π."""
+    import torch
+
+    half = (d + 1) // 2
+    rates = torch.exp(torch.arange(half, device=positions.device) * (-9.210340371976184 / max(half - 1, 1)))
+    angles = positions.unsqueeze(-1) * rates
+    return torch.cat([angles.sin(), angles.cos()], -1)[..., :d].to(dtype)
+
+
+@block
+class FactorisedTable(Block):
+    """``table`` looks up ``rank`` features, a matrix without bias makes them ``d`` (Lan et al. 2020, ALBERT)."""
+
+    d: Size
+    rank: Size
+    over: Axes
+    table: Block
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"table": self.table, "up": Linear(self.rank, self.d, self.over, bias=False)}
+
+    def forward(self, m: Any, tokens: Any) -> Any:
+        return m.up(m.table(tokens))
+
+
+@block
+class FactorisedOutput(Block):
+    """Scores from the matrices of the :class:`FactorisedTable` at ``path``, the other way round."""
+
+    d: Size
+    rank: Size
+    path: str
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {
+            "down": Use(Transposed(self.d, self.rank, (TGT,)), tied=f"{self.path}.up"),
+            "table": Use(Linear(self.rank, VOCAB, (TGT,), bias=False), tied=f"{self.path}.table"),
+        }
+
+    def forward(self, m: Any, x: Any) -> Any:
+        return m.table(m.down(x))
+
+    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """See :meth:`Linear.terms`."""
+        return [(m.down(hidden), m.table.weight, None, target)]
+
+
+@block
+class Bands(Block):
+    """Bands of ever rarer tokens, with rows of ``d``, ``d`` / ``factor``, ``d`` / ``factor``² … features.
+
+    For adaptive input and softmax (Baevski & Auli 2019; Grave et al. 2017); ids go by frequency.
+    PartialFormer's language models have bands ending at 20,000 and 60,000 and a factor of 4 (Table 20).
+    """
+
+    d: Size
+    cutoffs: tuple[int, ...]
+    factor: int
+    vocab: Extent = VOCAB
+
+    def at(self, vocab: Size) -> Block:
+        return replace(self, vocab=vocab)
+
+    def bands(self) -> list[tuple[int, int, int]]:
+        """(first token, one past the last, width) of every band that the vocabulary reaches."""
+        assert isinstance(self.vocab, int), "bind the vocabulary first"
+        edges = [0, *(cut for cut in self.cutoffs if cut < self.vocab), self.vocab]
+        return [(a, b, maximum(1, self.d // self.factor**i)) for i, (a, b) in enumerate(pairwise(edges))]
+
+
+@block
+class AdaptiveTable(Bands):
+    """Token ids (…) to (…, d). Every band looks up every token, and the right one is kept: shapes stay the same."""
+
+    over: Axes = ()
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        parts: dict[str, Block | Use] = {}
+        for i, (first, end, width) in enumerate(self.bands()):
+            parts[f"table{i}"] = Embedding(width, self.over, end - first)
+            parts[f"up{i}"] = Linear(width, self.d, self.over, bias=False)
+        return parts
+
+    def forward(self, m: Any, tokens: Any) -> Any:
+        import torch
+
+        looked_up: Any = None
+        for i, (first, end, _) in enumerate(self.bands()):
+            rows = getattr(m, f"up{i}")(getattr(m, f"table{i}")((tokens - first).clamp(0, end - first - 1)))
+            inside = (tokens >= first)[..., None]
+            looked_up = rows if looked_up is None else torch.where(inside, rows, looked_up)
+        return looked_up
+
+
+@block
+class AdaptiveOutput(Bands):
+    """Log-probabilities (…, V): first the band or one of the first band's tokens, then the token within its band.
+
+    ``path``: the :class:`AdaptiveTable` whose matrices these are; None: they are its own.
+    """
+
+    path: str | None = None
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        parts: dict[str, Block | Use] = {}
+        bands = self.bands()
+        for i, (first, end, width) in enumerate(bands):
+            ties = [None, None] if self.path is None else [f"{self.path}.{name}{i}" for name in ("up", "table")]
+            parts[f"down{i}"] = Use(Transposed(self.d, width, (TGT,)), tied=ties[0])
+            parts[f"table{i}"] = Use(Linear(width, end - first, (TGT,), bias=False), tied=ties[1])
+        return parts | ({"clusters": Linear(self.d, len(bands) - 1, (TGT,), bias=False)} if len(bands) > 1 else {})
+
+    def forward(self, m: Any, x: Any) -> Any:
+        import torch
+
+        bands = self.bands()
+        scores = [getattr(m, f"table{i}")(getattr(m, f"down{i}")(x)) for i in range(len(bands))]
+        if len(bands) == 1:
+            return scores[0]
+        head = torch.cat([scores[0], m.clusters(x)], -1).log_softmax(-1)
+        first = scores[0].shape[-1]
+        tails = [head[..., first + i, None] + tail.log_softmax(-1) for i, tail in enumerate(scores[1:])]
+        return torch.cat([head[..., :first], *tails], -1)
+
+    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """The first softmax for all tokens, and for those of a band its own; see :meth:`Linear.terms`."""
+        import torch
+
+        bands = self.bands()
+        size = bands[0][1]
+        # The first band's two factors as one matrix, beside the bands' own vectors: one softmax over both.
+        weight, head = m.table0.weight @ m.down0.weight.t(), target
+        tails = []
+        for i, (first, end, _) in enumerate(bands[1:]):
+            inside = (target >= first) & (target < end)
+            head = torch.where(inside, size + i, head)
+            states = getattr(m, f"down{i + 1}")(hidden[inside])
+            tails.append((states, getattr(m, f"table{i + 1}").weight, None, target[inside] - first))
+        weight = torch.cat([weight, m.clusters.weight]) if len(bands) > 1 else weight
+        return [(hidden, weight, None, head), *(term for term in tails if len(term[3]))]
+
+
+@block
+class SoftPOS(Block):
+    """Embeddings with soft roles at several scales, H-SoftPOS (Anthe, section 2); inputs as :class:`TokenEmbedding`'s.
+
+    [X₁, S₁, X₂, S₂, …] for ``levels`` levels, d features together.
+
+    X₁ is a table of d - (2 · levels - 1) · width features with sinusoidal positions, X_{m+1} a causal convolution of
+    X_m (kernel 3, dilation 2^(m-1)) with ``width`` features, and S_m = softmax(first ``roles`` features of X_m) W_m.
+    Padding is zero to the convolutions, so that it never reaches a token after it. Learned positions, where asked for,
+    are added to the whole.
+    """
+
+    d: Size
+    over: Axes
+    table: Block
+    levels: int
+    width: Size
+    roles: Size
+    positions: str = "sinusoidal"
+    max_length: Size = 1024
+
+    @staticmethod
+    def table_width(d: Size, levels: int, width: Size) -> Size:
+        """Features that are left for the table."""
+        return d - (2 * levels - 1) * width
+
+    def _convolution(self, level: int) -> Convolution:
+        """The convolution from level ``level`` (from 0) to the next."""
+        d_in = self.table_width(self.d, self.levels, self.width) if level == 0 else self.width
+        return Convolution(d_in, self.width, KERNEL, self.over, 2**level)
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        parts: dict[str, Block | Use] = {"table": self.table}
+        for level in range(self.levels):
+            parts[f"role{level}"] = Linear(self.roles, self.width, self.over, bias=False)
+        for level in range(self.levels - 1):
+            convolution = self._convolution(level)
+            parts[f"next{level}"] = convolution
+            parts[f"store{level}"] = RowCache(convolution.past * convolution.d_in)
+        return parts | ({"position": PositionTable(self.d, self.max_length)} if self.positions == "learned" else {})
+
+    def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+        import torch
+
+        table = m.table(tokens)
+        x = table * table.shape[-1] ** 0.5
+        if self.positions == "sinusoidal":
+            x = x + sinusoid(positions, x.shape[-1], x.dtype)
+        features = []
+        for level in range(self.levels):
+            features += [x, getattr(m, f"role{level}")(x[..., : self.roles].softmax(-1))]
+            if level < self.levels - 1:
+                seen = x if present is None else x * present[..., None]
+                x = getattr(m, f"next{level}")(seen, cache)
+        whole = torch.cat(features, -1)
+        if self.positions == "learned":
+            whole = whole + m.position(positions)
+        return dropout(whole, m.rates.residual, m.training)

@@ -1,0 +1,100 @@
+"""The feed-forward networks of the library: of two matrices, gated, without matrices, none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from scalesearch.blocks.core import Block, Size, Use, block
+from scalesearch.blocks.elementwise import dropout
+from scalesearch.blocks.ffn.base import FFN, ffn
+from scalesearch.blocks.options import option
+
+
+@block
+class TwoLayer(FFN):
+    """W₂ act(W₁ x + b₁) + b₂; (batch, positions, d) to the same."""
+
+    hidden: Size = option("= 4 * width", low=1, doc="hidden units")
+
+    units: ClassVar[str | None] = "up"
+    activation: ClassVar[str]  # a function of torch.nn.functional
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"up": self.site(self.d, self.hidden, self.over), "down": self.site(self.hidden, self.d, self.over)}
+
+    def forward(self, m: Any, x: Any) -> Any:
+        return m.down(dropout(_activated(self.activation, m.up(x)), m.rates.activation, m.training))
+
+
+@ffn("relu")
+@block
+class ReLU(TwoLayer):
+    """ReLU between the matrices (Vaswani et al. 2017, eq. 2)."""
+
+    activation: ClassVar[str] = "relu"
+
+
+@ffn("gelu")
+@block
+class GELU(TwoLayer):
+    """GELU between the matrices (Hendrycks & Gimpel 2016)."""
+
+    activation: ClassVar[str] = "gelu"
+
+
+@block
+class Gated(FFN):
+    """W₂ (act(W_g x) ⊙ W₁ x), all with biases. The default hidden size keeps a plain FFN's parameters (8/3 · width)."""
+
+    hidden: Size = option("= 8 * width // 3", low=1, doc="hidden units of each half")
+
+    units: ClassVar[str | None] = "gate"
+    activation: ClassVar[str]  # of the gate
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        up = self.site(self.d, self.hidden, self.over)
+        return {"gate": up, "up": up, "down": self.site(self.hidden, self.d, self.over)}
+
+    def forward(self, m: Any, x: Any) -> Any:
+        gated = _activated(self.activation, m.gate(x)) * m.up(x)
+        return m.down(dropout(gated, m.rates.activation, m.training))
+
+
+@ffn("geglu")
+@block
+class GEGLU(Gated):
+    """A GELU gate (Shazeer 2020; Anthe, section 3)."""
+
+    activation: ClassVar[str] = "gelu"
+
+
+@ffn("swiglu")
+@block
+class SwiGLU(Gated):
+    """A SiLU ("swish") gate (Shazeer 2020)."""
+
+    activation: ClassVar[str] = "silu"
+
+
+@ffn("none")
+@block
+class NoFFN(FFN):
+    """An absent sub-layer."""
+
+    empty: ClassVar[bool] = True
+
+
+@ffn("self_gated")
+@block
+class SelfGated(FFN):
+    """SiLU(x) ⊙ x, without weights; the sub-layer keeps its residual and its norm."""
+
+    def forward(self, m: Any, x: Any) -> Any:
+        return _activated("silu", x) * x
+
+
+def _activated(name: str, x: Any) -> Any:
+    from torch.nn import functional
+
+    return getattr(functional, name)(x)

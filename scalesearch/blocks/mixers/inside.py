@@ -1,0 +1,69 @@
+"""What attention may hold besides: feed-forward networks in its heads, and a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block, walk
+from scalesearch.blocks.leaves import Linear
+
+ADAPTED = ("query", "key", "value", "out")  # maps that an adapter may stand beside
+HEAD_GATES = ("relu", "sigmoid", "tanh", "none")
+
+
+@block
+class PartialFFN(Block):
+    """gate(x) ⊙ (head + FFN(head)) for each head's output, before heads are joined (PartialFormer, section 3.2).
+
+    The paper's equation 5 has no inner residual, its released model has: ``residual``. The gate is a full-width map
+    of the query stream. ``ffn`` works on head_dim features; heads share it, or it has a matrix for each head.
+    """
+
+    d: Size
+    heads: Size
+    head_dim: Size
+    over: Axis
+    ffn: Block
+    gate: str = "relu"
+    residual: bool = True
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        gate = Linear(self.d, self.heads * self.head_dim, (self.over,))
+        return {"ffn": self.ffn} | ({} if self.gate == "none" else {"gate": gate})
+
+    def forward(self, m: Any, mixed: Any, x: Any) -> Any:
+        """``mixed``: (batch, queries, heads · head_dim), as attention mixed it; ``x`` (batch, queries, d)."""
+        heads = mixed.unflatten(-1, (self.heads, -1))
+        inner = m.ffn(heads)
+        u = (heads + inner if self.residual else inner).flatten(2)
+        return u if self.gate == "none" else getattr(m.gate(x), self.gate)() * u
+
+
+@block
+class Prompt(Block):
+    """``length`` learned vectors of width ``d`` in front of the keys and values (EdgeFormer's Prompt-LA).
+
+    They go through the same maps as the input, ``maps``, which is work on weights alone: done once, and for
+    inference folded away.
+    """
+
+    length: Size
+    d: Size
+    maps: tuple[Block, ...]
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": (self.length, self.d)}
+
+    def start(self, name: str) -> str:
+        return "table"
+
+    def work(self) -> Sequence[Work]:
+        nests = [work for part in self.maps for line in walk(part) for work in line.leaf.work()]
+        sizes = [[n for n in work.loops if not isinstance(n, str)] for work in nests if work.kind == "mac"]
+        applied = [(self.length, *loops) for loops in sizes]
+        built = [work.loops for work in nests if work.kind == "once"]
+        return [Work(loops, "once") for loops in (*applied, *built)]
+
+    def forward(self, m: Any) -> Any:
+        return m.weight
