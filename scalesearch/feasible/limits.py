@@ -14,7 +14,7 @@ from scalesearch.space.schema.bound_tree import index_of
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, suggest
 from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
-from scalesearch.space.syntax.expressions import Compare, Expr, Logic, Ref, keys_of, write
+from scalesearch.space.syntax.expressions import Compare, Expr, Operation, Ref, keys_of, write
 from scalesearch.space.syntax.lexer import PATH, SyntaxProblem
 from scalesearch.space.syntax.nodes import Text, from_text
 from scalesearch.space.syntax.value_parser import parse_expression
@@ -74,7 +74,7 @@ def limits(space: Space, budget: Constraint | None = None) -> tuple[Constraint, 
 def parts(constraint: Constraint) -> tuple[Constraint, ...]:
     """``a and b``, and ``a <= b <= c``, as two limits: how far each is missed is then known by itself."""
     match constraint.expression:
-        case Logic("and", operands):
+        case Operation("and", operands):
             return tuple(part for operand in operands for part in parts(replace(constraint, expression=operand)))
         case Compare(first, rest) if len(rest) > 1:
             pairs = pairwise(((None, first), *rest))

@@ -11,25 +11,14 @@ from scalesearch.space.schema.bound_tree import Index, Known
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.schema.types import Field
 from scalesearch.space.syntax.diagnostics import closest, either
-from scalesearch.space.syntax.expressions import (
-    Binary,
-    Compare,
-    Expr,
-    Function,
-    IfElse,
-    Logic,
-    Minus,
-    Name,
-    Not,
-    Ref,
-    Value,
-)
+from scalesearch.space.syntax.expressions import Compare, Expr, Name, Operation, Ref, Value
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.parameters import say
 
 ANY = frozenset({"number", "flag", "word", "list", "text"})
 NUMBER, TRUTH, WORD = frozenset({"number"}), frozenset({"flag"}), frozenset({"word"})
 WHAT = {"number": "a number", "flag": "yes or no", "word": "a word", "list": "a list", "text": "a text"}
+LOGIC = ("and", "or", "not")
 COST = Field("number")
 
 
@@ -77,28 +66,13 @@ class Resolver:
             case Compare():
                 self.due(expr, TRUTH, want)
                 return self.compare(expr)
-            case Logic(_, operands):
-                self.due(expr, TRUTH, want)
-                return replace(expr, operands=tuple(self.expr(operand, TRUTH, ()) for operand in operands))
-            case Not(operand):
-                self.due(expr, TRUTH, want)
-                return replace(expr, operand=self.expr(operand, TRUTH, ()))
-            case IfElse(then, condition, other):
+            case Operation("if", (then, condition, other)):
                 condition = self.expr(condition, TRUTH, ())
-                then, other = self.expr(then, want, words), self.expr(other, want, words)
-                return replace(expr, then=then, condition=condition, other=other)
-        self.due(expr, NUMBER, want)
-        return self.numbers(expr)
-
-    def numbers(self, expr: Expr) -> Expr:
-        """Arithmetic: every operand is a number."""
-        match expr:
-            case Minus(operand):
-                return replace(expr, operand=self.expr(operand, NUMBER, ()))
-            case Binary(_, left, right):
-                return replace(expr, left=self.expr(left, NUMBER, ()), right=self.expr(right, NUMBER, ()))
-            case Function(_, arguments):
-                return replace(expr, arguments=tuple(self.expr(argument, NUMBER, ()) for argument in arguments))
+                return replace(expr, operands=(self.expr(then, want, words), condition, self.expr(other, want, words)))
+            case Operation(op, operands):
+                kind = TRUTH if op in LOGIC else NUMBER
+                self.due(expr, kind, want)
+                return replace(expr, operands=tuple(self.expr(operand, kind, ()) for operand in operands))
         return expr
 
     def due(self, expr: Expr, kinds: frozenset[str], want: frozenset[str]) -> None:
@@ -174,15 +148,14 @@ class Resolver:
 
     def compare(self, expr: Compare) -> Expr:
         """A comparison: each operand against its neighbour."""
-        operands = [expr.first, *(other for _, other in expr.rest)]
-        ops = [op for op, _ in expr.rest]
+        operands, ops = expr.operands, [op for op, _ in expr.rest]
         if any(op not in ("==", "!=") for op in ops):
             resolved = [self.expr(operand, NUMBER, ()) for operand in operands]
         else:
             resolved = [self.equal(operands, at) for at in range(len(operands))]
         return replace(expr, first=resolved[0], rest=tuple(zip(ops, resolved[1:], strict=True)))
 
-    def equal(self, operands: list[Expr], at: int) -> Expr:
+    def equal(self, operands: tuple[Expr, ...], at: int) -> Expr:
         """One side of an equality, which takes its legal words and types from the other."""
         other = operands[at - 1] if at else operands[1]
         known = self.find(other.text) if isinstance(other, Name) else None
@@ -205,11 +178,11 @@ def other_is_word(other: Expr, known: Known) -> bool:
 def _kinds(expr: Expr) -> frozenset[str]:
     """The types an operand has by its form alone."""
     match expr:
-        case Value(bool()) | Compare() | Logic() | Not():
+        case Value(bool()) | Compare() | Operation("and" | "or" | "not"):
             return TRUTH
         case Value(str()) | Name():
             return ANY
-        case IfElse(then, _, other):
+        case Operation("if", (then, _, other)):
             return _kinds(then) | _kinds(other)
     return NUMBER
 

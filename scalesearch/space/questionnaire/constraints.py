@@ -1,14 +1,13 @@
 """Constraints and budgets: whether they hold, and by how much they are missed."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import Place
 from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, Lookup, compare, evaluate
-from scalesearch.space.syntax.expressions import Compare, Expr, IfElse, Logic, Not, keys_of, write
+from scalesearch.space.syntax.expressions import Compare, Expr, Operation, keys_of, write
 
 LEAST = 1e-9  # the slack of what is missed by nothing that a float can tell
 FAILED = 1.0  # the slack of what cannot be computed, or of a yes/no that is wrong
@@ -66,51 +65,27 @@ class Constraint:
         return max(slack, LEAST) if slack is not None else FAILED
 
 
-def _slack(expr: Expr, lookup: Lookup) -> float | None:
-    """The slack of ``expr``, or ``None`` where it does not apply."""
+def _slack(expr: Expr, lookup: Lookup, negated: bool = False) -> float | None:
+    """The slack of ``expr``, or of its opposite; ``None`` where it does not apply."""
     match expr:
-        case Compare(first, rest):
-            return _worst(_pairs(first, rest, lookup))
-        case Logic("and", operands):
-            return _worst(_slack(operand, lookup) for operand in operands)
-        case Logic(_, operands):
-            slacks = (_slack(operand, lookup) for operand in operands)
-            return min((slack for slack in slacks if slack is not None), default=None)
-        case Not(operand):
-            return _slack_of_opposite(operand, lookup)
-        case IfElse(then, condition, other):
-            return _slack(then if evaluate(condition, lookup) is True else other, lookup)
+        case Compare(_, rest):
+            values = [evaluate(operand, lookup) for operand in expr.operands]
+            gaps = [_gap(OPPOSITE[op] if negated else op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)]
+            return _joint(gaps, any_of=negated)
+        case Operation("and" | "or" as op, operands):
+            return _joint([_slack(operand, lookup, negated) for operand in operands], any_of=(op == "or") != negated)
+        case Operation("not", (operand,)):
+            return _slack(operand, lookup, not negated)
+        case Operation("if", (then, condition, other)):
+            return _slack(then if evaluate(condition, lookup) is True else other, lookup, negated)
     value = evaluate(expr, lookup)
-    return None if value is ABSENT else -FAILED if value is True else FAILED
+    return None if value is ABSENT else FAILED if (value is True) == negated else -FAILED
 
 
-def _pairs(first: Expr, rest: tuple[tuple[str, Expr], ...], lookup: Lookup) -> Iterator[float | None]:
-    left = evaluate(first, lookup)
-    for op, operand in rest:
-        right = evaluate(operand, lookup)
-        yield _gap(op, left, right)
-        left = right
-
-
-def _worst(slacks: Iterator[float | None]) -> float | None:
-    return max((slack for slack in slacks if slack is not None), default=None)
-
-
-def _slack_of_opposite(expr: Expr, lookup: Lookup) -> float | None:
-    match expr:
-        case Compare(first, ((op, other),)):
-            return _slack(Compare(first, ((OPPOSITE[op], other),)), lookup)
-        case Compare(first, rest):
-            operands = [first, *(other for _, other in rest)]
-            pairs = tuple(Compare(operands[n], (rest[n],)) for n in range(len(rest)))
-            return _slack_of_opposite(Logic("and", pairs), lookup)
-        case Logic(op, operands):
-            negated = tuple(Not(operand) for operand in operands)
-            return _slack(Logic("or" if op == "and" else "and", negated), lookup)
-        case Not(operand):
-            return _slack(operand, lookup)
-    value = evaluate(expr, lookup)
-    return None if value is ABSENT else FAILED if value is True else -FAILED
+def _joint(slacks: list[float | None], any_of: bool) -> float | None:
+    """The slack of all together, or of any of them; ``None`` where none applies."""
+    applying = [slack for slack in slacks if slack is not None]
+    return (min if any_of else max)(applying, default=None)
 
 
 def _gap(op: str, left: Any, right: Any) -> float | None:

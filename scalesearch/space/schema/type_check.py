@@ -11,7 +11,7 @@ from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
 from scalesearch.space.syntax.diagnostics import either, suggest
 from scalesearch.space.syntax.domains import Between, Broken, CallOf, Fault, Indexed, Items, Literal, Spec
 from scalesearch.space.syntax.evaluator import ABSENT
-from scalesearch.space.syntax.expressions import Expr, Name, children
+from scalesearch.space.syntax.expressions import Name, walk
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.parameters import FloatRange, IntRange, say
 from scalesearch.space.syntax.value_parser import parse_schedule
@@ -71,7 +71,10 @@ def _fit(spec: Spec, field: Field, paths: Iterable[str]) -> Spec:
         case Indexed(_, index):
             if field.kind != "schedule":
                 raise SyntaxProblem(f"expected {describe(field)}, found a layer of another schedule", spec.span)
-            _check_index(index)
+            for name in walk(index):
+                if isinstance(name, Name) and name.text != "i":
+                    raise SyntaxProblem(f"unknown name `{name.text}` in an index", name.span,
+                                        "the layer's own number is `i`", code="unknown-name")
     return spec
 
 
@@ -199,14 +202,6 @@ def _check_argument(argument: Spec) -> None:
                 _check_argument(option)
             return
     raise SyntaxProblem("an argument of a schedule is a whole number >= 1, or a choice of these", argument.span)
-
-
-def _check_index(index: Expr) -> None:
-    if isinstance(index, Name) and index.text != "i":
-        raise SyntaxProblem(f"unknown name `{index.text}` in an index", index.span, "the layer's own number is `i`",
-                            code="unknown-name")
-    for child in children(index):
-        _check_index(child)
 
 
 def settle(field: Field, value: Any, source: Computed) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from scalesearch.errors import UserError
-from scalesearch.space.syntax.expressions import Expr, plain_word, write
+from scalesearch.space.syntax.expressions import Expr, as_word, write
 from scalesearch.space.syntax.lexer import NO_SPAN, Span
 from scalesearch.space.syntax.parameters import Constant, FloatRange, IntRange, Parameter, say
 from scalesearch.space.syntax.schedules import Call, Reference
@@ -80,9 +80,7 @@ class Literal(Spec):
         return (self.value,)
 
     def __str__(self) -> str:
-        if isinstance(self.value, str) and not plain_word(self.value):
-            return f"'{self.value}'" if "'" not in self.value else f'"{self.value}"'
-        return say(self.value)
+        return as_word(self.value) if isinstance(self.value, str) else say(self.value)
 
 
 @dataclass(frozen=True)

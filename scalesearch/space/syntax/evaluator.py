@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from scalesearch.blocks.sizes import is_array, truth
-from scalesearch.space.syntax.expressions import Binary, Compare, Expr, Function, IfElse, Logic, Minus, Not, Ref, Value
+from scalesearch.space.syntax.expressions import LEVEL, Compare, Expr, Name, Operation, Ref, Value
 
 
 class Missing(Enum):
@@ -47,24 +47,16 @@ def evaluate(expr: Expr, lookup: Lookup) -> Any:
             return value
         case Ref(_, key, guards):
             return follow(key, guards, lookup)
-        case Minus(operand):
-            value = evaluate(operand, lookup)
-            return -value if _number(value) else ABSENT
-        case Binary(op, left, right):
-            return arithmetic(op, evaluate(left, lookup), evaluate(right, lookup))
-        case Compare(first, rest):
-            values = [evaluate(operand, lookup) for operand in (first, *(other for _, other in rest))]
-            return both([compare(op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)])
-        case Logic(op, operands):
-            truths = [evaluate(operand, lookup) for operand in operands]
-            return both(truths) if op == "and" else opposite(both([opposite(truth) for truth in truths]))
-        case Not(operand):
-            return opposite(evaluate(operand, lookup))
-        case IfElse(then, condition, other):
+        case Operation("if", (then, condition, other)):
             return evaluate(then if evaluate(condition, lookup) is True else other, lookup)
-        case Function(name, arguments):
-            return call(name, [evaluate(argument, lookup) for argument in arguments])
-    raise TypeError(f"not resolved: {expr}")
+        case Operation(op, operands):
+            return _apply(op, [evaluate(operand, lookup) for operand in operands])
+        case Compare(_, rest):
+            values = [evaluate(operand, lookup) for operand in expr.operands]
+            return both([compare(op, values[n], values[n + 1]) for n, (op, _) in enumerate(rest)])
+        case Name(text):
+            return lookup(text)
+    raise TypeError(expr)
 
 
 def follow(key: str, guards: tuple[tuple[str, str], ...], lookup: Lookup) -> Any:
@@ -111,83 +103,68 @@ def _comparable(left: Any, right: Any) -> bool:
     return not (is_array(left) or is_array(right)) or (_number(left) and _number(right))
 
 
-ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
     "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
+    "min": lambda *numbers: min(numbers), "max": lambda *numbers: max(numbers),
+    "log": math.log, "sqrt": math.sqrt, "floor": math.floor, "ceil": math.ceil, "round": round,
 }  # fmt: skip
 
 
-def arithmetic(op: str, left: Any, right: Any) -> Any:
-    """``left op right``, or ABSENT; a whole quotient is an int (``width / 4``)."""
-    if not (_number(left) and _number(right)):
+def _apply(op: str, operands: list[Any]) -> Any:
+    """``op`` of its operands, or ABSENT; a whole quotient is an int (``width / 4``)."""
+    if op == "and":
+        return both(operands)
+    if op in ("or", "not"):  # of which `not` has a single operand
+        return opposite(both([opposite(truth) for truth in operands])) if op == "or" else opposite(operands[0])
+    if not all(map(_number, operands)):
         return ABSENT
-    if is_array(left) or is_array(right):
-        return _arithmetic_of_many(op, left, right)
+    if len(operands) == 1 and op == "-":
+        return -operands[0]
+    if any(map(is_array, operands)):
+        return _apply_to_many(op, operands)
+    left, right = operands[0], operands[-1]
     if op == "**" and isinstance(left, int) and abs(right) * left.bit_length() > LARGEST:
-        raise EvaluationError(f"{left} ** {right} is too large")
+        raise EvaluationError(f"{_shown(op, operands)} is too large")
     try:
         if op == "/" and isinstance(left, int) and isinstance(right, int) and left % right == 0:
             return left // right
-        value = ARITHMETIC[op](left, right)
+        value = OPERATIONS[op](*operands)
     except ZeroDivisionError:
-        raise EvaluationError(f"{left} {op} {right} divides by zero") from None
-    except OverflowError:
-        raise EvaluationError(f"{left} {op} {right} is too large") from None
-    return _real(value, f"{left:.6g} {op} {right:.6g}")
+        raise EvaluationError(f"{_shown(op, operands)} divides by zero") from None
+    except (ValueError, OverflowError) as error:
+        reason = "is too large" if op in LEVEL and isinstance(error, OverflowError) else "is not a number"
+        raise EvaluationError(f"{_shown(op, operands)} {reason}") from None
+    if isinstance(value, int):
+        if value.bit_length() > LARGEST:
+            raise EvaluationError(f"{_shown(op, operands)} is too large")
+    elif isinstance(value, complex) or not math.isfinite(value):
+        raise EvaluationError(f"{_shown(op, operands)} is not a number")
+    return value
 
 
-def _arithmetic_of_many(op: str, left: Any, right: Any) -> Any:
-    """Arithmetic on arrays of a population, whose numbers 64 bits must hold."""
+def _shown(op: str, operands: list[Any]) -> str:
+    texts = [f"{number:.6g}" for number in operands]
+    return f" {op} ".join(texts) if op in LEVEL else f"{op}({', '.join(texts)})"
+
+
+def _apply_to_many(op: str, operands: list[Any]) -> Any:
+    """``op`` on arrays of a population, whose numbers 64 bits must hold."""
+    import numpy as np
+
+    left, right = operands[0], operands[-1]
+    if op in ("min", "max"):
+        return functools.reduce(np.minimum if op == "min" else np.maximum, operands)
+    if op in ("log", "sqrt"):
+        if truth(left <= 0 if op == "log" else left < 0):
+            raise EvaluationError(f"{op} of a number below zero is not a number")
+        return np.log(left) if op == "log" else np.sqrt(left)
+    if op not in LEVEL:
+        return getattr(np, op)(left).astype(np.int64)
     if op in ("/", "//", "%") and truth(right == 0):
         raise EvaluationError(f"a number {op} 0 divides by zero")
     if op == "/" and truth(left % right == 0):
         op = "//"
-    if op in ("*", "**") and truth(abs(ARITHMETIC[op](left * 1.0, right * 1.0)) >= MOST_OF_MANY):
+    if op in ("*", "**") and truth(abs(OPERATIONS[op](left * 1.0, right * 1.0)) >= MOST_OF_MANY):
         raise EvaluationError(f"a number {op} another is too large for a population")
-    return ARITHMETIC[op](left, right)
-
-
-def _real(value: Any, text: str) -> Any:
-    if isinstance(value, int):
-        if value.bit_length() > LARGEST:
-            raise EvaluationError(f"{text} is too large")
-        return value
-    if isinstance(value, complex) or not math.isfinite(value):
-        raise EvaluationError(f"{text} is not a number")
-    return value
-
-
-FUNCTION: Mapping[str, Callable[..., Any]] = {
-    "min": min, "max": max, "log": math.log, "sqrt": math.sqrt,
-    "floor": math.floor, "ceil": math.ceil, "round": round,
-}  # fmt: skip
-
-
-def call(name: str, arguments: list[Any]) -> Any:
-    """The function ``name`` of its arguments, or ABSENT."""
-    if not all(map(_number, arguments)):
-        return ABSENT
-    if any(map(is_array, arguments)):
-        return _call_of_many(name, arguments)
-    text = f"{name}({', '.join(map(str, arguments))})"
-    try:
-        return _real(
-            arguments[0] if len(arguments) == 1 and name in ("min", "max") else FUNCTION[name](*arguments), text
-        )
-    except (ValueError, OverflowError):
-        raise EvaluationError(f"{text} is not a number") from None
-
-
-def _call_of_many(name: str, arguments: list[Any]) -> Any:
-    """The same for a population."""
-    import numpy as np
-
-    if name in ("min", "max"):
-        return functools.reduce(np.minimum if name == "min" else np.maximum, arguments)
-    (x,) = arguments
-    if name in ("log", "sqrt") and truth(x <= 0 if name == "log" else x < 0):
-        raise EvaluationError(f"{name} of a number below zero is not a number")
-    if name in ("log", "sqrt"):
-        return np.log(x) if name == "log" else np.sqrt(x)
-    rounding: Mapping[str, Callable[..., Any]] = {"floor": np.floor, "ceil": np.ceil, "round": np.round}
-    return rounding[name](x).astype(np.int64)
+    return OPERATIONS[op](left, right)

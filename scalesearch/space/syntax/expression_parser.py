@@ -8,27 +8,16 @@ call        := word "(" alternatives ( "," alternatives )* ")"  |  number ( "-" 
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from scalesearch.space.syntax.diagnostics import suggest
-from scalesearch.space.syntax.expressions import (
-    FUNCTIONS,
-    RESERVED,
-    Binary,
-    Compare,
-    Expr,
-    Function,
-    IfElse,
-    Logic,
-    Minus,
-    Name,
-    Not,
-    Value,
-)
+from scalesearch.space.syntax.expressions import FUNCTIONS, RESERVED, Compare, Expr, Name, Operation, Value
 from scalesearch.space.syntax.lexer import Span, SyntaxProblem, Token, tokenize
 
 DEEPEST = 25  # parentheses in parentheses; both limits keep a hostile file from exhausting the stack
 MOST_OPERATORS = 100  # in one expression
 TRUTH = {"yes": True, "no": False, "true": True, "false": False}
+Parsed = TypeVar("Parsed")
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 
 
@@ -117,17 +106,17 @@ def ternary(cursor: Cursor) -> Expr:
     condition = disjunction(cursor)
     cursor.expect("else", "after the condition")
     other = deeper(cursor, ternary)
-    return IfElse(expr, condition, other, span=cursor.since(start))
+    return Operation("if", (expr, condition, other), span=cursor.since(start))
 
 
-def deeper(cursor: Cursor, parse: Callable[[Cursor], Expr]) -> Expr:
+def deeper(cursor: Cursor, parse: Callable[[Cursor], Parsed]) -> Parsed:
     """``parse(cursor)`` one level further down, up to a limit."""
     cursor.depth += 1
     if cursor.depth > DEEPEST:
         raise cursor.wrong("this is nested too deeply", f"at most {DEEPEST} levels")
-    expr = parse(cursor)
+    parsed = parse(cursor)
     cursor.depth -= 1
-    return expr
+    return parsed
 
 
 def disjunction(cursor: Cursor) -> Expr:
@@ -140,14 +129,14 @@ def _logic(cursor: Cursor, op: str, operand: Callable[[], Expr]) -> Expr:
     operands = [operand()]
     while cursor.take(op):
         operands.append(operand())
-    return operands[0] if len(operands) == 1 else Logic(op, tuple(operands), span=cursor.since(start))
+    return operands[0] if len(operands) == 1 else Operation(op, tuple(operands), span=cursor.since(start))
 
 
 def _negation(cursor: Cursor) -> Expr:
     start = cursor.token.span
     if not cursor.take("not"):
         return _comparison(cursor)
-    return Not(deeper(cursor, _negation), span=cursor.since(start))
+    return Operation("not", (deeper(cursor, _negation),), span=cursor.since(start))
 
 
 def _comparison(cursor: Cursor) -> Expr:
@@ -172,23 +161,20 @@ def _binary(cursor: Cursor, ops: tuple[str, ...], operand: Callable[[], Expr]) -
         if cursor.operators > MOST_OPERATORS:
             raise cursor.wrong("this expression is too long", f"at most {MOST_OPERATORS} operators")
         op = cursor.next().text
-        expr = Binary(op, expr, operand(), span=cursor.since(start))
+        expr = Operation(op, (expr, operand()), span=cursor.since(start))
     return expr
 
 
 def _signed(cursor: Cursor) -> Expr:
     start = cursor.token.span
-    expr: Expr
     if cursor.take("-"):
         operand = deeper(cursor, _signed)
         if isinstance(operand, Value) and not isinstance(operand.value, bool | str) and operand.value > 0:
-            expr = Value(-operand.value, span=cursor.since(start))  # -2 is a number, so that it reads back as written
-        else:
-            expr = Minus(operand, span=cursor.since(start))
-    else:
-        expr = _atom(cursor)
-        if cursor.take("**"):
-            expr = Binary("**", expr, deeper(cursor, _signed), span=cursor.since(start))
+            return Value(-operand.value, span=cursor.since(start))  # -2 is a number, so that it reads back as written
+        return Operation("-", (operand,), span=cursor.since(start))
+    expr = _atom(cursor)
+    if cursor.take("**"):
+        expr = Operation("**", (expr, deeper(cursor, _signed)), span=cursor.since(start))
     return expr
 
 
@@ -200,7 +186,7 @@ def _atom(cursor: Cursor) -> Expr:
         return inner
     if token.kind in ("number", "string"):
         cursor.next()
-        return Value(token.value, quoted=token.kind == "string", span=token.span)
+        return Value(token.value, span=token.span)
     if token.kind != "word" or token.text in RESERVED:
         raise cursor.wrong("expected a number, a name or `(`")
     cursor.next()
@@ -220,7 +206,7 @@ def _function(cursor: Cursor, name: Token) -> Expr:
     while cursor.take(","):
         arguments.append(deeper(cursor, ternary))
     cursor.expect(")", "to close the call")
-    most = FUNCTIONS[name.text][1]
+    most = FUNCTIONS[name.text]
     if most is not None and len(arguments) > most:
         raise SyntaxProblem(f"`{name.text}` takes {most} argument", cursor.since(name.span), code="bad-syntax")
-    return Function(name.text, tuple(arguments), span=cursor.since(name.span))
+    return Operation(name.text, tuple(arguments), span=cursor.since(name.span))

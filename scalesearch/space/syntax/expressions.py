@@ -4,19 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalesearch.space.syntax.lexer import NO_SPAN, Span
+from scalesearch.space.syntax.lexer import NO_SPAN, PATH, Span
 from scalesearch.space.syntax.parameters import say
 
-FUNCTIONS = {
-    "min": (1, None),
-    "max": (1, None),
-    "log": (1, 1),
-    "sqrt": (1, 1),
-    "floor": (1, 1),
-    "ceil": (1, 1),
-    "round": (1, 1),
-}
-
+# Each function, and how many arguments it takes at most.
+FUNCTIONS = {"min": None, "max": None, "log": 1, "sqrt": 1, "floor": 1, "ceil": 1, "round": 1}
+RESERVED = ("if", "else", "and", "or", "not", "step")
 POWER, SIGN, PRODUCT, SUM, COMPARISON, NOT, AND, OR, IF = 8, 7, 6, 5, 4, 3, 2, 1, 0
 LEVEL = {"**": POWER, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT, "+": SUM, "-": SUM, "and": AND, "or": OR}
 
@@ -33,7 +26,6 @@ class Value(Expr):
     """A constant: a number, a truth value, or a word."""
 
     value: Any
-    quoted: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -53,19 +45,15 @@ class Ref(Expr):
 
 
 @dataclass(frozen=True)
-class Minus(Expr):
-    """The negative of a number."""
+class Operation(Expr):
+    """An operator or function and its operands.
 
-    operand: Expr
-
-
-@dataclass(frozen=True)
-class Binary(Expr):
-    """Arithmetic between two numbers."""
+    ``op`` is one of LEVEL, one of FUNCTIONS, ``not``, ``-`` of a single operand, or ``if``, whose operands are
+    (then, condition, other).
+    """
 
     op: str
-    left: Expr
-    right: Expr
+    operands: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -75,66 +63,23 @@ class Compare(Expr):
     first: Expr
     rest: tuple[tuple[str, Expr], ...]
 
-
-@dataclass(frozen=True)
-class Logic(Expr):
-    """``and`` or ``or`` between two or more."""
-
-    op: str
-    operands: tuple[Expr, ...]
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """All that are compared, from left to right."""
+        return (self.first, *(other for _, other in self.rest))
 
 
-@dataclass(frozen=True)
-class Not(Expr):
-    """The opposite."""
-
-    operand: Expr
-
-
-@dataclass(frozen=True)
-class IfElse(Expr):
-    """``then if condition else other``."""
-
-    then: Expr
-    condition: Expr
-    other: Expr
-
-
-@dataclass(frozen=True)
-class Function(Expr):
-    """A function of FUNCTIONS with its arguments."""
-
-    name: str
-    arguments: tuple[Expr, ...]
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly inside ``expr``."""
-    match expr:
-        case Minus(operand) | Not(operand):
-            return (operand,)
-        case Binary(_, left, right):
-            return (left, right)
-        case Compare(first, rest):
-            return (first, *(other for _, other in rest))
-        case Logic(_, operands) | Function(_, operands):
-            return operands
-        case IfElse(then, condition, other):
-            return (then, condition, other)
-    return ()
-
-
-def references(expr: Expr) -> Iterator[Ref]:
-    """Every reference in ``expr``, from left to right."""
-    if isinstance(expr, Ref):
-        yield expr
-    for child in children(expr):
-        yield from references(child)
+def walk(expr: Expr) -> Iterator[Expr]:
+    """``expr`` and everything in it, from left to right."""
+    yield expr
+    for operand in expr.operands if isinstance(expr, Operation | Compare) else ():
+        yield from walk(operand)
 
 
 def keys_of(expr: Expr) -> set[str]:
     """Every key whose value ``expr`` may need, guards included."""
-    return {key for ref in references(expr) for key in (ref.key, *(guard for guard, _ in ref.guards))}
+    refs = [node for node in walk(expr) if isinstance(node, Ref)]
+    return {key for ref in refs for key in (ref.key, *(guard for guard, _ in ref.guards))}
 
 
 def write(expr: Expr, outer: int = IF) -> str:
@@ -146,36 +91,33 @@ def write(expr: Expr, outer: int = IF) -> str:
 def _written(expr: Expr) -> tuple[str, int]:
     match expr:
         case Value(value):
-            return (_constant(value), SIGN if isinstance(value, int | float) and value < 0 else 9)
+            return _constant(value), SIGN if isinstance(value, int | float) and value < 0 else 9
         case Name(text) | Ref(text):
             return text, 9
-        case Minus(operand):
+        case Compare(first_, rest):
+            return " ".join([write(first_, SUM), *(f"{op} {write(other, SUM)}" for op, other in rest)]), COMPARISON
+        case Operation("if", (then, condition, other)):
+            return f"{write(then, OR)} if {write(condition, OR)} else {write(other)}", IF
+        case Operation("not", (operand,)):
+            return f"not {write(operand, NOT)}", NOT
+        case Operation("-", (operand,)):
             return f"-{write(operand, SIGN)}", SIGN
-        case Binary(op, left, right):
+        case Operation("and" | "or" as op, operands):
+            return f" {op} ".join(write(operand, LEVEL[op] + 1) for operand in operands), LEVEL[op]
+        case Operation(op, operands) if op in FUNCTIONS:
+            return f"{op}({', '.join(map(write, operands))})", 9
+        case Operation(op, (left, right)):
             level = LEVEL[op]
             first, second = (POWER + 1, SIGN) if op == "**" else (level, level + 1)  # 2 ** -1 needs no parentheses
             gap = "" if level > SUM and Name("i") in (left, right) else " "  # the index 2*i + 1
             return f"{write(left, first)}{gap}{op}{gap}{write(right, second)}", level
-        case Compare(first_, rest):
-            parts = [write(first_, SUM), *(f"{op} {write(other, SUM)}" for op, other in rest)]
-            return " ".join(parts), COMPARISON
-        case Not(operand):
-            return f"not {write(operand, NOT)}", NOT
-        case Logic(op, operands):
-            return f" {op} ".join(write(operand, LEVEL[op] + 1) for operand in operands), LEVEL[op]
-        case IfElse(then, condition, other):
-            return f"{write(then, OR)} if {write(condition, OR)} else {write(other)}", IF
-        case Function(name, arguments):
-            return f"{name}({', '.join(write(argument) for argument in arguments)})", 9
     raise TypeError(expr)
 
 
 def _constant(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return _scaled(value)
-    if isinstance(value, str) and not plain_word(value):
-        return f"'{value}'" if "'" not in value else f'"{value}"'
-    return say(value)
+    return as_word(value) if isinstance(value, str) else say(value)
 
 
 def _scaled(value: int) -> str:
@@ -187,11 +129,8 @@ def _scaled(value: int) -> str:
     return str(value)
 
 
-def plain_word(text: str) -> bool:
-    """True if ``text`` is a word of an expression without quotes."""
-    from scalesearch.space.syntax.lexer import PATH
-
-    return bool(PATH.fullmatch(text)) and text not in {*RESERVED, "yes", "no", "true", "false"}
-
-
-RESERVED = ("if", "else", "and", "or", "not", "step")
+def as_word(text: str) -> str:
+    """``text`` as a word of the language, in quotes where it needs them."""
+    if PATH.fullmatch(text) and text not in {*RESERVED, "yes", "no", "true", "false"}:
+        return text
+    return f"'{text}'" if "'" not in text else f'"{text}"'

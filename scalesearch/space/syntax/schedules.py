@@ -6,7 +6,6 @@ from typing import Any
 
 from scalesearch.space.syntax.evaluator import evaluate
 from scalesearch.space.syntax.expression_parser import parse_expression
-from scalesearch.space.syntax.expressions import Binary, Expr, Function, Minus, Name, Ref
 
 
 @dataclass(frozen=True)
@@ -42,24 +41,7 @@ class Reference:
 Schedule = Call | Reference | tuple[int, ...]
 
 
-@lru_cache(maxsize=256)
-def _index(text: str) -> Expr:
-    """The expression ``text``, read once: a check asks for every layer at every depth."""
-    return _bind(parse_expression(text))
-
-
-def _bind(expr: Expr) -> Expr:
-    """``expr`` with its only variable made a reference."""
-    match expr:
-        case Name(text):
-            return Ref(text, text)
-        case Minus(operand):
-            return Minus(_bind(operand))
-        case Binary(op, left, right):
-            return Binary(op, _bind(left), _bind(right))
-        case Function(name, arguments):
-            return Function(name, tuple(map(_bind, arguments)))
-    return expr
+_index = lru_cache(maxsize=256)(parse_expression)  # a check asks for every layer at every depth
 
 
 def to_json(value: Any) -> Any:

@@ -6,9 +6,9 @@ from functools import lru_cache
 from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
 from scalesearch.space.syntax.domains import Between, CallOf, Indexed, Items, Literal, Spec
 from scalesearch.space.syntax.expression_parser import (
-    DEEPEST,
     TRUTH,
     Cursor,
+    deeper,
     disjunction,
     finish,
     parse_expression,
@@ -63,11 +63,7 @@ def _value(cursor: Cursor) -> Spec:
     condition = disjunction(cursor)
     if not cursor.take("else"):
         raise cursor.wrong("expected `else` after the condition", "`2 | 3 if length > 1 else 1`")
-    cursor.depth += 1
-    if cursor.depth > DEEPEST:
-        raise cursor.wrong("this is nested too deeply", f"at most {DEEPEST} levels")
-    other = _value(cursor)
-    return Conditional(then, condition, other, span=cursor.since(start))
+    return Conditional(then, condition, deeper(cursor, _value), span=cursor.since(start))
 
 
 def _alternatives(cursor: Cursor) -> Spec:

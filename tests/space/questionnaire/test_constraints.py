@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scalesearch.space.questionnaire.constraints import LEAST, Constraint
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.space.syntax.expressions import Binary, Compare, IfElse, Logic, Not, Ref, Value
+from scalesearch.space.syntax.expressions import Compare, Operation, Ref, Value
 from tests.errors import refuses
 from tests.space.small import small
 
@@ -28,11 +28,11 @@ COMPARE = st.tuples(NUMBER, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]),
 TRUTHS = st.recursive(
     COMPARE,
     lambda inner: st.one_of(
-        inner.map(Not),
+        inner.map(lambda e: Operation("not", (e,))),
         st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)).map(
-            lambda t: Logic(t[0], tuple(t[1]))
+            lambda t: Operation(t[0], tuple(t[1]))
         ),
-        st.tuples(inner, inner, inner).map(lambda t: IfElse(*t)),
+        st.tuples(inner, inner, inner).map(lambda t: Operation("if", t)),
     ),
     max_leaves=6,
 )
@@ -100,4 +100,4 @@ def test_every_cost_can_be_used_in_constraints_and_budgets():
 def test_a_word_that_is_also_a_key_is_the_word_in_a_comparison():
     with refuses("never-true"):
         small("width: 4\nnorm: pre\nwhere: [norm == log]\n")
-    assert Binary("+", Value(1), Value(2)) == Binary("+", Value(1, span=(3, 4)), Value(2))
+    assert Operation("+", (Value(1), Value(2))) == Operation("+", (Value(1, span=(3, 4)), Value(2)))

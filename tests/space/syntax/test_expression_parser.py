@@ -11,19 +11,7 @@ from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
 from scalesearch.space.syntax.domains import Between, CallOf, Indexed, Items, Literal
 from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, evaluate
 from scalesearch.space.syntax.expression_parser import parse_expression
-from scalesearch.space.syntax.expressions import (
-    Binary,
-    Compare,
-    Function,
-    IfElse,
-    Logic,
-    Minus,
-    Name,
-    Not,
-    Ref,
-    Value,
-    write,
-)
+from scalesearch.space.syntax.expressions import Compare, Name, Operation, Ref, Value, write
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.parameters import FloatRange, IntRange
 from scalesearch.space.syntax.value_parser import parse_value
@@ -60,10 +48,10 @@ def test_constants(text, value):
         ("own | 3-3-3-3", Alternatives((Literal("own"), CallOf("load", (Literal(3),) * 4)))),
         ("own | cycle(1..4)", Alternatives((Literal("own"), CallOf("cycle", (Between(IntRange(1, 4)),))))),
         ("a.b[2*i + 1]", Indexed("a.b", parse_expression("2*i + 1"))),
-        ("= 4 * width", Computed(Binary("*", Value(4), Name("width")))),
+        ("= 4 * width", Computed(Operation("*", (Value(4), Name("width"))))),
         ("1 | 2 if a else 3", Conditional(parse_value("1 | 2"), Name("a"), Literal(3))),
         ("1 if a else 2 if b else 3", Conditional(Literal(1), Name("a"), parse_value("2 if b else 3"))),
-        ("= 1 if a else 2", Computed(IfElse(Value(1), Name("a"), Value(2)))),
+        ("= 1 if a else 2", Computed(Operation("if", (Value(1), Name("a"), Value(2))))),
     ],
 )
 def test_values(text, spec):
@@ -97,18 +85,18 @@ def _grow(inner):
     ops = st.sampled_from(["+", "-", "*", "/", "//", "%", "**"])
     comparisons = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
     return st.one_of(
-        st.tuples(ops, pair).map(lambda t: Binary(t[0], *t[1])),
-        inner.filter(lambda e: not isinstance(e, Value)).map(Minus),
-        inner.map(Not),
+        st.tuples(ops, pair).map(lambda t: Operation(*t)),
+        inner.filter(lambda e: not isinstance(e, Value)).map(lambda e: Operation("-", (e,))),
+        inner.map(lambda e: Operation("not", (e,))),
         st.tuples(inner, st.lists(st.tuples(comparisons, inner), min_size=1, max_size=2)).map(
             lambda t: Compare(t[0], tuple(t[1]))
         ),
         st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)).map(
-            lambda t: Logic(t[0], tuple(t[1]))
+            lambda t: Operation(t[0], tuple(t[1]))
         ),
-        st.tuples(inner, inner, inner).map(lambda t: IfElse(*t)),
-        inner.map(lambda e: Function("sqrt", (e,))),
-        pair.map(lambda t: Function("max", t)),
+        st.tuples(inner, inner, inner).map(lambda t: Operation("if", t)),
+        inner.map(lambda e: Operation("sqrt", (e,))),
+        pair.map(lambda t: Operation("max", t)),
     )
 
 
@@ -124,7 +112,7 @@ SAFE = st.recursive(
         st.sampled_from([("+", operator.add), ("-", operator.sub), ("*", operator.mul), ("/", operator.truediv)]),
         inner,
         inner,
-    ).map(lambda t: (Binary(t[0][0], t[1][0], t[2][0]), _or_none(t[0][1], t[1][1], t[2][1]))),
+    ).map(lambda t: (Operation(t[0][0], (t[1][0], t[2][0])), _or_none(t[0][1], t[1][1], t[2][1]))),
     max_leaves=8,
 )
 
@@ -177,13 +165,13 @@ GONE, YES, NO = Ref("x", "x"), Value(True), Value(False)
     ("expr", "value"),
     [
         (Compare(GONE, (("<", Value(3)),)), ABSENT),
-        (Not(Compare(GONE, (("==", Value(3)),))), ABSENT),
-        (Binary("+", GONE, Value(1)), ABSENT),
-        (Logic("and", (GONE, NO)), False),
-        (Logic("and", (GONE, YES)), ABSENT),
-        (Logic("or", (GONE, YES)), True),
-        (Logic("or", (GONE, NO)), ABSENT),
-        (IfElse(Value(1), GONE, Value(2)), 2),
+        (Operation("not", (Compare(GONE, (("==", Value(3)),)),)), ABSENT),
+        (Operation("+", (GONE, Value(1))), ABSENT),
+        (Operation("and", (GONE, NO)), False),
+        (Operation("and", (GONE, YES)), ABSENT),
+        (Operation("or", (GONE, YES)), True),
+        (Operation("or", (GONE, NO)), ABSENT),
+        (Operation("if", (Value(1), GONE, Value(2))), 2),
         (Compare(Value("off"), (("<=", Value(0.1)),)), ABSENT),
         (Compare(Value("off"), (("==", Value(0.1)),)), False),
     ],
