@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scalesearch.schedule.rungs import FULL, Rungs
+from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors import lease
 from scalesearch.study.executors.base import Crashed, Done, Runner
 from scalesearch.study.trials.study_dir import StudyDir
@@ -68,7 +69,7 @@ def make_runner(backend):
     if backend == RAY:
         from scalesearch.study.executors.ray import RayRunner
 
-        return RayRunner(slow_work.work, workers=2, cpus=0.5)
+        return RayRunner(slow_work.work, 2, Resources(cpus_per_trial=0.5))
     from scalesearch.study.executors.local import InProcessRunner
 
     return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.work)

@@ -245,9 +245,9 @@ def refuse_the_unreachable(spec: StudySpec) -> None:
         with about("storage"):
             reach(spec.storage)
     if spec.backend == "ray" and spec.resources.address:
-        from scalesearch.study.executors.ray import knock
+        from scalesearch.study.executors.ray_services import refuse_no_cluster
 
-        knock(spec.resources.address)
+        refuse_no_cluster(spec.resources.address)
 
 
 def load_data(data: DataSpec) -> Corpus:

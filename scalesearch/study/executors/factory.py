@@ -12,14 +12,12 @@ def make_runner(spec: StudySpec) -> Runner:
         return InProcessRunner(train_job)
     from scalesearch.study.executors.ray import RayRunner
 
-    r = spec.resources
     work = train_job
-    if r.processes_per_trial > 1 and ray_train_is_there():
+    if spec.resources.processes_per_trial > 1 and ray_train_is_there():
         from scalesearch.study.executors.ray_ddp import RayTrainWork
 
-        work = RayTrainWork(r.processes_per_trial, r.cpus_per_trial, r.gpus_per_trial, r.custom)
-    return RayRunner(work, spec.workers, r.cpus_per_trial, r.gpus_per_trial, r.threads_per_trial, r.address,
-                     r.processes_per_trial, r.custom)
+        work = RayTrainWork(spec.resources)
+    return RayRunner(work, spec.workers, spec.resources)
 
 
 def ray_train_is_there() -> bool:

@@ -1,22 +1,22 @@
-"""Leases of trials: one worker at a time, with a sign of life.
+"""Signs of life of processes, and leases of trials: one worker at a time.
 
 ::
 
     .worker.lock   held for the worker by the operating system, which lets go of it however the worker dies
     lease.json     who it is; the file's time of change is its sign of life, removed when it has done
 
-The lock decides on one machine, and on file systems that pass locks on to other machines. Not all do, so a lease of
-another machine is watched as well: while its time of change moves, that worker lives. Nothing is concluded from the
-clocks of two machines. A worker that was silent for so long that another took over stops when it next notes its
-progress, and leaves no result.
+The lock decides on one machine, and on file systems that pass locks on to others. Not all do, so a lease of another
+machine is watched as well: while its time of change moves, that worker lives; two machines' clocks are never compared.
+A worker that was silent for so long that another took over stops when it next notes its progress, and leaves no result.
 """
 
 import json
+import math
 import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -34,16 +34,12 @@ FILE, LOCK = "lease.json", ".worker.lock"
 class Timing:
     """Seconds of a sign of life.
 
-    Attributes:
-        renew: between two of them.
-        silent: without one, after which whoever gave it counts as dead.
-        held: to wait for an orphan of a dead driver to let go of the folder.
-        now, sleep: the clock, and how to let it go on.
+    ``now`` is the clock, ``sleep`` lets it go on.
     """
 
-    renew: float = 5.0
-    silent: float = 30.0
-    held: float = 90.0
+    renew: float = 5.0  # between two of them
+    silent: float = 30.0  # without one, after which a process counts as dead
+    held: float = 90.0  # to wait for an orphan of a dead driver to let go of the folder
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -71,46 +67,72 @@ def machine() -> str:
         return platform.node()
 
 
-class Lease:
-    """Lease of a trial's folder, for its holder. A thread renews it, so that a long step of training is no silence."""
+class SignOfLife:
+    """A file that says which process is at work. A thread renews its time of change, so that a long step is no silence.
 
-    def __init__(self, folder: Path, renew: float = TIMING.renew) -> None:
-        self._file, self._over, self.lost, self._every = folder / FILE, threading.Event(), False, renew
-        self.owner = {"host": platform.node(), "machine": machine(), "process": os.getpid(),
-                      "attempt": json.loads((folder / "job.json").read_text()).get("attempt", 1), "since": time.time()}
+    Args:
+        facts: what else it says.
+        renew: seconds between two signs of life.
+    """
 
-    def mine(self) -> bool:
-        """Whether it still is this worker's."""
-        self.lost = self.lost or read(self._file.parent) not in (self.owner, None)
-        return not self.lost
+    def __init__(self, file: Path, facts: Mapping[str, object], renew: float) -> None:
+        self.file, self._every, self._over = file, renew, threading.Event()
+        self.facts: dict[str, object] = {"host": platform.node(), "machine": machine(), "process": os.getpid(),
+                                         "since": time.time(), **facts}
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
-        """A stretch in which it is kept, unless another worker takes it."""
-        write_json(self._file, self.owner)
-        threading.Thread(target=self._renew, daemon=True).start()
+        """A stretch in which the file is kept."""
+        self.write()
+        thread = threading.Thread(target=self._renew, daemon=True)
+        thread.start()
         try:
             yield
         finally:
             self._over.set()
-            if self.mine():
-                self._file.unlink(missing_ok=True)
+            thread.join(self._every)
+
+    def write(self) -> None:
+        """Writes the file, whole or not at all."""
+        write_json(self.file, self.facts)
+
+    def mine(self) -> bool:
+        """Whether no other process has taken it over."""
+        return True
 
     def _renew(self) -> None:
         while not self._over.wait(self._every):
             with suppress(OSError):  # a storage that is away for a while: the next time will do
                 if not self.mine():
                     return
-                os.utime(self._file)
+                os.utime(self.file)
+
+
+class Lease(SignOfLife):
+    """Lease of a trial's folder, for its holder."""
+
+    def __init__(self, folder: Path, renew: float = TIMING.renew) -> None:
+        super().__init__(folder / FILE, {"attempt": read_json(folder / "job.json").get("attempt", 1)}, renew)
+        self._lost = False
+
+    def mine(self) -> bool:
+        """Whether it still is this worker's."""
+        self._lost = self._lost or read(self.file.parent) not in (self.facts, None)
+        return not self._lost
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A mapping that another process writes; empty where there is none, or half of one."""
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def read(folder: Path) -> dict[str, Any] | None:
     """Holder of the lease of ``folder``, dead or alive; None where there is none."""
-    try:
-        lease = json.loads((folder / FILE).read_text())
-    except (OSError, ValueError):
-        return None
-    return lease if isinstance(lease, dict) else None
+    return read_json(folder / FILE) or None
 
 
 def refuse_taken(folder: Path) -> None:
@@ -120,17 +142,17 @@ def refuse_taken(folder: Path) -> None:
         raise Taken(folder.name, over=True)
 
 
-def silence(folder: Path) -> float:
+def silence(file: Path, clock: Callable[[], float] = time.time) -> float:
     """Seconds since the last sign of life; inf without one. Clocks are this machine's and the file system's."""
     try:
-        return max(0.0, time.time() - (folder / FILE).stat().st_mtime)
+        return max(0.0, clock() - file.stat().st_mtime)
     except OSError:
-        return float("inf")
+        return math.inf
 
 
 def describe_silence(folder: Path) -> str:
     """Describes the silence of a worker that seems dead; empty where it lives."""
-    owner, since = read(folder), silence(folder)
+    owner, since = read(folder), silence(folder / FILE)
     if owner is None or since < TIMING.silent:
         return ""
     return f"no sign of life for {since:,.0f} s (process {owner.get('process')} on {owner.get('host')})"
@@ -147,8 +169,12 @@ def held(folder: Path, timing: Timing = TIMING) -> Iterator[Lease]:
     try:
         with FileLock(folder / LOCK, timeout=timing.held):
             outlive(folder, timing)
-            with lease.renewed():
-                yield lease
+            try:
+                with lease.renewed():
+                    yield lease
+            finally:
+                if lease.mine():
+                    lease.file.unlink(missing_ok=True)
     except Timeout:
         raise Taken(folder.name, over=False) from None
 
@@ -158,7 +184,9 @@ def outlive(folder: Path, timing: Timing = TIMING) -> None:
     seen, moved = None, timing.now()
     until = moved + timing.held
     while (owner := read(folder)) is not None and owner.get("machine") != machine():
-        now, sign = timing.now(), _sign(folder)
+        now, sign = timing.now(), 0
+        with suppress(OSError):
+            sign = (folder / FILE).stat().st_mtime_ns
         if sign != seen:
             seen, moved = sign, now
         if now - moved >= timing.silent:
@@ -166,10 +194,3 @@ def outlive(folder: Path, timing: Timing = TIMING) -> None:
         if now >= until:
             raise Timeout(str(folder / FILE))
         timing.sleep(min(1.0, timing.renew))
-
-
-def _sign(folder: Path) -> int:
-    try:
-        return (folder / FILE).stat().st_mtime_ns
-    except OSError:
-        return 0

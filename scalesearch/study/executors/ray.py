@@ -6,9 +6,7 @@ Several machines need the study's folder on a file system that all of them see; 
 A cluster's nodes may differ, leave and join: what finds no room waits in Ray, and is no worker that hangs.
 """
 
-import logging
 import os
-import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,59 +14,47 @@ import ray
 from ray.exceptions import GetTimeoutError, LocalRayletDiedError, NodeDiedError, RayError, RayTaskError
 
 from scalesearch.errors import UserError
-from scalesearch.signals import restored
+from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import FAULT, LOST, Crashed, Done, Event, Job, Runner, Work, raised
 from scalesearch.study.executors.ray_cluster import Need, compare, refuse_the_impossible
-from scalesearch.study.executors.ray_health import PATIENCE, Pulse
+from scalesearch.study.executors.ray_services import PATIENCE, Pulse, connect, first_line
 from scalesearch.study.executors.shared_fs import NotShared
 from scalesearch.study.trials.interruptions import AGAIN
 
-STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder's name
-STARTS = 3  # times that a Ray of its own is tried to be started
 RESTARTS = 5  # of a Ray that this process started, before a job ends again
-
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # this runner hides GPUs itself
 
 
 class RayRunner(Runner):
     """Keeps up to ``workers`` tasks at work.
 
-    Args:
-        work: trains the job in a folder.
-        workers: tasks at a time.
-        cpus, gpus: of one process; ``gpus`` may be a fraction, which shares a device without isolating its memory.
-        threads: of torch and OpenMP in one process.
-        address: of a running cluster, or None to start one on this machine. Its nodes may differ, leave and join.
-        processes: that one task starts. Where ``work.reserves``, it asks Ray for their CPUs and GPUs itself.
-        custom: other resources of one process, by Ray's names, which nodes state when they start.
-
     A Ray of its own that dies is started again, and the jobs that it had are reported as lost; where a cluster dies,
     there is nothing to go on with.
 
+    Args:
+        work: trains the job in a folder. Where it ``reserves``, it asks Ray for its processes' resources itself.
+        workers: tasks at a time.
+        resources: of one process; a fraction of a GPU shares one without isolating its memory. Without an address,
+            Ray is started on this machine.
+
     Raises:
-        UserError: no cluster answers at ``address``, or none of its nodes has what one task asks for.
+        UserError: no cluster answers at the address, or none of its nodes has what one task asks for.
     """
 
-    def __init__(
-        self, work: Work, workers: int, cpus: float = 1, gpus: float = 0, threads: int = 1,
-        address: str | None = None, processes: int = 1, custom: Mapping[str, float] | None = None,
-    ) -> None:
-        address = address or os.environ.get("RAY_ADDRESS") or None  # as Ray itself has it
-        self.slots, self._address, self._processes = workers, None if address == "local" else address, processes
-        self._cpus, self._gpus = cpus * processes, gpus * processes
-        self._custom = dict(custom or {})
-        self._need = Need({"CPU": cpus, "GPU": gpus, **self._custom}, processes, getattr(work, "reserves", False))
+    def __init__(self, work: Work, workers: int, resources: Resources) -> None:
+        self.slots, self._work, self._resources, self._restarts = workers, work, resources, 0
+        address = resources.address or os.environ.get("RAY_ADDRESS") or None  # as Ray itself has it
+        self._address = None if address == "local" else address
+        self._reserves = getattr(work, "reserves", False)
+        self._need = Need.of(resources, self._reserves)
         self._running: dict[Any, Job] = {}
         self._owns = not ray.is_initialized()
         if self._owns:
-            _connect(self._address)
+            connect(self._address)
         try:
             refuse_the_impossible(self._need)
         except UserError:
             self._disconnect()
             raise
-        self._threads, self._work, self._restarts = threads, work, 0
         self._begin()
 
     def _begin(self) -> None:
@@ -108,11 +94,12 @@ class RayRunner(Runner):
     def describe(self) -> str:
         """Describes in a line where jobs run."""
         where = f"the cluster at {self._address}" if self._address else "this machine"
-        gpus = f" and {self._gpus:g} GPU" if self._gpus else ""
-        shared = f" for {self._processes} processes" if self._processes > 1 else ""
-        room = self._need.room()
+        processes, room = self._resources.processes_per_trial, self._need.room()
+        cpus, gpus = (amount * processes for amount in (self._resources.cpus_per_trial, self._resources.gpus_per_trial))
+        each = f"{cpus:g} CPU" + f" and {gpus:g} GPU" * bool(gpus) + " each"
+        shared = f" for {processes} processes" if processes > 1 else ""
         later = f"; {room} at a time have room now" if room is not None and room < self.slots else ""
-        return f"{self.slots} Ray workers on {where}, {self._cpus:g} CPU{gpus} each{shared}{later}"
+        return f"{self.slots} Ray workers on {where}, {each}{shared}{later}"
 
     def _end(self, task: Any) -> Event:
         job = self._running.pop(task)
@@ -124,7 +111,7 @@ class RayRunner(Runner):
             return raised(job, error.cause)
         except RayError as error:  # its process died, and perhaps because what it ran on did
             away = isinstance(error, LocalRayletDiedError | NodeDiedError | GetTimeoutError) or self._pulse.look()
-            return Crashed(job, _first_line(error), kind=LOST if away else FAULT)
+            return Crashed(job, first_line(error), kind=LOST if away else FAULT)
         self._restarts = 0
         return Done(job)
 
@@ -144,20 +131,19 @@ class RayRunner(Runner):
             raise UserError(f"resources: {gone} died {self._restarts} times and no training ended between. {AGAIN}",
                             key="resources", code="cluster-lost")
         ray.shutdown()
-        _connect(None)
+        connect(None)
         self._begin()
         return lost
 
     def _remote(self, work: Work) -> Any:
-        reserves = getattr(work, "reserves", False)
-        cpus, gpus = (0.0, 0.0) if reserves else (self._cpus, self._gpus)
-        environment = {name: str(self._threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        threads = str(self._resources.threads_per_trial)
+        environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        wanted = {} if self._reserves else self._need.together()
+        cpus, gpus = wanted.pop("CPU", 0.0), wanted.pop("GPU", 0.0)
         if not gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # Ray shows a task without GPUs every GPU there is
 
-        custom = {} if reserves else {name: amount * self._processes for name, amount in self._custom.items()}
-
-        @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus, resources=custom,
+        @ray.remote(max_retries=0, max_calls=1, num_cpus=cpus, num_gpus=gpus, resources=wanted,
                     runtime_env={"env_vars": environment})
         def train(folder: str) -> None:
             work(folder)
@@ -167,52 +153,3 @@ class RayRunner(Runner):
     def _disconnect(self) -> None:
         if self._owns:
             ray.shutdown()
-
-
-@restored()  # Ray installs a handler of SIGTERM that exits with 15
-def _connect(address: str | None) -> None:
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
-    if address is None:
-        _start(quiet)
-        return
-    knock(address)
-    try:
-        ray.init(address=address, **quiet)
-    except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
-        raise _no_cluster(address, error) from None
-
-
-def _start(quiet: dict[str, Any]) -> None:
-    """Starts a Ray of this process's own, beside any cluster. On a busy machine that may take several tries."""
-    for left in reversed(range(STARTS)):
-        try:
-            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
-            return
-        except Exception as error:  # Ray raises no class of its own here
-            ray.shutdown()
-            if not left:
-                raise UserError(f"resources: Ray cannot be started on this machine: {_first_line(error)}. {AGAIN}, or "
-                                "train one at a time with --backend inprocess", key="resources",
-                                code="ray-not-started") from error
-
-
-def knock(address: str) -> None:
-    """Refuses an ``address``, host and port, where nothing listens. Raises UserError. Ray itself would try for minutes.
-    """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        try:
-            socket.create_connection((host, int(port)), timeout=5).close()
-        except OSError as error:
-            raise _no_cluster(address, error) from None
-
-
-def _no_cluster(address: str, error: BaseException) -> UserError:
-    return UserError(f"ray: no cluster answers at {address}: {_first_line(error)}. The address is HOST:PORT of the "
-                     "cluster's head, as `ray start --head` prints it, or `auto` on a machine that belongs to it",
-                     key="ray", code="cluster-unreachable")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip() if lines else type(error).__name__

@@ -10,6 +10,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from scalesearch.errors import UserError
+from scalesearch.study.config.sections import Resources
 
 ANSWER = 120.0  # seconds for a node to start a process, load the package and say what it sees
 KINDS = ("CPU", "GPU")
@@ -26,10 +27,18 @@ class Need:
     processes: int = 1
     apart: bool = False
 
+    @classmethod
+    def of(cls, resources: Resources, apart: bool) -> "Need":
+        """The need of one worker with such resources."""
+        each = {"CPU": resources.cpus_per_trial, "GPU": resources.gpus_per_trial, **resources.custom}
+        return cls(each, resources.processes_per_trial, apart)
+
+    def together(self) -> dict[str, float]:
+        """Resources that one node must have."""
+        return {name: amount * (1 if self.apart else self.processes) for name, amount in self.each.items()}
+
     def __str__(self) -> str:
-        together = 1 if self.apart else self.processes
-        amounts = [f"{self.each[kind] * together:g} {kind}" for kind in KINDS]
-        amounts += [f"{amount * together:g} {name}" for name, amount in self.each.items() if name not in KINDS]
+        amounts = [f"{amount:g} {name}" for name, amount in self.together().items()]
         return f"{', '.join(amounts[:-1])} and {amounts[-1]}"
 
     def room(self) -> int | None:

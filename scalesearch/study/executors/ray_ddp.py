@@ -4,7 +4,6 @@ Ray Train asks Ray for the processes' CPUs and GPUs, connects them and ends them
 processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-train``.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,21 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from scalesearch.errors import UserError
+from scalesearch.study.config.sections import Resources
+from scalesearch.study.executors.ray_cluster import Need
 from scalesearch.study.executors.worker import train_job
 
 
 class RayTrainWork:
     """A runner's work: trains the job in a folder by Ray Train.
 
-    Args:
-        processes: that share each update.
-        cpus, gpus: of each of them; gradients go over NCCL between GPUs, else over gloo.
-        custom: other resources of each, by Ray's names.
+    Each process gets ``resources``; gradients go over NCCL between GPUs, else over gloo.
     """
 
     reserves = True  # the task that runs this needs nothing itself, and must not take what the processes wait for
 
-    def __init__(self, processes: int, cpus: float, gpus: float, custom: Mapping[str, float] | None = None) -> None:
-        self.processes, self.cpus, self.gpus, self.custom = processes, cpus, gpus, dict(custom or {})
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
 
     def __call__(self, folder: str) -> None:
         """Trains the job in ``folder``; retries are the study's, so Ray Train makes none.
@@ -36,12 +34,13 @@ class RayTrainWork:
             UserError: what the leading process has found to be wrong.
             Exception: that Ray Train raises of anything else.
         """
-        each = self.custom | {"CPU": self.cpus} | ({"GPU": self.gpus} if self.gpus else {})
+        gpus = self.resources.gpus_per_trial
+        each = {name: amount for name, amount in Need.of(self.resources, True).each.items() if name != "GPU" or gpus}
         trainer = TorchTrainer(
             one_process,
             train_loop_config={"folder": folder},
-            torch_config=TorchConfig(backend="nccl" if self.gpus else "gloo"),
-            scaling_config=ScalingConfig(num_workers=self.processes, use_gpu=bool(self.gpus),
+            torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
+            scaling_config=ScalingConfig(num_workers=self.resources.processes_per_trial, use_gpu=bool(gpus),
                                          resources_per_worker=each),
             run_config=RunConfig(storage_path=str(Path(folder).resolve() / "ray_train"), name="run",
                                  failure_config=FailureConfig(max_failures=0)),

@@ -1,5 +1,6 @@
 """Checks that all machines see the same study, data and package."""
 
+import hashlib
 import json
 import platform
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ def sight(folder: str, data: Mapping[str, Any]) -> dict[str, str]:
 
     try:
         facts = json.dumps(fingerprint(DataSpec.from_mapping(dict(data))), sort_keys=True)
-        text = f"hash {hash_of(facts)}"
+        text = f"hash {hashlib.sha256(facts.encode()).hexdigest()[:12]}"
     except UserError as error:
         text = str(error)
     return {"scalesearch": __version__, f"the folder {folder}": _study(Path(folder)), "the data": text}
@@ -39,13 +40,6 @@ def _study(folder: Path) -> str:
         return f"study {json.loads((folder / 'study.json').read_text())['id']}"
     except (OSError, ValueError, KeyError):
         return "no study there"
-
-
-def hash_of(text: str) -> str:
-    """A short hash."""
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def not_there(file: Path) -> NotShared:

@@ -23,7 +23,7 @@ from typing import Any
 
 from scalesearch.files import write_json
 from scalesearch.signals import interruptible, stoppable
-from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, refuse_taken
+from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, read_json, refuse_taken
 from scalesearch.study.executors.shared_fs import not_there
 
 Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
@@ -155,11 +155,7 @@ class Progress:
 
     def read(self) -> dict[str, Any]:
         """Reads the last report, of whichever process; empty where there is none."""
-        try:
-            facts = json.loads(self._file.read_text())
-        except (OSError, ValueError):
-            return {}
-        return facts if isinstance(facts, dict) else {}
+        return read_json(self._file)
 
     def __call__(self, facts: Any) -> None:
         """Notes ``facts``: JSON values, or an object whose fields are.

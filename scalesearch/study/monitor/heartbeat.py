@@ -6,20 +6,16 @@
                            of change is its sign of life
 """
 
-import json
 import os
-import platform
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.files import write_json
-from scalesearch.study.executors.lease import TIMING, machine
+from scalesearch.study.executors.lease import TIMING, SignOfLife, machine, read_json, silence
 
 FILE = "owner.json"
 RUNNING, FINISHED, STOPPED, UNKNOWN = "running", "finished", "stopped", "unknown"
@@ -62,7 +58,7 @@ class Owner:
         return asdict(self)
 
 
-class Heartbeat:
+class Heartbeat(SignOfLife):
     """Keeps ``owner.json`` of the study in ``folder``. Where that cannot be written, the study goes on.
 
     Args:
@@ -70,44 +66,32 @@ class Heartbeat:
         renew: seconds between two signs of life.
     """
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any], renew: float = TIMING.renew) -> None:
-        self._file, self._over, self._every = folder / FILE, threading.Event(), renew
-        self._facts = {"host": platform.node(), "machine": machine(), "process": os.getpid(), "since": time.time(),
-                       **facts, "state": RUNNING, "reason": ""}
+    def __init__(self, folder: Path, facts: Mapping[str, object], renew: float = TIMING.renew) -> None:
+        super().__init__(folder / FILE, {**facts, "state": RUNNING, "reason": ""}, renew)
 
     @contextmanager
     def kept(self) -> Iterator["Heartbeat"]:
         """A stretch in which the study runs; however it is left, why is noted."""
-        self._write()
-        thread = threading.Thread(target=self._renew, daemon=True)
-        thread.start()
         try:
-            yield self
+            with self.renewed():
+                yield self
         except BaseException as error:
             self._end(STOPPED, _words(error))
             raise
-        finally:
-            self._over.set()
-            thread.join(self._every)
 
     def finish(self, reason: str) -> str:
         """Notes that the study has come to its end, and ``reason``, which is returned."""
         self._end(FINISHED, reason)
         return reason
 
-    def _end(self, state: str, reason: str) -> None:
-        self._over.set()
-        self._facts |= {"state": state, "reason": reason, "ended": time.time()}
-        self._write()
-
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Writes the file, where that is possible."""
         with suppress(OSError, UserError):  # a full disk has the last word elsewhere
-            write_json(self._file, self._facts)
+            super().write()
 
-    def _renew(self) -> None:
-        while not self._over.wait(self._every):
-            with suppress(OSError):
-                os.utime(self._file)
+    def _end(self, state: str, reason: str) -> None:
+        self.facts |= {"state": state, "reason": reason, "ended": time.time()}
+        self.write()
 
 
 def _words(error: BaseException) -> str:
@@ -122,20 +106,17 @@ def owner_of(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
     A running one whose process is gone from this machine, and that gave no sign of life since, has stopped. Of one on
     another machine that is silent, nobody knows: its state stays running, and the reason says so.
     """
-    try:
-        facts = json.loads((folder / FILE).read_text())
-        beat = (folder / FILE).stat().st_mtime
-        known = {key: facts[key] for key in Owner.__dataclass_fields__ if key in facts}
-        owner = Owner(**known)
-    except (OSError, ValueError, TypeError):
+    facts = read_json(folder / FILE)
+    if "state" not in facts:
         return Owner(UNKNOWN, "nothing says who runs it")
+    owner = Owner(**{key: facts[key] for key in Owner.__dataclass_fields__ if key in facts})
     if owner.over:
         return owner
-    silent = max(0.0, clock() - beat)
+    silent = silence(folder / FILE, clock)
     if silent >= 2 * TIMING.renew and facts.get("machine") == machine() and _gone(owner.process):
-        return Owner(**{**known, "state": STOPPED, "reason": f"its process {owner.process} has died", "ended": beat})
+        return replace(owner, state=STOPPED, reason=f"its process {owner.process} has died", ended=clock() - silent)
     words = f"no sign of life for {silent:,.0f} s" if silent >= TIMING.silent else ""
-    return Owner(**{**known, "reason": words, "silent": silent})
+    return replace(owner, reason=words, silent=silent)
 
 
 def _gone(process: int | None) -> bool:

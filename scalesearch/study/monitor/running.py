@@ -1,6 +1,5 @@
 """Running trials and teacher of a study, from what their workers leave."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -96,7 +95,7 @@ def running_trials(study: StudyDir) -> list[RunningTrial]:
 def running_trial(study: StudyDir, trial: Trial, rungs: Rungs) -> RunningTrial:
     """Reads the progress of ``trial``. A file that is half written, or missing, gives nothing."""
     place = study.trial_folder(trial)
-    facts, owner, job = _report(place, trial), lease.read(place), _read(place / "job.json")
+    facts, owner, job = _report(place, trial), lease.read(place), lease.read_json(place / "job.json")
     rung, until = _next_rung(trial, rungs)
     done = max(until if facts.get("kind") in AT_THE_END else share(facts),
                rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0)
@@ -136,7 +135,7 @@ def running_teacher(study: StudyDir) -> RunningTeacher | None:
     if not study.meta.teacher:
         return None
     place = study.folder / TEACHER
-    made, learned = _read(place / CORPUS / "result.json"), _read(place / "result.json")
+    made, learned = lease.read_json(place / CORPUS / "result.json"), lease.read_json(place / "result.json")
     for result in (made, learned):
         if result and result.get("state") != "complete":
             return RunningTeacher("failed", str(result.get("reason") or "failed"), 0.0)
@@ -207,11 +206,3 @@ def _times(facts: Mapping[str, Any], done: float, until: float) -> tuple[float |
 def _since(owner: Mapping[str, Any] | None) -> float | None:
     since = (owner or {}).get("since")
     return max(0.0, time.time() - since) if isinstance(since, int | float) else None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 import optuna
 import pytest
 
+from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import Done, Job
 from scalesearch.study.executors.shared_fs import sight
 from scalesearch.study.trials.callback import Callback
@@ -49,7 +50,7 @@ def make_runner(cluster):
     made = []
 
     def make(work, workers=2, **more):
-        made.append(RayRunner(work, workers, address=cluster.address, **{"cpus": 1, **more}))
+        made.append(RayRunner(work, workers, Resources(address=cluster.address, **more)))
         return made[-1]
 
     yield make
@@ -90,20 +91,20 @@ def test_nodes_differ_and_a_worker_goes_where_it_fits(make_runner, tmp_path):
     with refuses("too-few-resources", "1 CPU, 0 GPU and 2 rare", "1 rare", key="resources"):
         make_runner(stamped, custom={"rare": 2})
     with refuses("too-few-resources", "3 CPU and 0 GPU", key="resources"):
-        make_runner(stamped, cpus=3)
+        make_runner(stamped, cpus_per_trial=3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "together"), [(0.5, 1), (0.51, 0)])
 def test_two_halves_share_a_gpu_and_two_larger_parts_do_not(make_runner, tmp_path, share, together):
     jobs = [job(tmp_path, number) for number in range(2)]
-    ends(make_runner(stamped, gpus=share), jobs)
+    ends(make_runner(stamped, gpus_per_trial=share), jobs)
     assert at_once(notes(jobs)) == together
 
 
 @pytest.mark.slow
 def test_all_nodes_are_held_against_this_machine_before_anything_starts(make_runner, tmp_path, monkeypatch):
-    runner = make_runner(stamped, cpus=2)
+    runner = make_runner(stamped, cpus_per_trial=2)
     (tmp_path / "study.json").write_text('{"id": "1"}')
     data = {"builtin": "grammar", "pairs": 300, "vocab": 300}
     runner.check(lambda: sight(str(tmp_path), data))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.errors import UserError
+from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import Crashed, Done, Job
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.trials.trial import State
@@ -84,8 +85,8 @@ def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
     from scalesearch.study.executors.ray import RayRunner
 
     with refuses("too-few-resources", "1 CPU and 5 GPU", key="resources"):
-        RayRunner(work, workers=1, gpus=5)
-    runner = RayRunner(work, workers=2, threads=1)
+        RayRunner(work, 1, Resources(gpus_per_trial=5))
+    runner = RayRunner(work, 2, Resources())
     hold_to_the_contract(runner, tmp_path, ["die"])
     assert ends(runner, [job(tmp_path, 50, "environment")])[50]
     assert (tmp_path / "50-environment" / "seen").read_text() == "['1', '']"
@@ -122,4 +123,4 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(monkeypatch):
 
     monkeypatch.setattr("ray.init", lambda **_: pytest.fail("it would try for minutes"))
     with refuses("cluster-unreachable", "127.0.0.1:1", key="ray"):
-        RayRunner(work, workers=1, address="127.0.0.1:1")
+        RayRunner(work, 1, Resources(address="127.0.0.1:1"))

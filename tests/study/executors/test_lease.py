@@ -73,7 +73,7 @@ def test_a_second_worker_leaves_the_candidate_to_the_first_and_that_is_no_fault(
 
 
 def test_a_dead_worker_of_this_machine_is_outlived_at_once_and_one_of_another_after_its_silence(folder):
-    dead = {**lease.Lease(folder).owner, "process": 1}
+    dead = {**lease.Lease(folder).facts, "process": 1}
     (folder / lease.FILE).write_text(json.dumps(dead))
     clock = Clock()
     lease.outlive(folder, clock.timing())

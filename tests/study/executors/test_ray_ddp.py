@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import Done, Job
 from scalesearch.study.executors.factory import ray_train_is_there
 from scalesearch.study.executors.local import InProcessRunner
@@ -50,7 +51,8 @@ def test_ray_train_runs_a_candidate_and_says_what_is_wrong(corpus, tmp_path) -> 
     one, two, bad = (make_job(corpus, tmp_path / str(number), number % 10) for number in (1, 2, 12))
     (bad.folder / "architecture.yaml").write_text("width: 16 | 32\n")
     train_job(str(one.folder))
-    runner = RayRunner(RayTrainWork(2, 0.5, 0), workers=1, cpus=0.5, processes=2)
+    halves = Resources(cpus_per_trial=0.5, processes_per_trial=2)
+    runner = RayRunner(RayTrainWork(halves), 1, halves)
     try:
         assert isinstance(ends(runner, [two])[2], Done)
         assert losses(one) == pytest.approx(losses(two), rel=1e-6)
@@ -64,11 +66,11 @@ def test_resources_are_those_of_all_processes(monkeypatch) -> None:
     from scalesearch.study.executors import ray as module
 
     params = {}
-    monkeypatch.setattr(module, "_connect", lambda address: None)
+    monkeypatch.setattr(module, "connect", lambda address: None)
     monkeypatch.setattr(module.ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 7, "GPU": 1}}])
     monkeypatch.setattr(module.ray, "remote", lambda **given: params.update(given) or (lambda function: function))
-    runner = module.RayRunner(train_job, workers=2, cpus=3, gpus=0.5, processes=2)
+    runner = module.RayRunner(train_job, 2, Resources(cpus_per_trial=3, gpus_per_trial=0.5, processes_per_trial=2))
     assert (params["num_cpus"], params["num_gpus"]) == (6, 1)
     assert "6 CPU and 1 GPU each for 2 processes" in runner.describe()
     with refuses("too-few-resources", "9 CPU and 0 GPU", key="resources"):
-        module.RayRunner(train_job, workers=2, cpus=3, processes=3)
+        module.RayRunner(train_job, 2, Resources(cpus_per_trial=3, processes_per_trial=3))

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from scalesearch.study.executors.ray_health import answers
+from scalesearch.study.executors.ray_services import answers
 from scalesearch.study.optuna_sync.attributes import Exported, attributes
 from scalesearch.study.results.results import load
 from tests.processes import HANG, wait_until

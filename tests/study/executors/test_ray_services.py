@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import LOST, Crashed, Done, Job
 from tests.errors import refuses
 from tests.study import slow_work
@@ -45,7 +46,7 @@ def first_event(runner):
 def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(tmp_path):
     from scalesearch.study.executors.ray import RayRunner
 
-    runner = RayRunner(slow_work.work, workers=2, cpus=0.5)
+    runner = RayRunner(slow_work.work, 2, Resources(cpus_per_trial=0.5))
     try:
         for number, name in enumerate(("raylet", "gcs_server")):
             job = make_job(tmp_path, 10 + number, 1000)
@@ -68,11 +69,11 @@ def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(t
 def runner_without_ray(monkeypatch, address):
     from scalesearch.study.executors import ray as module
 
-    monkeypatch.setattr(module, "_connect", lambda address: None)
+    monkeypatch.setattr(module, "connect", lambda address: None)
     monkeypatch.setattr(module.ray, "shutdown", lambda: None)
     monkeypatch.setattr(module, "refuse_the_impossible", lambda need: None)
     monkeypatch.setattr(module.RayRunner, "_remote", lambda self, work: None)
-    return module.RayRunner(slow_work.work, workers=1, address=address)
+    return module.RayRunner(slow_work.work, 1, Resources(address=address))
 
 
 def test_a_cluster_that_is_gone_ends_the_study_with_how_to_go_on(monkeypatch, tmp_path):
@@ -91,7 +92,7 @@ def test_a_ray_that_dies_again_and_again_ends_the_study(monkeypatch, tmp_path):
 
 
 def test_a_short_silence_of_a_cluster_is_waited_for():
-    from scalesearch.study.executors.ray_health import EVERY, Pulse
+    from scalesearch.study.executors.ray_services import EVERY, Pulse
 
     time, door = 0.0, socket.create_server(("127.0.0.1", 0))
     address = door.getsockname()

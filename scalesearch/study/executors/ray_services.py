@@ -1,0 +1,132 @@
+"""Ray's own services: to start them or connect to them, and whether they are still there.
+
+A driver whose raylet or control service was killed waits for ever, submits into the void, and after a minute Ray ends
+the driver's own process. So their ports are probed once a second.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from scalesearch.errors import UserError
+from scalesearch.signals import restored
+from scalesearch.study.trials.interruptions import AGAIN
+
+EVERY = 1.0  # seconds between two probes
+PATIENCE = 20.0  # seconds that a cluster may be silent; Ray ends the driver's process after 60
+STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder's name
+STARTS = 3  # times that a Ray of its own is tried to be started
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the runner hides GPUs itself
+
+
+@restored()  # Ray installs a handler of SIGTERM that exits with 15
+def connect(address: str | None) -> None:
+    """Connects this process to the cluster at ``address``, or starts a Ray of its own. Raises UserError."""
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
+    if address is None:
+        _start(quiet)
+        return
+    refuse_no_cluster(address)
+    try:
+        ray.init(address=address, **quiet)
+    except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
+        raise _no_cluster(address, error) from None
+
+
+def _start(quiet: dict[str, Any]) -> None:
+    """Starts a Ray of this process's own, beside any cluster. On a busy machine that may take several tries."""
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
+            return
+        except Exception as error:  # Ray raises no class of its own here
+            ray.shutdown()
+            if not left:
+                raise UserError(f"resources: Ray cannot be started on this machine: {first_line(error)}. {AGAIN}, or "
+                                "train one at a time with --backend inprocess", key="resources",
+                                code="ray-not-started") from error
+
+
+def refuse_no_cluster(address: str) -> None:
+    """Refuses an ``address``, host and port, where nothing listens; Ray would try for minutes. Raises UserError."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError as error:
+            raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: BaseException) -> UserError:
+    return UserError(f"ray: no cluster answers at {address}: {first_line(error)}. The address is HOST:PORT of the "
+                     "cluster's head, as `ray start --head` prints it, or `auto` on a machine that belongs to it",
+                     key="ray", code="cluster-unreachable")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error that says anything, or its class."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(error).__name__
+
+
+class Pulse:
+    """Probes Ray's control service and this node's raylet.
+
+    Args:
+        patience: seconds of silence after which they count as gone.
+        services: name to address of each; None asks Ray.
+        clock: seconds.
+    """
+
+    def __init__(self, patience: float, services: Mapping[str, tuple[str, int]] | None = None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.services, self._patience, self._clock = _services() if services is None else services, patience, clock
+        self._looked = self._heard = clock()
+        self._silent = ""
+
+    def gone(self) -> str:
+        """Name of a service that is gone; empty while all answer, or may again."""
+        if self._clock() - self._looked >= EVERY:
+            self.look()
+        return self._silent if self._silent and self._looked - self._heard >= self._patience else ""
+
+    def look(self) -> str:
+        """Name of a service that does not answer now; empty where all do."""
+        self._looked = self._clock()
+        self._silent = next((name for name, at in self.services.items() if not answers(*at)), "")
+        if not self._silent:
+            self._heard = self._looked
+        return self._silent
+
+
+def answers(host: str, port: int, timeout: float = 5.0) -> bool:
+    """Whether anybody listens there."""
+    try:
+        socket.create_connection((host, port), timeout).close()
+    except OSError:
+        return False
+    return True
+
+
+def _services() -> dict[str, tuple[str, int]]:
+    """Addresses of the services that every task needs, by name. Empty where Ray does not tell (a client's connection).
+    """
+    if not ray.is_initialized():  # to ask would start a Ray
+        return {}
+    try:
+        context: Any = ray.get_runtime_context()
+        host, _, port = context.gcs_address.rpartition(":")
+        listing: Any = ray.nodes  # untyped in Ray
+        own = next(node for node in listing() if node["NodeID"] == context.get_node_id())
+        return {"Ray's control service (gcs_server)": (host, int(port)),
+                "the raylet of this machine": (own["NodeManagerAddress"], own["NodeManagerPort"])}
+    except (AttributeError, AssertionError, KeyError, RuntimeError, StopIteration, ValueError):
+        return {}
