@@ -14,9 +14,8 @@ from scalesearch.pareto.front import staircase
 from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import describe
-from scalesearch.report.replicate_means import HALF
 from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, log_sizes
-from scalesearch.report.table import eligible
+from scalesearch.report.table import HALF, eligible
 
 MAX_REACH = 3  # a budget up to so many times the largest cost is drawn, with what lies beyond it
 

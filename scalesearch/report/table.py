@@ -1,6 +1,6 @@
 """A study's records as tables: pandas for machines, rich for people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,9 +8,8 @@ import pandas as pd
 from rich.table import Table
 
 from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.noise import CONFIDENCE
+from scalesearch.pareto.noise import CONFIDENCE, decimals, pooled, spread
 from scalesearch.report.records import Record, cost_of, is_replicate, proxies_of, score_of
-from scalesearch.report.replicate_means import HALF, mean_text, with_replicates
 from scalesearch.tasks import MEASURED
 from scalesearch.tasks import METRICS as EVERY_METRIC
 
@@ -22,6 +21,7 @@ COSTS = ("params.total", "params.non_embedding", "params.decoder", "macs.total",
 FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds", "cpu_seconds": "cpu_seconds",
          "tokens": "tokens", "device": "device", "dtype": "dtype", "reason": "reason"}
 PARAM = "answer."  # before the name of a hyperparameter's column
+SD, HALF = ".sd", ".half"  # after a score's name: the columns of its spread
 
 
 def frame(records: Iterable[Record], objectives: Mapping[str, str], confidence: float = CONFIDENCE) -> pd.DataFrame:
@@ -29,7 +29,7 @@ def frame(records: Iterable[Record], objectives: Mapping[str, str], confidence: 
 
     Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; its early
     measurements under ``proxy.`` (see :mod:`scalesearch.report.proxies`); hyperparameters under ``answer.``; and what
-    :func:`scalesearch.report.replicate_means.with_replicates` adds. Scores of a trial with replicates are means, and
+    :func:`with_replicates` adds. Scores of a trial with replicates are means, and
     its facts (seed, seconds, tokens) are those of the first training. ``front``: on the front of the eligible rows.
     """
     every = list(records)
@@ -59,6 +59,48 @@ def eligible(table: pd.DataFrame) -> pd.Series:
 def replicate_rows(records: Iterable[Record], objectives: Mapping[str, str]) -> pd.DataFrame:
     """One row a replicate: ``of``, the trial that it repeats, and the columns of :func:`frame`."""
     return pd.DataFrame([{"of": one["of"], **_row(one, objectives)} for one in records if is_replicate(one)])
+
+
+def with_replicates(table: pd.DataFrame, replicates: pd.DataFrame, names: Sequence[str], confidence: float
+                    ) -> pd.DataFrame:
+    """``table`` with means over replicates in place of the scores of the first seed alone.
+
+    Adds the columns ``seeds``, how many trainings a complete trial's scores are the mean of; and for each score of
+    which the noise is known, ``.sd`` (the sample standard deviation; missing for one seed) and ``.half`` (half the
+    interval of the mean, by the noise pooled over all trials; also for those of one seed).
+
+    Args:
+        table: a row a trial, with a column ``trial``.
+        replicates: a row each, with the same columns and ``of``, the trial that was trained again.
+        names: columns of scores.
+    """
+    done = replicates[replicates["state"] == "complete"] if len(replicates) else replicates
+    complete = (table["state"] == "complete").to_numpy()
+    more = {trial: done.index[done["of"] == trial] for trial in set(done["of"])} if len(done) else {}
+    rows = [more.get(trial, []) for trial in table["trial"]]
+    table["seeds"] = [1 + len(extra) if is_done else None for extra, is_done in zip(rows, complete)]
+    table["seeds"] = table["seeds"].astype("Int64")
+    for name in names if more else ():
+        samples = [_sample(value, done.loc[extra, name] if len(extra) else ())
+                   for value, extra in zip(table[name], rows)]
+        noise = pooled(samples)
+        if noise.known:
+            table[name] = [float(np.mean(sample)) if sample else None for sample in samples]
+            table[name + SD] = [spread(sample) for sample in samples]
+            table[name + HALF] = [noise.half(confidence, len(sample)) if sample and is_done else None
+                                  for sample, is_done in zip(samples, complete)]
+    return table
+
+
+def _sample(own: Any, others: Iterable[Any]) -> list[float]:
+    """The scores that there are; none where the first training has none."""
+    return [] if own is None or pd.isna(own) else [float(own), *(float(x) for x in others if pd.notna(x))]
+
+
+def mean_text(value: float, half: float, seeds: int) -> str:
+    """``31.2 ± 0.4 (3)``: a mean to the digits that its interval leaves it, and how many seeds it is of."""
+    places = decimals(half)
+    return f"{value:.{places}f} ± {half:.{places}f} ({seeds})"
 
 
 def filled(table: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.pareto.noise import Noise, decimals, percent, pooled, quantile, spread
-from scalesearch.report.replicate_means import mean_text
+from scalesearch.report.table import mean_text
 
 samples = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=5), max_size=6)
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.pareto.hypervolume import hypervolume
-from scalesearch.report.compare import Side, compare
-from scalesearch.report.compare_plot import both
+from scalesearch.report.compare import Side, both, compare
 from scalesearch.report.style import save
 from scalesearch.report.table import frame
 from tests.errors import refuses

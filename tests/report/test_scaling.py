@@ -49,7 +49,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(sizes, seeds) -> None:
         ahead = found.forecast(2 * sizes[-1])
         new = law(2 * sizes[-1]) + np.random.default_rng(1000 + seed).normal(0, 0.3)
         inside["law"] += low[0] <= law(4e6) <= high[0]
-        inside["exponent"] += found.exponent()[0] <= 0.4 <= found.exponent()[1]
+        inside["exponent"] += found.exponent[0] <= 0.4 <= found.exponent[1]
         inside["next"] += ahead.low <= law(2 * sizes[-1]) <= ahead.high
         inside["training"] += ahead.training_low <= new <= ahead.training_high
     assert all(82 <= count < 100 for count in inside.values()), inside

@@ -35,7 +35,7 @@ def test_studies_find_the_laws_that_they_were_made_of():
         result = found(*study(rng=rng))
         for curve in result.curves:
             truth, unit = RULES[curve.rule], 1 if curve.cost == "params.total" else 20
-            (low, high), ahead = curve.fit.exponent(), curve.ahead
+            (low, high), ahead = curve.fit.exponent, curve.ahead
             assert ahead.size == pytest.approx(unit * BASE * 1.6 * STEPS[-1], rel=1e-5)
             right = law(ahead.size / unit, truth)
             new = right + np.random.default_rng(100 + rng).normal(0, 0.15)

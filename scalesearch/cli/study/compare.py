@@ -66,7 +66,7 @@ def _side(results: Results, name: str) -> Side:
 
 def _figures(results: Results, sides: tuple[Side, Side], found: Comparison, to: Path) -> list[Path]:
     """Quality against each cost that is an objective, or against the parameters where none is."""
-    from scalesearch.report.compare_plot import both
+    from scalesearch.report.compare import both
     from scalesearch.report.style import save
     from scalesearch.study.results.results import main_metric
 

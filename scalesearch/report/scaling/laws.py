@@ -34,18 +34,20 @@ PARAMETERS, DRAWS = 3, 1000
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """a - sign · b · (N / unit)^-c. ``sign``: 1 where more is better, -1 where less is. ``unit``: a size."""
+    """a - sign · b · (N / unit)^-c; also of several draws at once, where a, b and c are columns.
 
-    a: float
-    b: float
-    c: float
+    ``sign`` is 1 where more is better, -1 where less is; ``unit`` is a size.
+    """
+
+    a: Any
+    b: Any
+    c: Any
     sign: int
     unit: float
 
     def __call__(self, sizes: Any) -> Floats:
         """The score at each size."""
-        found: Floats = self.a - self.sign * self.b * (np.asarray(sizes, dtype=float) / self.unit) ** -self.c
-        return found
+        return np.asarray(self.a - self.sign * self.b * (np.asarray(sizes, dtype=float) / self.unit) ** -self.c)
 
     @property
     def identified(self) -> bool:
@@ -93,39 +95,34 @@ class Fit:
     def curves(self, sizes: Any) -> Floats:
         """(draws, k) scores at ``sizes`` by every draw."""
         a, b, c = (self.draws[:, i, None] for i in range(PARAMETERS))
-        found: Floats = a - self.law.sign * b * (np.asarray(sizes, dtype=float)[None] / self.law.unit) ** -c
-        return found
+        return PowerLaw(a, b, c, self.law.sign, self.law.unit)(sizes)
 
-    def band(self, sizes: Any) -> tuple[Floats, Floats]:
-        """The interval of the law at each of ``sizes``: (low, high)."""
+    def band(self, sizes: Any) -> Floats:
+        """(2, k): the interval of the law at each of ``sizes``."""
         return self._within(self.curves(sizes))
 
+    @cached_property
     def exponent(self) -> tuple[float, float]:
         """The interval of c."""
-        low, high = self._within(self.draws[:, 2:3])
-        return float(low[0]), float(high[0])
+        low, high = self._within(self.draws[:, 2]).tolist()
+        return low, high
 
     @property
     def identified(self) -> bool:
         """Whether the law is, and the interval of its exponent reaches no end of those tried."""
-        low, high = self.exponent()
+        low, high = self.exponent
         return self.law.identified and bool(WITHIN[0] < low and high < WITHIN[1])
 
     def forecast(self, size: float, seeds: int = 1) -> Forecast:
         """What to expect at ``size``, of the law and of the mean of ``seeds`` trainings."""
-        curve = self.curves([size])
-        noise = self._noise[:, None] * self.draws[:, 3:] / math.sqrt(seeds)
-        (low, high), (below, above) = self._within(curve), self._within(curve + noise)
-        return Forecast(size, float(self.law(size)), float(low[0]), float(high[0]), seeds, float(below[0]),
-                        float(above[0]))
+        curve = self.curves([size])[:, 0]
+        noise = np.random.default_rng(len(self.draws)).standard_normal(len(self.draws)) * self.draws[:, 3]
+        low, high = self._within(curve).tolist()
+        below, above = self._within(curve + noise / math.sqrt(seeds)).tolist()
+        return Forecast(size, float(self.law(size)), low, high, seeds, below, above)
 
-    @cached_property
-    def _noise(self) -> Floats:
-        return np.random.default_rng(len(self.draws)).standard_normal(len(self.draws))
-
-    def _within(self, values: Floats) -> tuple[Floats, Floats]:
-        low, high = np.quantile(values, [0.5 - self.confidence / 2, 0.5 + self.confidence / 2], axis=0)
-        return low, high
+    def _within(self, values: Floats) -> Floats:
+        return np.quantile(values, [0.5 - self.confidence / 2, 0.5 + self.confidence / 2], axis=0)
 
 
 def fit(sizes: Sequence[float], scores: Sequence[float], direction: str = "max", confidence: float = CONFIDENCE,
@@ -134,7 +131,6 @@ def fit(sizes: Sequence[float], scores: Sequence[float], direction: str = "max",
 
     Args:
         sizes: > 0, a training each; several of one size are its seeds.
-        direction: ``max`` where more is better, ``min`` where less is.
         draws: of the bootstrap, with ``seed``.
 
     Raises:

@@ -32,12 +32,10 @@ class Row:
     """One architecture of the study.
 
     Attributes:
-        label: as the study file has it.
-        cost: cost's name to the exact value, by the study's protocol; those that are known.
+        cost: name to exact value, by the study's protocol.
         trial: that trained it, shared by rows of one architecture; None before it is started.
-        scores: of all its finished trainings.
+        scores: of all its finished trainings; ``why`` there is none.
         missing: its replicates that have no score (yet).
-        why: the reason that it has no score.
     """
 
     label: str
@@ -94,12 +92,12 @@ def rows_of(records: Sequence[Record], labels: Iterable[str], metric: str, costs
 
 def _row(label: str, record: Record | None, records: Sequence[Record], metric: str, costs: Sequence[str],
          left_out: str | None) -> Row:
+    why = f"not trained: {left_out}" if left_out else _why(record, records, metric)
     if record is None:
-        return Row(label, {}, why=f"not trained: {left_out}" if left_out else "not begun")
+        return Row(label, {}, why=why)
     cost = {name: value for name in costs if (value := cost_of(record, name))}
     trial, scores = trained_by(record), tuple(scores_of(record, records, metric))
     missing = sum(one["state"] != "complete" or score_of(one, metric) is None for one in replicates_of(trial, records))
-    why = f"not trained: {left_out}" if left_out else _why(record, records, metric)
     return Row(label, cost, trial, scores, missing, "" if scores else why)
 
 

@@ -85,10 +85,8 @@ class Ranking:
 
     Attributes:
         by: where the size comes from: ``requested``, ``budget``, or ``reached`` by every rule with a law.
-        choices: of the rules with a law.
-        outside: those for which the size lies outside of what was trained, and the end that it lies beyond.
-        missed: those whose law failed its check.
-        unranked: the rules without a law.
+        outside: rules for which the size lies outside of what was trained, and the end that it lies beyond.
+        missed: rules whose law failed its check. unranked: rules without a law.
     """
 
     cost: str
@@ -121,12 +119,11 @@ class ScalingStudy:
     """All results.
 
     Attributes:
-        name: the study's. direction: ``max`` or ``min`` of the metric. costs: that scores are drawn against.
+        costs: that scores are drawn against.
         rules: rule to its labels, without the base's.
         rows, unfinished: those with a score and the others, in the order of the study file.
-        noise: between seeds.
-        curves: by cost, then by rule. gains, rankings: likewise.
-        meta: study.json. signature: of the metrics. teacher: whom the rows learned from, in words; empty without.
+        curves, gains, rankings: by cost, then by rule.
+        meta: study.json. teacher: whom the rows learned from, in words; empty without.
     """
 
     name: str
@@ -161,9 +158,8 @@ def scaling_study(records: Iterable[Record], meta: Mapping[str, Any], metric: st
     """Results of a study's records by its rules; the study may be unfinished.
 
     Args:
-        records: of all its trials.
         meta: its study.json.
-        metric: the score, such as ``bleu`` or ``test.bleu``. direction: ``max`` or ``min``: which is better.
+        metric: the score, such as ``bleu`` or ``test.bleu``.
         at: costs and sizes to rank the rules at; the budget's, or what all rules have reached, unless given.
 
     Raises:
@@ -177,7 +173,7 @@ def scaling_study(records: Iterable[Record], meta: Mapping[str, Any], metric: st
     rows = rows_of(every, labels, metric, costs, meta.get("left_out") or {})
     done = {row.label: row for row in rows if row.scores}
     noise = noise_of(done.values())
-    paths = {rule: tuple(done[label] for label in (base, *steps) if label in done) for rule, steps in rules.items()}
+    paths = {rule: [done[label] for label in (base, *steps) if label in done] for rule, steps in rules.items()}
     check = plan.get("held_out", LARGEST) == LARGEST
     curves = tuple(_fitted(Curve(rule, cost, tuple(row for row in path if cost in row.cost)), direction, confidence,
                            check) for cost in costs for rule, path in paths.items())
@@ -243,6 +239,9 @@ def _rankings(cost: str, curves: Sequence[Curve], bounds: Mapping[str, float], a
     missed = tuple(curve.rule for curve in curves if curve.held is not None and not curve.held.inside)
     unranked = tuple(curve.rule for curve in curves if curve.fit is None)
     ends = {rule: (float(found.sizes.min()), float(found.sizes.max())) for rule, found in fits.items()}
-    return [Ranking(cost, size, by, tuple(rank(fits, size)), {rule: high if size > high else low for rule, (low, high)
-                                                              in ends.items() if not low <= size <= high},
-                    missed, unranked, confidence) for size, by in places]
+
+    def ranking(size: float, by: str) -> Ranking:
+        beyond = {rule: min(max(size, low), high) for rule, (low, high) in ends.items() if not low <= size <= high}
+        return Ranking(cost, size, by, tuple(rank(fits, size)), beyond, missed, unranked, confidence)
+
+    return [ranking(size, by) for size, by in places]

@@ -73,7 +73,7 @@ def _law(metric: str, curve: Curve) -> dict[str, str]:
     counts = _against(curve) | {"trainings": str(len(curve.sizes)), "sizes": str(len(set(curve.sizes)))}
     if curve.fit is None:
         return counts | dict.fromkeys(("exponent", "sd", "identified"), UNKNOWN)
-    low, high = curve.fit.exponent()
+    low, high = curve.fit.exponent
     return counts | {"exponent": f"{curve.fit.law.c:.2f} ({low:.2f} to {high:.2f})",
                      "sd": score(metric, curve.fit.sd, curve.fit.sd), "identified": _yes(curve.fit.identified)}
 
@@ -191,8 +191,8 @@ def _point(curve: Curve, row: Row) -> dict[str, Any]:
              "seeds": len(row.scores), "score": row.mean, "sd": row.sd}
     if curve.fit is None:
         return found
-    low, high = curve.fit.band([size])
-    return found | {"law": float(curve.fit.law(size)), "law_low": float(low[0]), "law_high": float(high[0])}
+    low, high = curve.fit.band(size)[:, 0].tolist()
+    return found | {"law": float(curve.fit.law(size)), "law_low": low, "law_high": high}
 
 
 def to_json(study: ScalingStudy) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def to_json(study: ScalingStudy) -> dict[str, Any]:
 
 
 def _curve_json(curve: Curve) -> Mapping[str, Any]:
-    law = curve.fit and {**curve.fit.law.to_json(), "exponent_interval": list(curve.fit.exponent()),
+    law = curve.fit and {**curve.fit.law.to_json(), "exponent_interval": list(curve.fit.exponent),
                          "identified": curve.fit.identified, "sd": curve.fit.sd, "df": curve.fit.df}
     held = curve.held and {**asdict(curve.held), "error": curve.held.error, "inside": curve.held.inside}
     return {"rule": curve.rule, "cost": curve.cost, "labels": [row.label for row in curve.rows],
