@@ -1,9 +1,11 @@
 """``scalesearch check FILE``: is the space sound, how large is it, what passes its constraints."""
 
+from __future__ import annotations
+
 import random
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
-from functools import partial
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,67 +15,51 @@ from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
-    from scalesearch.cli.calculator.unmet import Nearest
-    from scalesearch.space import Answers, Constraint, Space
+    from scalesearch.feasible.candidates import Candidate
+    from scalesearch.space import Constraint, Space
     from scalesearch.space.syntax.diagnostics import Problem
 
 
-@dataclass
+@dataclass(frozen=True)
 class Share:
-    """How many of the samples asked met something."""
+    """How many candidates meet something, of those that could be asked; a ``share`` of None where none could."""
 
     text: str
-    met: int = 0
-    of: int = 0
-    nearest: "Nearest | None" = field(default=None, repr=False)
+    met: int
+    of: int
+    share: float | None
 
-    @property
-    def share(self) -> float | None:
-        """The fraction; ``None`` where nothing could be asked."""
-        return self.met / self.of if self.of else None
-
-    def count(self, met: bool) -> None:
-        """Counts one sample."""
-        self.met += met
-        self.of += 1
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {"text": self.text, "met": self.met, "of": self.of, "share": self.share}
+    @classmethod
+    def count(cls, text: str, met: Sequence[bool | None]) -> Share:
+        """Counts candidates; None is one that could not be asked."""
+        hits, asked = sum(map(bool, met)), sum(one is not None for one in met)
+        return cls(text, hits, asked, hits / asked if asked else None)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Report:
-    """What ``check`` found out."""
+    """What ``check`` found out; ``size`` is a text where it is endless or not counted."""
 
     name: str
     hash: str
     size: int | str
-    dimensions: list[tuple[str, str, int | None]]
+    dimensions: list[dict[str, Any]]
     protocol: dict[str, Any]
-    samples: int = 0
-    seed: int = 0
-    built: Share = field(default_factory=lambda: Share("can be built"))
-    where: list[Share] = field(default_factory=list)
-    budgets: list[Share] = field(default_factory=list)
-    all: Share = field(default_factory=lambda: Share("passes everything"))
-    unbuildable: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def problems(self) -> tuple["Problem", ...]:
-        """Constraints that no sample met, though some could be asked."""
-        unmet = [share for share in (*self.where, *self.budgets) if share.of and not share.met]
-        return tuple(share.nearest.problem(share.of) for share in unmet if share.nearest)
+    samples: int
+    seed: int
+    built: Share
+    where: list[Share]
+    budgets: list[Share]
+    all: Share
+    unbuildable: dict[str, int]
+    problems: list[Problem]
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``size`` is null where it is endless or not counted."""
-        record = {item.name: getattr(self, item.name) for item in fields(self)}
-        record["size"] = self.size if isinstance(self.size, int) else None
-        names = ("name", "values", "count")
-        record["dimensions"] = [dict(zip(names, dimension, strict=True)) for dimension in self.dimensions]
-        record |= {key: getattr(self, key).to_json() for key in ("built", "all")}
-        record |= {key: [share.to_json() for share in getattr(self, key)] for key in ("where", "budgets")}
-        return record | {"problems": [problem.to_json() for problem in self.problems]}
+        shares = {"built": asdict(self.built), "where": [asdict(share) for share in self.where],
+                  "budgets": [asdict(share) for share in self.budgets], "all": asdict(self.all)}
+        size = self.size if isinstance(self.size, int) else None
+        return {**vars(self), **shares, "size": size, "problems": [problem.to_json() for problem in self.problems]}
 
 
 @click.command("check")
@@ -107,25 +93,49 @@ def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
     return [problem.to_json() for problem in getattr(error, "problems", ())] or [unplaced]
 
 
-def examine(space: "Space", samples: int, seed: int) -> Report:
+def examine(space: Space, samples: int, seed: int) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
-    from scalesearch.cli.calculator.unmet import Nearest
+    from scalesearch.cost import protocol_of
+    from scalesearch.feasible.candidates import Candidate, priced
+    from scalesearch.feasible.limits import costs_of
 
-    dimensions = [(name, str(parameter), parameter.count()) for name, parameter in space.dimensions()]
-    report = Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed)
-    report.where = [Share(constraint.text, nearest=Nearest(constraint)) for constraint in space.where]
-    report.budgets = [
-        Share(f"{name}: {constraint.text}", nearest=Nearest(constraint))
-        for name, constraint in space.budgets.items()
-    ]
-    rng, bill = random.Random(seed), _biller(space)
-    for _ in range(samples):
-        _try(space, space.sample(rng), bill, report)
-    return report
+    rng = random.Random(seed)
+    sheets = [space.sample(rng) for _ in range(samples)]
+    named = [(c.text, c) for c in space.where] + [(f"{name}: {c.text}", c) for name, c in space.budgets.items()]
+    costs = costs_of(constraint for _, constraint in named)
+    candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol_of(space.protocol), costs)
+    built = [candidate.costs is not None for candidate in candidates]
+    met = [[_holds(constraint, candidate) for candidate in candidates] for _, constraint in named]
+    shares = [Share.count(text, one) for (text, _), one in zip(named, met)]
+    problems = [_unmet(constraint, [c for c, one in zip(candidates, answers) if one is not None])
+                for (_, constraint), answers, share in zip(named, met, shares) if share.of and not share.met]
+    every = [all(one is not False for one in (ok, *answers)) for ok, *answers in zip(built, *met)]
+    dimensions = [{"name": name, "values": str(p), "count": p.count()} for name, p in space.dimensions()]
+    unbuildable = Counter(_reason(space, sheet) for sheet, ok in zip(sheets, built) if not ok)
+    split = len(space.where)
+    return Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed,
+                  Share.count("can be built", built), shares[:split], shares[split:],
+                  Share.count("passes everything", every), dict(unbuildable), problems)
 
 
-def _size(space: "Space") -> int | str:
-    """How many answer sheets there are, or why nobody says."""
+def _holds(constraint: Constraint, candidate: Candidate) -> bool | None:
+    """Whether it holds; None where it is over costs, and no network can be built."""
+    return None if constraint.costs and candidate.costs is None else constraint.holds(candidate.__getitem__)
+
+
+def _reason(space: Space, sheet: Any) -> str:
+    """Why no network can be built."""
+    from scalesearch.space import Unbuildable
+
+    try:
+        space.architecture(sheet)
+    except Unbuildable as error:
+        return str(error)
+    raise AssertionError("a candidate without costs can be built")
+
+
+def _size(space: Space) -> int | str:
+    """How many answer sheets there are, or why that is not known."""
     from scalesearch.space.questionnaire.count import TooTangled
 
     try:
@@ -135,56 +145,47 @@ def _size(space: "Space") -> int | str:
     return "endless: a range is continuous" if size is None else size
 
 
-def _biller(space: "Space") -> Callable[["Answers"], Any]:
-    """``bill(answers)``: the cost of the network, as a lookup by name. Raises Unbuildable."""
-    from scalesearch.cost import cost, protocol_of
-
-    protocol = protocol_of(space.protocol)
-    needed = any(constraint.costs for constraint in (*space.where, *space.budgets.values()))
-
-    def bill(answers: "Answers") -> Any:
-        block = space.architecture(answers).block
-        return cost(block, protocol) if needed else {}
-
-    return bill
+# -- constraints that no candidate meets
 
 
-def _try(space: "Space", answers: "Answers", bill: Callable[["Answers"], Any], report: Report) -> None:
-    """Counts one candidate."""
-    from scalesearch.space import Unbuildable
+def _unmet(constraint: Constraint, candidates: Iterable[Candidate]) -> Problem:
+    """The complaint that none of the ``candidates`` meets the constraint, and by how much the nearest misses it."""
+    from scalesearch.space.syntax.diagnostics import Problem
 
-    costs: Any = None
+    tried = list(candidates)
+    several = f"none of the {len(tried):,} random candidates satisfies"
+    subject = several if len(tried) > 1 else "the only candidate does not satisfy"
+    nearest = min(tried, key=lambda candidate: constraint.slack(candidate.__getitem__))
+    return Problem(constraint.place, f"{subject} this constraint", _miss(constraint, nearest), code="never-true")
+
+
+def _miss(constraint: Constraint, candidate: Candidate) -> str | None:
+    """How far ``candidate`` is away, where a constraint compares something with a number."""
+    from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
+    from scalesearch.space.syntax.expressions import Compare, keys_of, write
+
+    match constraint.expression:
+        case Compare(first, ((_, other),)) if bool(keys_of(first)) != bool(keys_of(other)):
+            side, number = (first, other) if keys_of(first) else (other, first)
+        case _:
+            return None
     try:
-        costs = bill(answers)
-    except Unbuildable as error:
-        report.unbuildable[str(error)] = report.unbuildable.get(str(error), 0) + 1
-    report.built.count(costs is not None)
-    met = [
-        *_count(space.where, report.where, answers, costs),
-        *_count(space.budgets.values(), report.budgets, answers, costs),
-    ]
-    report.all.count(costs is not None and all(met))
+        value, limit = (evaluate(one, candidate.__getitem__) for one in (side, number))
+    except EvaluationError:
+        return None
+    if not isinstance(value, int | float) or not isinstance(limit, int | float):
+        return None
+    away = abs(value - limit)
+    share = f" ({away / abs(limit):,.1%})" if limit else ""
+    miss = f"{_number(away)}{share} {'above' if value > limit else 'below'} {_number(limit)}"
+    return f"the nearest candidate has {write(side)} = {_number(value)}: {miss if away else 'just not enough'}"
 
 
-def _count(constraints: Iterable["Constraint"], shares: list[Share], answers: "Answers", costs: Any) -> list[bool]:
-    """Counts every constraint that can be asked: one over costs needs a network that can be built."""
-    found = []
-    for constraint, share in zip(constraints, shares, strict=True):
-        needed = constraint.costs
-        if needed and costs is None:
-            continue
-        lookup = partial(_value, needed, costs, answers)
-        met = constraint.holds(lookup)
-        if share.nearest and not met and not share.met:
-            share.nearest.see(lookup)
-        share.count(met)
-        found.append(met)
-    return found
+def _number(number: int | float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.6g}"
 
 
-def _value(needed: set[str], costs: Any, answers: "Answers", name: str) -> Any:
-    """A cost or an answer, by name."""
-    return costs[name] if name in needed else answers[name]
+# -- for people
 
 
 def show(report: Report) -> None:
@@ -194,9 +195,8 @@ def show(report: Report) -> None:
     sound = "" if report.problems else " is sound"
     say(f"{report.name or 'a space without a name'}{sound}: {parameters}, {size}", style="bold")
     if report.dimensions:
-        say(make_table(("parameter", "values", "count"), [
-            (name, values, "∞" if count is None else f"{count:,}") for name, values, count in report.dimensions
-        ], (0, 1)))
+        cells = [(d["name"], d["values"], "∞" if d["count"] is None else f"{d['count']:,}") for d in report.dimensions]
+        say(make_table(("parameter", "values", "count"), cells, (0, 1)))
     if report.samples:
         sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
