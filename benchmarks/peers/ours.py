@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scalesearch.cli.files import load_data
 from scalesearch.cli.options import load_architecture
-from scalesearch.cli.train import load_data
 from scalesearch.data import EOS
 from scalesearch.nn import Dropout, build
 from scalesearch.nn.decode import beam_search, greedy

@@ -8,7 +8,7 @@ import torch
 from ours import architecture
 
 from scalesearch.blocks.embedding import sinusoid
-from scalesearch.cli.train import load_data
+from scalesearch.cli.files import load_data
 from scalesearch.data import Corpus, Split
 from scalesearch.nn import build
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scalesearch.cli.files import read_data
 from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, say, wide_console
@@ -80,25 +81,16 @@ def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
     Raises:
         UserError: it is not one, or it is for another task.
     """
-    from scalesearch.cli.calculator.sections import read_section
-    from scalesearch.data import DataSpec, load_corpus
-    from scalesearch.data.spec import DATA
+    from scalesearch.data import load_corpus
     from scalesearch.train.checkpoint import TOKENIZER
 
-    own = {"tokenizer": str((folder / TOKENIZER).resolve()), "vocab": None, "lowercase": found.lowercase}
-    if name == "builtin":
-        return load_corpus(replace(_of_task(DataSpec(builtin="grammar"), found, name), **own))
-    section = read_section(Path(name), "data", "--data: `builtin` or a file")
-    spec = replace(_of_task(section.read(DATA), found, name), **own)
-    with section.naming():
-        return load_corpus(spec, base=section.file.parent)
-
-
-def _of_task(spec: Any, found: Checkpoint, name: str) -> Any:
+    spec, section = read_data(name)
     if spec.task != found.task:
         raise UserError(f"{name}: is for the task {spec.task}, the checkpoint was trained for {found.task}. "
                         f"Name data with `task: {found.task}`", code="other-task")
-    return spec
+    own = replace(spec, tokenizer=str((folder / TOKENIZER).resolve()), vocab=None, lowercase=found.lowercase)
+    with section.naming():
+        return load_corpus(own, base=section.file.parent)
 
 
 def _written(result: Analysis, about: dict[str, Any], folder: Path) -> list[Path]:

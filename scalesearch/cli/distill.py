@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from scalesearch.cli.files import read_data
 from scalesearch.cli.options import json_option, print_json
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
     from scalesearch.train.scoring.distill import distill_data
     from scalesearch.train.scoring.evaluate import Search
 
-    spec, search = _spec(data), Search(beam, length_penalty, batch)
+    spec, section = read_data(data)
+    with section.naming():
+        spec = spec.resolve(section.file.parent)
+    search = Search(beam, length_penalty, batch)
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("translating", total=None)
 
@@ -47,20 +51,6 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
         print_json({**said, "files": files})
     else:
         click.echo(f"{said['pairs']:,} pairs ({search.protocol}): {', '.join(files)}")
-
-
-def _spec(name: str) -> DataSpec:
-    """The data, with paths that mean the same everywhere."""
-    from scalesearch.cli.calculator.sections import read_section
-    from scalesearch.data import DataSpec
-    from scalesearch.data.spec import DATA
-
-    if name == "builtin":
-        return DataSpec(builtin="grammar")
-    section = read_section(Path(name), "data", "--data: `builtin` or a file")
-    spec: DataSpec = section.read(DATA)
-    with section.naming():
-        return spec.resolve(section.file.parent)
 
 
 def _data_file(spec: DataSpec, out: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 from collections.abc import Callable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import Architecture
 
+LENGTHS = ("protocol", "source", "target", "vocab")
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Answer or change a key: --set encoder.depth=12."
 )
@@ -22,15 +24,21 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--protocol``, ``--source``, ``--target`` and ``--vocab``."""
+    """``--protocol``, ``--source``, ``--target`` and ``--vocab``: ``lengths``, the overrides of ``protocol_of``."""
+
+    @functools.wraps(command)
+    def gathered(**options: Any) -> Any:
+        lengths = {name: options.pop(name) for name in LENGTHS}
+        return command(lengths={"name": lengths.pop("protocol"), **lengths}, **options)
+
     for option in (
         click.option("--vocab", type=int, metavar="V", help="Vocabulary size."),
         click.option("--target", type=int, metavar="T", help="Target tokens a sentence."),
         click.option("--source", type=int, metavar="S", help="Source tokens a sentence."),
         click.option("--protocol", metavar="NAME", help="forward, decode, decode-uncached, edgeformer or delight."),
     ):
-        command = option(command)
-    return command
+        gathered = option(gathered)
+    return gathered
 
 
 def pairs(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
@@ -51,7 +59,7 @@ def load_space(file: str, settings: tuple[str, ...]) -> Space:
     return space.set(pairs(settings)) if settings else space
 
 
-def load_architecture(file: str, settings: tuple[str, ...]) -> tuple[Space, Architecture]:
+def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space, Architecture]:
     """The one architecture in ``file``.
 
     Raises:
@@ -61,19 +69,20 @@ def load_architecture(file: str, settings: tuple[str, ...]) -> tuple[Space, Arch
     return space, space.closed(file)
 
 
-def write_csv(found: Any, file: str) -> None:
+def write_csv(result: Any, file: str) -> None:
     """Writes what has a ``frame()``. Raises UserError where pandas is missing, or the file cannot be written."""
     need("pandas")
     try:
-        found.frame().to_csv(file, index=False)
+        result.frame().to_csv(file, index=False)
     except OSError as error:
         raise UserError(f"--csv {file}: {error.strerror or error}", code="cannot-write") from None
 
 
-def need(package: str) -> None:
+def need(*packages: str) -> None:
     """Raises UserError where an optional package is missing."""
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f"{package} is not installed: pip install 'scalesearch[study]'", code="package-missing")
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f"{package} is not installed: pip install 'scalesearch[study]'", code="package-missing")
 
 
 def print_json(value: Any) -> None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.calculator.sections import Section, read_section
+from scalesearch.cli.files import load_data, load_recipe
 from scalesearch.cli.options import json_option, load_architecture, print_json, set_option
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
-from scalesearch.space.syntax.nodes import Table as Mapped
 from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
@@ -80,65 +79,21 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
         raise SystemExit(1)
 
 
-def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
-    """The preset or file ``name``, changed by ``KEY=VALUE`` settings.
-
-    Raises:
-        UserError: no such preset or file, or a wrong field.
-    """
-    from scalesearch.space.binding.constants import node_of
-    from scalesearch.train.recipe import PRESETS, RECIPE
-
-    if name in PRESETS:
-        section = Section(Path(name), "recipe", node_of("--recipe", {"preset": name}))
-    else:
-        section = read_section(Path(name), "recipe", f"--recipe: the presets are {', '.join(PRESETS)}")
-    found: Recipe = section.read(RECIPE, "--recipe-set", settings)
-    return found
-
-
-def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
-    """The built-in corpus, or the one that the YAML file ``name`` describes; its paths start at its own folder.
-
-    A study file does as well, and the ``data.json`` of a training.
-
-    Raises:
-        UserError: no such file, or something wrong with it or its data, or with training on it by ``recipe``.
-    """
-    from scalesearch.data import DataSpec, load_corpus
-    from scalesearch.data.spec import DATA
-    from scalesearch.train.compatibility import check_compatible
-
-    if name == "builtin":
-        return load_corpus(DataSpec(builtin="grammar"))
-    section = read_section(Path(name), "data", "--data: `builtin` or a file")
-    trained = section.node.get("spec") if isinstance(section.node, Mapped) else None
-    section.node = trained or section.node  # the data.json that a training leaves has more keys
-    spec = section.read(DATA)
-    with section.naming():
-        if recipe is not None:
-            check_compatible(spec, recipe)
-        return load_corpus(spec, base=section.file.parent)
-
-
 def _check_folder(out: Path, resume: bool) -> None:
     """A folder that holds a training is only used again on purpose, and one that holds something else not at all."""
     held = [name for name in HELD if (out / name).exists()]
     if held and not resume:
         raise UserError(f"{out}: holds a training already ({', '.join(held)}). "
                         "Go on with --resume, or give another folder with --out", code="training-exists")
-    others = sorted(path.name for path in out.iterdir() if not _left_behind(path.name)) if out.is_dir() else []
+    # What a training that was stopped before its first save may have left is no matter, nor are hidden files.
+    names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+    others = [name for name in names if not name.startswith(".") and name not in DESCRIPTION]
     if others and not held:
         shown = ", ".join(others[:4]) + (", …" if len(others) > 4 else "")
         raise UserError(f"{out}: holds other files ({shown}). Choose an empty or a new folder with --out",
                         code="folder-not-empty")
     if resume and not held:
         click.echo(f"nothing to resume in {out}; starting from the beginning", err=True)
-
-
-def _left_behind(name: str) -> bool:
-    """Whether a training that was stopped before its first save may have left this; hidden files are no matter."""
-    return name.startswith(".") or name in DESCRIPTION
 
 
 def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int, processes: int, out: Path) -> None:

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from scalesearch.cli import train as train_verb
 from scalesearch.cli import translate as translate_verb
+from scalesearch.cli.files import load_data
 from scalesearch.errors import UserError
 from tests.corpora import ENGLISH, write_text
 
@@ -175,7 +176,7 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
 
 
 def test_the_data_of_a_training_is_a_data_file(data: Path) -> None:
-    corpus = train_verb.load_data(str(data))
+    corpus = load_data(str(data))
     left = data.parent / "data.json"
     left.write_text(json.dumps(corpus.to_json()))
-    assert train_verb.load_data(str(left)).to_json()["hash"] == corpus.to_json()["hash"]
+    assert load_data(str(left)).to_json()["hash"] == corpus.to_json()["hash"]

@@ -30,51 +30,33 @@ if TYPE_CHECKING:
 @click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table.")
 @click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
 @json_option
-def command(
-    files: tuple[str, ...],
-    settings: tuple[str, ...],
-    protocol: str | None,
-    source: int | None,
-    target: int | None,
-    vocab: int | None,
-    against: tuple[str, ...],
-    sweeps: tuple[str, ...],
-    plot: str | None,
-    csv: str | None,
-    cited: bool,
-    levels: int,
-    verified: bool,
-    as_json: bool,
-) -> None:
+def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str, Any], against: tuple[str, ...],
+            sweeps: tuple[str, ...], plot: str | None, csv: str | None, cited: bool, levels: int, verified: bool,
+            as_json: bool) -> None:
     """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol.
 
     Several FILEs are set side by side, each compared with the first.
     """
+    from scalesearch.cli.calculator import what_if
+
     beside = len(files) + len(against) > 1
     _check_options(beside, bool(sweeps), cited, verified, plot, csv)
-    lengths = {"name": protocol, "source": source, "target": target, "vocab": vocab}
     if beside:
-        from scalesearch.cli.calculator.compare import show_comparison
-
-        show_comparison(files, settings, against, lengths, levels, csv, as_json)
+        what_if.show_comparison(files, settings, against, lengths, levels, csv, as_json)
     elif sweeps:
-        from scalesearch.cli.calculator.sweep import show_sweep
-
-        show_sweep(files[0], settings, sweeps, lengths, plot, csv, as_json)
+        what_if.show_sweep(files[0], settings, sweeps, lengths, plot, csv, as_json)
     elif cited:
-        from scalesearch.cli.calculator.cite import show_formulas
-
-        show_formulas(files[0], settings, lengths, levels, as_json)
+        what_if.show_formulas(files[0], settings, lengths, levels, as_json)
     else:
         _one(files[0], settings, lengths, levels, verified, as_json)
 
 
 def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None, csv: str | None) -> None:
     """Refuses options that do not go together."""
-    asked = {"several architectures": beside, "--sweep": swept, "--cite": cited, "--verify": verified}
-    found = [name for name, given in asked.items() if given]
-    if len(found) > 1:
-        raise UserError(f"{' and '.join(found)} do not go together: ask for one at a time", code="options-conflict")
+    views = {"several architectures": beside, "--sweep": swept, "--cite": cited, "--verify": verified}
+    chosen = [name for name, given in views.items() if given]
+    if len(chosen) > 1:
+        raise UserError(f"{' and '.join(chosen)} do not go together: ask for one at a time", code="options-conflict")
     if plot and not swept:
         raise UserError("--plot draws a sweep: give --sweep as well, for example --sweep width='128..1024 step 64'",
                         code="option-missing")
@@ -100,21 +82,15 @@ def _one(
         checks = verify(architecture.block, chosen.source, chosen.target, chosen.vocab)
     if as_json:
         modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in rows(result, levels)]
-        extra: dict[str, Any] = {"verify": [_check_json(check) for check in checks]} if verified else {}
+        extra = {"verify": [{**vars(check), "agrees": check.agrees} for check in checks]} if verified else {}
         print_json(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra)
     else:
-        _show(result, architecture.id, levels, checks)
+        for table in (_modules(result, levels), _totals(result), *([_checks(checks, result)] if checks else [])):
+            say(table)
+        say(_memory(result))
+        say(f"architecture {architecture.id} · protocol {result.protocol} · flops = 2 · macs")
     if not all(check.agrees for check in checks):
         raise SystemExit(1)
-
-
-def _show(result: Cost, identity: str, levels: int, checks: list[Check]) -> None:
-    say(_modules(result, levels))
-    say(_totals(result))
-    if checks:
-        say(_checks(checks, result))
-    say(_memory(result))
-    say(f"architecture {identity} · protocol {result.protocol} · flops = 2 · macs")
 
 
 def _modules(result: Cost, levels: int) -> Table:
@@ -156,10 +132,6 @@ def _checks(checks: list[Check], result: Cost) -> Table:
     lengths = result.protocol
     title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
     return make_table(("", "counter", "ours", "theirs", "difference", "explained"), rows, (0, 1, 5), title)
-
-
-def _check_json(check: Check) -> dict[str, Any]:
-    return {**vars(check), "agrees": check.agrees}
 
 
 def _share(part: int | float, whole: int | float) -> str:

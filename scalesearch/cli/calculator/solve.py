@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 
 from scalesearch.cli.options import (
     json_option,
+    load_architecture,
     load_space,
     pairs,
     print_json,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from scalesearch.cost import Protocol
+    from scalesearch.feasible.limits import LimitCheck
     from scalesearch.space import Space
     from scalesearch.whatif import Solution, Solutions, Trades
 
@@ -44,63 +47,42 @@ SHOWN = 60  # trades that a terminal is given
 @click.option("--of", "reference", metavar="FILE", help="Hold the costs of this architecture, not of FILE itself.")
 @click.option("--csv", type=click.Path(dir_okay=False), help="Write the table.")
 @json_option
-def command(
-    file: str,
-    goal: str | None,
-    settings: tuple[str, ...],
-    protocol: str | None,
-    source: int | None,
-    target: int | None,
-    vocab: int | None,
-    budgets: tuple[str, ...],
-    each: tuple[str, ...],
-    step: int,
-    trade: str | None,
-    holds: tuple[str, ...],
-    reference: str | None,
-    csv: str | None,
-    as_json: bool,
-) -> None:
+def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dict[str, Any],
+            budgets: tuple[str, ...], each: tuple[str, ...], step: int, trade: str | None, holds: tuple[str, ...],
+            reference: str | None, csv: str | None, as_json: bool) -> None:
     """The largest or smallest size of the architecture in FILE that is within a budget: GOAL is 'max KEY' or 'min KEY'.
 
     Exact: every value is costed, or the costs are found to rise and the end is closed in on. A key that FILE gives a
     range has that range; any other is tried from 1 up, until the budget breaks.
     """
-    _check_options(goal, trade, holds, reference)
-    from scalesearch.cost import protocol_of
-
-    space = load_space(file, settings)
-    ranges = _values(space, each)
-    chosen = protocol_of(space.protocol, name=protocol, source=source, target=target, vocab=vocab)
-    if trade is not None:
-        _trade(space, trade, holds, reference, budgets, ranges, chosen, csv, as_json)
-    else:
-        _solve(space, goal or "", budgets, ranges, step, chosen, csv, as_json)
-
-
-def _check_options(goal: str | None, trade: str | None, holds: tuple[str, ...], reference: str | None) -> None:
-    """Refuses what does not go together."""
     if (goal is None) == (trade is None):
         raise UserError("ask for one thing: a goal such as 'max width', or --trade encoder.depth,decoder.depth",
                         code="no-goal")
     if goal is not None and (holds or reference):
         raise UserError("--hold and --of belong to --trade; a goal has a --budget", code="options-conflict")
+    from scalesearch import whatif
+    from scalesearch.cost import protocol_of
 
-
-def _solve(
-    space: Space, goal: str, budgets: tuple[str, ...], ranges: dict[str, Any], step: int, protocol: Protocol,
-    csv: str | None, as_json: bool,
-) -> None:  # fmt: skip
-    from scalesearch.whatif.solve import solve
-
-    found = solve(space, goal, budgets, ranges, protocol, step)
-    if csv:
-        write_csv(found, csv)
-    if as_json:
-        print_json({"goal": goal, "protocol": protocol.to_json(), "solutions": [one.to_json() for one in found]})
+    space = load_space(file, settings)
+    ranges, protocol = _values(space, each), protocol_of(space.protocol, **lengths)
+    answer: Solutions | Trades
+    if trade is not None:
+        of = load_architecture(reference)[1].answers if reference else None
+        keys = [key.strip() for key in trade.split(",")]
+        answer = whatif.trade(space, keys, holds, of, budgets, protocol, ranges)
+        record = answer.to_json() | {"protocol": protocol.to_json()}
     else:
-        _show(found, protocol)
-    if not any(one.best for one in found):
+        answer = whatif.solve(space, goal or "", budgets, ranges, protocol, step)
+        record = {"goal": goal, "protocol": protocol.to_json(), "solutions": [one.to_json() for one in answer]}
+    if csv:
+        write_csv(answer, csv)
+    if as_json:
+        print_json(record)
+    elif isinstance(answer, tuple):
+        _show(answer, protocol)
+    else:
+        _show_trades(answer, reference or "the file as it is", protocol)
+    if not (any(one.best for one in answer) if isinstance(answer, tuple) else answer.rows):
         raise SystemExit(1)
 
 
@@ -108,44 +90,44 @@ def _values(space: Space, each: tuple[str, ...]) -> dict[str, Any]:
     """The values of ``--for``; without any, as in ``--for encoder.depth``, those that the file gives."""
     from scalesearch.whatif.varied import first, offered, unknown
 
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in each:
         key = text.partition("=")[0].strip()
         if key not in space.form.by_key:
             raise UserError(f"--for {unknown(space, key)}", code="unknown-key")
         changed = space.set(pairs((text,), "--for")) if "=" in text else space
-        found[key] = offered(changed, key) or [first(changed, key)]
-    return found
+        values[key] = offered(changed, key) or [first(changed, key)]
+    return values
 
 
-def _show(found: Solutions, protocol: Protocol) -> None:
-    if len(found) == 1 and not found[0].given:
-        _one(found[0])
+# -- solutions
+
+
+def _show(answer: Solutions, protocol: Protocol) -> None:
+    if len(answer) == 1 and not answer[0].given:
+        for at, line in enumerate(_one(answer[0])):
+            say(line, style="bold" if answer[0].best and not at else None)
     else:
-        say(_table(found), wide_console())
-        say(_all_searched(found))
+        say(_table(answer), wide_console())
+        say(_all_searched(answer))
     say(f"protocol {protocol}")
 
 
-def _one(one: Solution) -> None:
-    if one.best is None:
-        say(_none(one))
-    else:
-        say(f"{one.way} {one.key} = {one.best.value:,}", style="bold")
+def _one(one: Solution) -> Iterator[str]:
+    if one.best is not None:
+        yield f"{one.way} {one.key} = {one.best.value:,}"
         if one.follows:
-            say(f"so {', '.join(f'{key} = {value}' for key, value in one.follows.items())}")
-        say(", ".join(f"{name} {value:,}" for name, value in one.best.costs.items()))
+            yield f"so {', '.join(f'{key} = {value}' for key, value in one.follows.items())}"
+        yield ", ".join(f"{name} {value:,}" for name, value in one.best.costs.items())
         for limit in one.best.limits:
-            say(f"  {limit.text}: {f'{abs(limit.slack):,} left' if limit.slack is not None else 'holds'}")
-        say(_next(one))
-    say(_searched(one))
-
-
-def _none(one: Solution) -> str:
-    if one.nearest is None:
-        return f"no {one.key} from {one.low:,} to {one.high:,} can be built"
-    return (f"no {one.key} from {one.low:,} to {one.high:,} is within the budget; the nearest, {one.nearest.value:,}, "
-            f"breaks {_breaks(one.nearest.broken)}")
+            yield f"  {limit.text}: {f'{abs(limit.slack):,} left' if limit.slack is not None else 'holds'}"
+        yield _next(one)
+    elif one.nearest is None:
+        yield f"no {one.key} from {one.low:,} to {one.high:,} can be built"
+    else:
+        yield (f"no {one.key} from {one.low:,} to {one.high:,} is within the budget; the nearest, "
+               f"{one.nearest.value:,}, breaks {_breaks(one.nearest.broken)}")
+    yield _searched(one)
 
 
 def _next(one: Solution) -> str:
@@ -157,7 +139,7 @@ def _next(one: Solution) -> str:
     return f"next: no {more} value {'of the range ' if one.step != 1 or one.unbuildable == 0 else ''}can be built"
 
 
-def _breaks(limits: Any) -> str:
+def _breaks(limits: Iterable[LimitCheck]) -> str:
     """Which limits, and by how much."""
     return " and ".join(f"{one.text} by {abs(one.slack):,}" if one.slack is not None else one.text for one in limits)
 
@@ -175,21 +157,21 @@ def _searched(one: Solution) -> str:
     return f"{every}{built}; {rising}"
 
 
-def _all_searched(found: Solutions) -> str:
+def _all_searched(answer: Solutions) -> str:
     """How the answers are known, in one line where it is the same for all."""
-    if all(one.exhaustive for one in found) and len({one.rising for one in found}) == 1:
-        ends = sorted({one.high for one in found})
-        words = _searched(replace(found[0], high=ends[-1], unbuildable=sum(one.unbuildable for one in found)))
+    if all(one.exhaustive for one in answer) and len({one.rising for one in answer}) == 1:
+        ends = sorted({one.high for one in answer})
+        words = _searched(replace(answer[0], high=ends[-1], unbuildable=sum(one.unbuildable for one in answer)))
         last = f"to {ends[-1]:,}"
         return words.replace(last, f"to {ends[0]:,}, or as far as {ends[-1]:,}", 1) if len(ends) > 1 else words
-    return "\n".join(dict.fromkeys(_searched(one) for one in found))
+    return "\n".join(dict.fromkeys(_searched(one) for one in answer))
 
 
-def _table(found: Solutions) -> Table:
-    limits = [limit.text for limit in next((one.best.limits for one in found if one.best), ()) if limit.name]
-    names = list(next((one.best.costs for one in found if one.best), {}))
+def _table(answer: Solutions) -> Table:
+    best = next((one.best for one in answer if one.best), None)
+    limits, names = ([limit.text for limit in best.limits if limit.name], [*best.costs]) if best else ([], [])
     rows = []
-    for one in found:
+    for one in answer:
         cells = [f"{value:,}" for value in one.given.values()]
         if one.best is None:
             near = one.nearest
@@ -198,49 +180,33 @@ def _table(found: Solutions) -> Table:
             continue
         cells += [f"{one.best.value:,}", *(f"{one.best.costs[name]:,}" for name in names)]
         cells += [f"{limit.slack:,}" for limit in one.best.limits if limit.name]
-        after = _breaks(one.next.broken) if one.next else "" if not one.open_end else "nothing limits it"
+        after = _breaks(one.next.broken) if one.next else "nothing limits it" if one.open_end else ""
         rows.append([*cells, f"{one.next.value:,}" if one.next else "-", after])
-    headings = (*found[0].given, f"{found[0].way} {found[0].key}", *names, *(f"room: {text}" for text in limits),
+    headings = (*answer[0].given, f"{answer[0].way} {answer[0].key}", *names, *(f"room: {text}" for text in limits),
                 "next", "breaks")
     return make_table(headings, rows, left=(len(headings) - 1,))
 
 
-def _trade(
-    space: Space, keys: str, holds: tuple[str, ...], reference: str | None, budgets: tuple[str, ...],
-    ranges: dict[str, Any], protocol: Protocol, csv: str | None, as_json: bool,
-) -> None:  # fmt: skip
-    from scalesearch.cli.options import load_architecture
-    from scalesearch.whatif.trade import trade
-
-    of = load_architecture(reference, ())[1].answers if reference else None
-    found = trade(space, [key.strip() for key in keys.split(",")], holds, of, budgets, protocol, ranges)
-    if csv:
-        write_csv(found, csv)
-    if as_json:
-        print_json(found.to_json() | {"protocol": protocol.to_json()})
-    else:
-        _show_trades(found, reference or "the file as it is", protocol)
-    if not found.rows:
-        raise SystemExit(1)
+# -- trades
 
 
-def _show_trades(found: Trades, reference: str, protocol: Protocol) -> None:
+def _show_trades(answer: Trades, reference: str, protocol: Protocol) -> None:
     from scalesearch.whatif.trade import percent
 
     rows = []
-    for row in found.rows[:SHOWN]:
-        cells = [f"{row[key]:,}" for key in found.keys]
-        for name, held in found.reference.items():
+    for row in answer.rows[:SHOWN]:
+        cells = [f"{row[key]:,}" for key in answer.keys]
+        for name, held in answer.reference.items():
             away = row[name] - held
             cells += [f"{row[name]:,}", f"{away:+,}" if away else "0", f"{percent(row[name], held):+.3f}"]
         rows.append(cells)
-    headings = (*found.keys, *(text for name in found.reference for text in (name, "difference", "%")))
+    headings = (*answer.keys, *(text for name in answer.reference for text in (name, "difference", "%")))
     say(make_table(headings, rows, left=()), wide_console())
-    if len(found.rows) > SHOWN:
-        say(f"… {len(found.rows) - SHOWN:,} more: --csv FILE or --json has them all")
-    costs = ", ".join(f"{name} {value:,}" for name, value in found.reference.items())
-    tried = ", ".join(f"{key} up to {high:,}" for key, high in found.high.items())
-    built = f", {found.unbuildable:,} cannot be built" if found.unbuildable else ""
-    held = " and ".join(map(str, found.holds))
-    say(f"{len(found.rows):,} trades that keep {held} of {reference} ({costs})\n"
-        f"costed {found.tried:,} combinations ({tried}){built}\nprotocol {protocol}")
+    if len(answer.rows) > SHOWN:
+        say(f"… {len(answer.rows) - SHOWN:,} more: --csv FILE or --json has them all")
+    costs = ", ".join(f"{name} {value:,}" for name, value in answer.reference.items())
+    tried = ", ".join(f"{key} up to {high:,}" for key, high in answer.high.items())
+    built = f", {answer.unbuildable:,} cannot be built" if answer.unbuildable else ""
+    held = " and ".join(map(str, answer.holds))
+    say(f"{len(answer.rows):,} trades that keep {held} of {reference} ({costs})\n"
+        f"costed {answer.tried:,} combinations ({tried}){built}\nprotocol {protocol}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from scalesearch.cli.options import json_option, need, print_json
-from scalesearch.cli.study import compare as study_compare
-from scalesearch.cli.study import run as study_run
-from scalesearch.cli.study import scaling as study_scaling
-from scalesearch.cli.study import table as study_table
-from scalesearch.cli.study import watch as study_watch
-from scalesearch.cli.study.show import as_json_of, console_for_once, load_study, reading, show_front, show_proxies
+from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.study import run, tables, watch
+from scalesearch.cli.study.show import as_json_of, console_for_once, reading, show_front, show_proxies
 from scalesearch.errors import UserError
 from scalesearch.terminal import say
+
+if TYPE_CHECKING:
+    from scalesearch.study.results.results import Results
 
 
 class WholeSummaries(click.Group):
@@ -31,23 +31,19 @@ def command() -> None:
     """Run studies, watch them, and read what they found."""
 
 
-command.add_command(study_run.run)
-command.add_command(study_compare.compare)
-command.add_command(study_table.table)
-command.add_command(study_scaling.scaling)
-command.add_command(study_watch.watch)
+for _verb in (run.run, tables.compare, tables.table, tables.scaling, watch.watch):
+    command.add_command(_verb)
 
 
 @command.command()
-@reading
+@reading()
 @json_option
-def status(study: str, out: Path | None, as_json: bool) -> None:
+def status(results: Results, as_json: bool) -> None:
     """How far a study is: done, running, failed; the best so far."""
     from scalesearch.study.monitor.render import draw
     from scalesearch.study.monitor.snapshot import Watch
     from scalesearch.study.trials.trial import State
 
-    results = load_study(study, out)
     shown = Watch(results.study.folder).look()
     if as_json:
         found = shown.to_json()
@@ -61,13 +57,12 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 
 
 @command.command()
-@reading
+@reading()
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
 @click.option("--all", "everything", is_flag=True, help="Every proposal, not only the front (CSV and JSON).")
 @json_option
-def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json: bool) -> None:
+def front(results: Results, as_csv: bool, everything: bool, as_json: bool) -> None:
     """The candidates that no other dominates."""
-    results = load_study(study, out)
     rows = results.table if everything else results.front
     if as_csv:
         from scalesearch.report.table import filled
@@ -82,14 +77,13 @@ def front(study: str, out: Path | None, as_csv: bool, everything: bool, as_json:
 
 
 @command.command()
-@reading
+@reading()
 @click.option("--to", type=click.Path(path_type=Path), help="Folder for the figures, if not the study's.")
 @json_option
-def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
+def plot(results: Results, to: Path | None, as_json: bool) -> None:
     """Figures of quality against cost, as PNG and SVG."""
     from scalesearch.study.results.results import plots
 
-    results = load_study(study, out)
     files = plots(results, to or results.study.folder)
     if not files:
         raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to plot",
@@ -102,34 +96,30 @@ def plot(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
 
 
 @command.command()
-@reading
+@reading("optuna", "pandas", "matplotlib")
 @click.option("--to", type=click.Path(path_type=Path), help="The page's file, if not the study's report.html.")
 @click.option("--alone", is_flag=True, help="Without links to the study's files: for a page that is sent elsewhere.")
 @json_option
-def report(study: str, out: Path | None, to: Path | None, alone: bool, as_json: bool) -> None:
+def report(results: Results, to: Path | None, alone: bool, as_json: bool) -> None:
     """One HTML page of everything found so far; it needs no network."""
-    for package in ("optuna", "pandas", "matplotlib"):
-        need(package)
     from scalesearch.study.results.html_report import write_page
 
-    results = load_study(study, out)
     file = write_page(results, to or results.study.folder / "report.html", alone)
     print_json({"files": [str(file)]}) if as_json else click.echo(file)
 
 
 @command.command()
-@reading
+@reading()
 @click.option("--best", metavar="OBJECTIVE", help="Of the front, the best by this objective (the first, if not given).")
 @click.option("--trial", type=int, help="This trial.")
 @click.option("--to", type=click.Path(path_type=Path), help="Folder to write (export-TRIAL, if not given).")
 @json_option
-def export(study: str, out: Path | None, best: str | None, trial: int | None, to: Path | None, as_json: bool) -> None:
+def export(results: Results, best: str | None, trial: int | None, to: Path | None, as_json: bool) -> None:
     """Copy a candidate out of a study: its architecture file, its record and its checkpoint."""
     import shutil
 
     from scalesearch.study.results.results import choose
 
-    results = load_study(study, out)
     number, why = choose(results, best, trial)
     target = to or Path(f"export-{number}")
     if target.exists():

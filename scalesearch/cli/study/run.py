@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import json_option, need, print_json
-from scalesearch.cli.study import scaling as study_scaling
-from scalesearch.cli.study import table as study_table
-from scalesearch.cli.study.show import as_json_of, show_front, show_proxies
+from scalesearch.cli.study.show import as_json_of, show_front, show_proxies, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted, interruptible
+from scalesearch.terminal import say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,15 +55,16 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
     spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
     spec = _one_at_a_time(spec, {change.partition("=")[0].strip() for change in (*sets, *flagged)}, console)
-    for package in ("optuna", "pandas", "matplotlib", *([spec.backend] if spec.backend == "ray" else [])):
-        need(package)
+    need("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
     try:
         if dry_run:
+            from scalesearch.study.engine.dry_run import describe_fork
             from scalesearch.study.engine.dry_run import dry_run as look
 
-            found = look(spec)
-            print_json(found.to_json()) if as_json else found.show(console)
-            _show_fork(spec, fork, console)
+            plan = look(spec)
+            print_json(plan.to_json()) if as_json else plan.show(console)
+            for line in describe_fork(spec, fork) if fork else ():
+                say(line, console)
             return
         _run(spec, resume, console, fork)
     except Changed as error:
@@ -76,14 +76,6 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
 
     with resumable(fork or spec.out):
         _report(fork or spec.out, console, as_json)
-
-
-def _show_fork(spec: StudySpec, fork: Path | None, console: Console) -> None:
-    """What a fork would take over, for a dry run."""
-    from scalesearch.study.engine.dry_run import describe_fork
-
-    for line in describe_fork(spec, fork) if fork else ():
-        console.print(line, highlight=False, soft_wrap=True)
 
 
 def fork_folder(folder: Path) -> Path:
@@ -112,8 +104,7 @@ def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySp
     if "workers" in said or "backend" not in said:
         raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one candidate at a time; "
                         "take the backend ray (--backend ray), or one worker (--workers 1)", code="one-worker-only")
-    console.print(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.",
-                  highlight=False, soft_wrap=True)
+    say(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.", console)
     return replace(spec, workers=1)
 
 
@@ -125,10 +116,9 @@ def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> 
             reason = launch(spec, resume, console, fork)
     except Interrupted as stopped:
         how = f"--out {fork} --resume in place of --fork" if fork else "the same command and --resume"
-        console.print(f"Stopped; nothing finished is lost. Go on in {fork or spec.out} with {how}.",
-                      highlight=False, soft_wrap=True)
+        say(f"Stopped; nothing finished is lost. Go on in {fork or spec.out} with {how}.", console)
         raise SystemExit(stopped.status) from None
-    console.print(f"The study ended: {reason}.", highlight=False)
+    say(f"The study ended: {reason}.", console)
 
 
 def _report(folder: Path, console: Console, as_json: bool) -> None:
@@ -145,7 +135,7 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
     if as_json:
         print_json(found | {"files": [str(file) for file in files]})
     else:
-        console.print("Written: " + ", ".join(str(file) for file in files), highlight=False, soft_wrap=True)
+        wrote(files, console)
 
 
 def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
@@ -158,11 +148,11 @@ def _report_rows(results: Results, console: Console | None) -> tuple[list[Path],
 
         study = scaling_of(results)
         if console is not None:
-            study_scaling.show_scaling(study, console)
+            show_scaling(study, console)
         return write_scaling(study, results.study.folder), {"scaling": to_json(study)}
     from scalesearch.study.results.tables import table_of, write_table
 
     table = table_of(results, main_metric(results))
     if console is not None:
-        study_table.show_table(results, table, console)
+        show_table(results, table, console)
     return write_table(table, results.study.folder), {"table": table.to_json()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.study.show import console_for_once, folder_of, study_argument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("study", metavar="STUDY_OR_FOLDER")
+@study_argument
 @click.option("--every", type=click.FloatRange(0.1), default=2.0, show_default=True, metavar="SECONDS",
               help="Between two looks.")
 @click.option("--once", is_flag=True, help="Look once, print that, and end.")
-@click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")
 @json_option
 def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool) -> None:
     """Watch a study that runs, from anywhere that sees its folder; reads only. Ends when the study has ended.
@@ -31,7 +31,6 @@ def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool)
     """
     from rich.console import Console
 
-    from scalesearch.cli.study.show import console_for_once, folder_of
     from scalesearch.study.monitor.snapshot import Watch
 
     watched = Watch(folder_of(study, out))
@@ -39,19 +38,16 @@ def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool)
         print_json(watched.look().to_json())
         return
     if once:
-        _print_once(watched, console_for_once())
+        from scalesearch.study.monitor.render import draw
+
+        console = console_for_once()
+        console.print(draw(watched.look(), console.width))
         return
     console = Console()
     try:
         _redraw(watched, console, every) if console.is_terminal else _print_changes(watched, every)
     except KeyboardInterrupt:
         raise SystemExit(0) from None  # the study runs on; there is nothing to be said
-
-
-def _print_once(watched: Watch, console: Console) -> None:
-    from scalesearch.study.monitor.render import draw
-
-    console.print(draw(watched.look(), console.width))
 
 
 def _redraw(watched: Watch, console: Console, every: float) -> None:

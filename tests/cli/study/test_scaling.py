@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
-from scalesearch.cli.study.scaling import size_at
+from scalesearch.cli.study.tables import size_at
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.results.figures import own_figures

@@ -1,4 +1,4 @@
-"""One section of a YAML file, read by its schema, so that every error can say where to look."""
+"""Recipe and data files that verbs are given, read by their schema, so that every error can say where to look."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.errors import UserError
 
 if TYPE_CHECKING:
+    from scalesearch.data import Corpus, DataSpec
     from scalesearch.space.schema.types import Group
     from scalesearch.space.syntax.diagnostics import Place
     from scalesearch.space.syntax.nodes import Node
+    from scalesearch.train import Recipe
 
 
 @dataclass
@@ -42,11 +44,11 @@ class Section:
         for setting in settings:
             node = override(node, schema, setting, option) if isinstance(node, Table) else node
         reader = Reader(schema, self.name)
-        found = reader.read(node)
+        value = reader.read(node)
         if reader.problems:
             raise SpaceErrors(reader.problems)
         self.places = {f"{self.name}.{key}": place for key, place in reader.places.items()} | {self.name: node.here}
-        return found
+        return value
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -79,3 +81,55 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
     if problems:
         raise SpaceErrors(problems)
     return Section(file, name, table.get(name) or table)
+
+
+def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
+    """The preset or file ``name``, changed by ``KEY=VALUE`` settings.
+
+    Raises:
+        UserError: no such preset or file, or a wrong field.
+    """
+    from scalesearch.space.binding.constants import node_of
+    from scalesearch.train.recipe import PRESETS, RECIPE
+
+    if name in PRESETS:
+        section = Section(Path(name), "recipe", node_of("--recipe", {"preset": name}))
+    else:
+        section = read_section(Path(name), "recipe", f"--recipe: the presets are {', '.join(PRESETS)}")
+    recipe: Recipe = section.read(RECIPE, "--recipe-set", settings)
+    return recipe
+
+
+def read_data(name: str) -> tuple[DataSpec, Section]:
+    """What the YAML file ``name`` says of data, or `builtin`; a study file does as well, and a training's data.json.
+
+    Raises:
+        UserError: no such file, or something wrong with it.
+    """
+    from scalesearch.data.spec import DATA
+    from scalesearch.space.binding.constants import node_of
+    from scalesearch.space.syntax.nodes import Table
+
+    if name == "builtin":
+        section = Section(Path(name), "data", node_of("--data", {"builtin": "grammar"}))
+    else:
+        section = read_section(Path(name), "data", "--data: `builtin` or a file")
+        trained = section.node.get("spec") if isinstance(section.node, Table) else None
+        section.node = trained or section.node  # the data.json that a training leaves has more keys
+    return section.read(DATA), section
+
+
+def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
+    """The corpus that the data file ``name`` describes; its paths start at its own folder.
+
+    Raises:
+        UserError: something wrong with file or data, or with training on it by ``recipe``.
+    """
+    from scalesearch.data import load_corpus
+    from scalesearch.train.compatibility import check_compatible
+
+    spec, section = read_data(name)
+    with section.naming():
+        if recipe is not None:
+            check_compatible(spec, recipe)
+        return load_corpus(spec, base=section.file.parent)

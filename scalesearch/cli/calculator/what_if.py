@@ -1,0 +1,185 @@
+"""Views of ``scalesearch cost`` beyond one architecture: several side by side, a sweep over sizes, formulas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.cli.options import load_architecture, load_space, need, pairs, print_json, write_csv
+from scalesearch.errors import UserError
+from scalesearch.space.syntax.parameters import say as as_text
+from scalesearch.terminal import make_table, say, wide_console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scalesearch.whatif import Citation, Comparison, Sweep
+
+SHOWN = 60  # rows of a sweep that a terminal is given
+PLAIN = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved", False}  # not worth a mention
+
+
+# -- side by side
+
+
+def show_comparison(
+    files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...], lengths: dict[str, Any], levels: int,
+    csv: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Prints what ``files``, and the first with ``against``, cost under one protocol: the first file's."""
+    from scalesearch.cost import cost, protocol_of
+    from scalesearch.whatif import compare
+
+    if against and len(files) > 1:
+        raise UserError("--against changes one FILE: give one, or name the files and leave it out",
+                        code="options-conflict")
+    loaded = {name: load_architecture(file, settings) for name, file in zip(_labels(files), files)}
+    for change in dict.fromkeys(against):
+        changes = tuple(part.strip() for part in change.split(";") if part.strip())
+        loaded[change] = load_architecture(files[0], (*settings, *changes))
+    space, _ = next(iter(loaded.values()))
+    protocol = protocol_of(space.protocol, **lengths)
+    comparison = compare({name: cost(one.block, protocol) for name, (_, one) in loaded.items()}, levels)
+    if csv:
+        write_csv(comparison, csv)
+    if as_json:
+        record = comparison.to_json()
+        for entry, (_, architecture) in zip(record["architectures"], loaded.values()):
+            entry["architecture"] = architecture.to_json()
+        print_json(record)
+        return
+    for quantity, words in (("params", "params"), ("macs", "MACs")):
+        say(_differences(comparison, quantity, words), wide_console())
+    say(f"differences to {next(iter(comparison.costs))} · protocol {protocol}")
+
+
+def _labels(files: tuple[str, ...]) -> list[str]:
+    """Short names of files, or what was typed where these would be the same."""
+    short = [Path(file).stem for file in files]
+    names = short if len(set(short)) == len(short) else list(files)
+    return [name if names.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names, 1)]
+
+
+def _differences(comparison: Comparison, quantity: str, words: str) -> Table:
+    first, *others = comparison.costs
+    headings = [words, first, *(text for name in others for text in (name, "difference", "%"))]
+    rows = []
+    for row in comparison.rows:
+        base, *sizes = getattr(row, quantity)
+        cells = ["  " * row.level + row.path.rsplit(".", 1)[-1], f"{base:,}"]
+        for size, difference, share in zip(sizes, row.differences(quantity), row.shares(quantity)):
+            percent = "0" if share is not None else ""
+            if difference:
+                percent = "new" if share is None else f"{share:+.1f}"
+            cells += [f"{size:,}", f"{difference:+,}" if difference else "0", percent]
+        rows.append(cells)
+    return make_table(headings, rows, styles=["" if row.level else "bold" for row in comparison.rows])
+
+
+# -- a sweep
+
+
+def show_sweep(
+    file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], lengths: dict[str, Any], plot: str | None,
+    csv: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Prints costs for every combination of the values in ``sweeps``; draws and writes them where asked."""
+    from scalesearch.cost import protocol_of
+    from scalesearch.whatif import sweep
+
+    space = load_space(file, settings)
+    table = sweep(space, pairs(sweeps, "--sweep"), protocol_of(space.protocol, **lengths))
+    drawn = _draw(table, Path(plot)) if plot else []
+    if csv:
+        write_csv(table, csv)
+    if as_json:
+        print_json(table.to_json() | {"files": [str(path) for path in drawn]})
+    else:
+        _show_sweep(table, drawn)
+
+
+def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
+    from scalesearch.whatif.crossings import LENGTHS
+
+    values = {name: {row[name] for row in table.rows} for name in table.columns}
+    varied = [name for name, all_ in values.items() if len(all_) > 1 or None in all_ or len(table.rows) == 1]
+    headings = (*table.keys, *(name.replace("_", "-") for name in varied))
+    rows = [[*(_value(row[key]) for key in table.keys),
+             *("-" if row[name] is None else f"{row[name]:,}" for name in varied)] for row in table.rows[:SHOWN]]
+    say(make_table(headings, rows, left=()), wide_console())
+    for name in (name for name in table.columns if name not in varied):
+        say(f"{name} is {table.rows[0][name]:,} throughout")
+    if len(table.rows) > SHOWN:
+        say(f"… {len(table.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n")
+    if "vocab" in table.keys and all(one.length != "vocab" for one in table.crossings):
+        say("shapes follow from the vocabulary here: no crossing over V is given")
+    for line in (*table.crossings, *(f"drew {path}" for path in drawn)):
+        say(str(line))
+    free = [name for key in table.keys if key in LENGTHS for name in LENGTHS[key]]
+    verb = "varies" if len(free) == 1 else "vary"
+    say(f"protocol {table.protocol}" + (f", but for {', '.join(free)}, which {verb}" if free else ""))
+
+
+def _value(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else as_text(value)
+
+
+def _draw(table: Sweep, path: Path) -> list[Path]:
+    need("matplotlib")
+    from scalesearch.report.style import save
+    from scalesearch.report.sweep import curves
+    from scalesearch.whatif.crossings import ATTENTION, OUTPUT
+
+    words = {OUTPUT: "output over encoder + decoder", ATTENTION: "attention over half"}
+    stem = path.with_suffix("") if path.suffix in (".png", ".svg") else path
+    marks = {low: f"{words[crossing.part]} from {low:,}" for crossing in table.crossings
+             if crossing.length == table.keys[0] for low, _ in crossing.ranges if low > 1}
+    try:
+        return save(curves(table.frame(), table.keys, table.protocol.to_json(), marks), stem)
+    except OSError as error:
+        raise UserError(f"--plot {path}: {error.strerror or error}", code="cannot-write") from None
+
+
+# -- formulas
+
+
+def show_formulas(
+    file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, as_json: bool
+) -> None:
+    """Prints the closed forms of params and MACs, by section (``levels`` 1) or by module."""
+    from scalesearch.cost import protocol_of
+    from scalesearch.whatif import cite
+
+    space, architecture = load_architecture(file, settings)
+    citation = cite(space, architecture.answers, protocol_of(space.protocol, **lengths), levels)
+    if as_json:
+        print_json(citation.to_json() | {"architecture": architecture.to_json()})
+        return
+    for at, quantity in enumerate(("params", "macs")):
+        sections = (f"{quantity}.{name}" for name in ("embedding", "encoder", "decoder", "output"))
+        say(f"{quantity}.total = {' + '.join(name for name in sections if citation.sections[name].terms) or 0}")
+        for path, formulas in citation.modules.items():
+            if formulas[at].terms:
+                say(f"  {'  ' * path.count('.')}{path} = {formulas[at].collected()}")
+        say("")
+    for line in ("with", *_names(citation), *_notes(citation)):
+        say(line)
+    say(f"architecture {architecture.id} · protocol {citation.protocol} · flops = 2 · macs")
+
+
+def _names(citation: Citation) -> list[str]:
+    here = {name: f"    (here = {text})" for name, text in citation.where.items()}
+    return [f"  {name} = {citation.values[name]:,}{here.get(name, '')}" for name in citation.names]
+
+
+def _notes(citation: Citation) -> list[str]:
+    held = [f"{key} {'yes' if value is True else 'no' if value is False else value}"
+            for key, value in citation.held.items() if not (isinstance(value, str | bool) and value in PLAIN)]
+    notes = [f"held fixed: {', '.join(held)}"]
+    if citation.numbers:
+        many = f"{citation.numbers} numbers stand" if citation.numbers > 1 else "1 number stands"
+        notes.append(f"{many} for sizes that follow from others by more than sums and products (a schedule's groups, "
+                     "a quotient, the smaller of two)")
+    if citation.vocab_bound:
+        notes.append("some shapes follow from the vocabulary: the formulas hold for V as it is here")
+    return notes

@@ -1,0 +1,146 @@
+"""``study table``, ``study scaling``, ``study compare``: rows, rules and whole studies, set side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import json_option, need, print_json
+from scalesearch.cli.study.show import reading, show_scaling, show_table, wrote
+from scalesearch.errors import UserError
+from scalesearch.terminal import say
+
+if TYPE_CHECKING:
+    from scalesearch.report.compare import Comparison, Side
+    from scalesearch.study.results.results import Results
+
+
+@click.command()
+@reading("pandas")
+@click.option("--base", metavar="NAME", help="The row to compare with; the base or the first, if not given.")
+@click.option("--metric", metavar="NAME", help="The score, if not the task's main metric.")
+@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
+              help="Of the intervals of the differences.")
+@click.option("--to", type=click.Path(path_type=Path), help="Folder for table.md, .csv and .tex, if not the study's.")
+@json_option
+def table(results: Results, base: str | None, metric: str | None, confidence: float, to: Path | None,
+          as_json: bool) -> None:
+    """The rows or references of a study as a table: exact cost, score over seeds, difference to the base."""
+    from scalesearch.study.results.results import main_metric
+    from scalesearch.study.results.tables import table_of, write_table
+
+    rows = table_of(results, metric or main_metric(results), base, confidence)
+    files = write_table(rows, to or results.study.folder)
+    if as_json:
+        print_json({**rows.to_json(), "files": [str(file) for file in files]})
+        return
+    show_table(results, rows)
+    wrote(files)
+
+
+@click.command()
+@reading("pandas", "matplotlib", "scipy")
+@click.option("--metric", metavar="NAME", help="The score, if not the task's main metric; test.bleu for that of test.")
+@click.option("--at", "places", multiple=True, metavar="COST=SIZE",
+              help="Rank the rules there, as in params.total=2M; the budget, if not given. Repeatable.")
+@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), help="Of all intervals, if not the study's.")
+@click.option("--to", type=click.Path(path_type=Path), help="Folder for tables and figures, if not the study's.")
+@json_option
+def scaling(results: Results, metric: str | None, places: tuple[str, ...], confidence: float | None, to: Path | None,
+            as_json: bool) -> None:
+    """Laws, forecasts, score per million parameters and the rule to follow, of a scaling study."""
+    from scalesearch.report.scaling.tables import to_json
+    from scalesearch.study.results.scaling import scaling_of, write_scaling
+
+    study = scaling_of(results, metric, [size_at(place) for place in places], confidence)
+    files = write_scaling(study, to or results.study.folder)
+    if as_json:
+        print_json({**to_json(study), "files": [str(file) for file in files]})
+        return
+    show_scaling(study)
+    wrote(files)
+
+
+def size_at(text: str) -> tuple[str, float]:
+    """``params.total=2M`` as a cost and a size.
+
+    Raises:
+        UserError: it is none.
+    """
+    from scalesearch.space.syntax.domains import Literal
+    from scalesearch.space.syntax.lexer import SyntaxProblem
+    from scalesearch.space.syntax.value_parser import parse_value
+
+    cost, _, number = (part.strip() for part in text.partition("="))
+    try:
+        spec: Any = parse_value(number)
+    except SyntaxProblem:
+        spec = None
+    value = spec.value if isinstance(spec, Literal) else None
+    if not cost or isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise UserError(f"--at {text}: write COST=SIZE with a size above 0, for example --at params.total=2M or "
+                        "--at macs.total=1.5G", code="not-cost-and-size")
+    return cost, float(value)
+
+
+@click.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--to", type=click.Path(path_type=Path), help="Folder for the figures, as PNG and SVG.")
+@click.option("--draws", type=click.IntRange(100), default=2000, show_default=True, help="Of the bootstrap.")
+@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
+              help="Of the interval of the difference.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the bootstrap.")
+@json_option
+def compare(first: str, second: str, to: Path | None, draws: int, confidence: float, seed: int,
+            as_json: bool) -> None:
+    """Compare the studies A and B (folders, or study files): fronts, hypervolumes, and the difference."""
+    need("pandas", "matplotlib")
+    from scalesearch.cli.study.show import load_study
+    from scalesearch.report import compare as report
+
+    results = (load_study(first), load_study(second))
+    one, other = (_side(study, name) for study, name in zip(results, _names(*results)))
+    comparison = report.compare(one, other, draws=draws, confidence=confidence, seed=seed)
+    files = _figures(results[0], (one, other), comparison, to) if to else []
+    if as_json:
+        print_json({**comparison.to_json(), "files": [str(file) for file in files]})
+        return
+    for line in (*comparison.lines(), *files):
+        say(str(line))
+
+
+def _names(first: Results, second: Results) -> tuple[str, str]:
+    """What to call two studies: by their names, or where these are the same by their folders."""
+    for one, other in ((first.study.meta.name, second.study.meta.name), (first.study.folder, second.study.folder)):
+        if one != other:
+            return str(one), str(other)
+    return f"{first.study.folder} (A)", f"{second.study.folder} (B)"
+
+
+def _side(results: Results, name: str) -> Side:
+    from scalesearch.report.compare import Side
+    from scalesearch.study.config.sections import describe_taught
+
+    meta = results.study.meta
+    return Side(name, results.table, results.objectives, meta.protocol, str(meta.data["hash"]), results.signature,
+                meta.recipe, describe_taught(results.teacher) if results.teacher else "")
+
+
+def _figures(results: Results, sides: tuple[Side, Side], comparison: Comparison, to: Path) -> list[Path]:
+    """Quality against each cost that is an objective, or against the parameters where none is."""
+    from scalesearch.report.compare import both
+    from scalesearch.report.style import save
+    from scalesearch.study.results.results import main_metric
+
+    y, subject = main_metric(results), results.subject
+    costs = [name for name, way in comparison.objectives.items() if name != y and way == "min"] or ["params.total"]
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--to {to}: {error.strerror or error}", code="cannot-write") from None
+    corpus = subject.corpus + (" (synthetic)" if subject.synthetic else "")
+    stems = [f"compare-{y}-vs-{x.removesuffix('.total')}".replace(".", "-") for x in costs]
+    return [file for x, stem in zip(costs, stems) for file in save(both(sides, comparison, x, y, corpus), to / stem)]
