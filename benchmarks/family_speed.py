@@ -19,11 +19,10 @@ from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
 from scalesearch.cost import cost, find_protocol
-from scalesearch.data import Corpus
+from scalesearch.data import Corpus, Feed
 from scalesearch.nn import Dropout, build
 from scalesearch.train import Recipe
 from scalesearch.train.engine import Engine
-from scalesearch.train.feed import Feed
 from scalesearch.train.hardware import Hardware
 
 FAMILIES = ["small/partialformer", "small/anthe", "small/edgeformer"]

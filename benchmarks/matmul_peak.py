@@ -21,11 +21,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from scalesearch.cli.options import load_architecture
 from scalesearch.cost import cost, find_protocol
-from scalesearch.data import Batch
+from scalesearch.data import Batch, Feed
 from scalesearch.nn import Dropout, build
 from scalesearch.train import Recipe
 from scalesearch.train.engine import Engine
-from scalesearch.train.feed import Feed
 from scalesearch.train.hardware import Hardware
 
 SIDE = 2048

@@ -16,11 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.cli.options import load_architecture
-from scalesearch.data import Corpus
+from scalesearch.data import Corpus, Feed
 from scalesearch.nn import Dropout, build
 from scalesearch.train import Recipe
 from scalesearch.train.engine import Engine
-from scalesearch.train.feed import Feed
 from scalesearch.train.hardware import Hardware
 
 

@@ -8,12 +8,11 @@ from torch import Tensor
 
 from scalesearch.cli.files import load_data
 from scalesearch.cli.options import load_architecture
-from scalesearch.data import EOS
+from scalesearch.data import EOS, Feed
 from scalesearch.nn import Dropout, build
 from scalesearch.nn.decode import beam_search, greedy
 from scalesearch.train import Recipe
 from scalesearch.train.engine import Engine
-from scalesearch.train.feed import Feed
 from scalesearch.train.hardware import Hardware
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import TypeVar
 
 import numpy as np
 
-from scalesearch.data.split import Ints, Split
-from scalesearch.data.tokens import BOS, EOS, PAD
+from scalesearch.data.split import BOS, EOS, PAD, Ints, Split
 from scalesearch.errors import UserError
 
 T = TypeVar("T")
@@ -35,44 +34,51 @@ class Batch:
         """Number of real target tokens, EOS included, which the loss is averaged over."""
         return int(np.count_nonzero(self.target_out != PAD))
 
-    @property
-    def source_tokens(self) -> int:
-        """Number of real source tokens, EOS included."""
-        return int(np.count_nonzero(self.source != PAD))
-
-    @property
-    def padded_tokens(self) -> int:
-        """Number of tokens of both sides, padding included."""
-        return self.source.size + self.target_out.size
-
     def __len__(self) -> int:
         return len(self.indices)
 
 
-class Batches(Sequence[Batch]):
-    """Sequence of planned batches, each padded when it is taken.
+@dataclass
+class Batches:
+    """Planned batches, each padded when it is taken; ``plan`` holds one array of pair indices a batch."""
 
-    ``plan`` holds one array of pair indices a batch.
-    """
-
-    def __init__(self, split: Split, plan: list[Ints]) -> None:
-        self.split = split
-        self.plan = plan
+    split: Split
+    plan: list[Ints]
 
     def __len__(self) -> int:
         return len(self.plan)
 
-    @overload
-    def __getitem__(self, index: int) -> Batch: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Batches": ...
-    def __getitem__(self, index: int | slice) -> "Batch | Batches":
-        if isinstance(index, slice):
-            return Batches(self.split, self.plan[index])
+    def __getitem__(self, index: int) -> Batch:
         return make_batch(self.split, self.plan[index])
 
     def __iter__(self) -> Iterator[Batch]:
         return (make_batch(self.split, indices) for indices in self.plan)
+
+
+class Feed:
+    """Training batches without end. ``epoch`` and ``index`` are the next one's, for checkpoints."""
+
+    def __init__(self, split: Split, max_tokens: int, seed: int) -> None:
+        self.split, self.max_tokens, self.seed = split, max_tokens, seed
+        self.epoch = self.index = 0
+        self._batches: Batches | None = None
+
+    def take(self, count: int) -> list[Batch]:
+        """Takes the next ``count`` batches."""
+        return [self._next() for _ in range(count)]
+
+    def seek(self, epoch: int, index: int) -> None:
+        """Moves to a position."""
+        self.epoch, self.index, self._batches = epoch, index, None
+
+    def _next(self) -> Batch:
+        if self._batches is None:
+            self._batches = batches(self.split, self.max_tokens, self.seed, self.epoch)
+        batch = self._batches[self.index]
+        self.index += 1
+        if self.index == len(self._batches):
+            self.seek(self.epoch + 1, 0)
+        return batch
 
 
 def batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0, shuffle: bool = True,
@@ -88,28 +94,25 @@ def batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0,
     Raises:
         UserError: a bound below 1.
     """
-    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch]))) if shuffle else None
-    longer, skew = _lengths(split)
-    if random is None:
-        plan = _cut(_order(longer, skew), longer, max_tokens, max_sentences)
-        return Batches(split, plan)
-    # Pairs of one length lie in order of how much longer the source is, which saves padding on the narrower
-    # side. A little noise there, and the direction drawn anew, mix companions at a cost of 2 % padding.
-    skew = skew + random.uniform(-_JITTER, _JITTER, len(skew))
-    plan = _cut(_order(longer, skew, int(random.integers(2))), longer, max_tokens, max_sentences)
-    return Batches(split, [plan[i] for i in random.permutation(len(plan))])
+    # Pairs of one length lie in order of how much longer the source is, which saves padding on the narrower side.
+    longer, skew = _longer(split), split.source_ids.lengths - split.target_ids.lengths
+    if not shuffle:
+        return Batches(split, _cut(_order(longer, skew, 0), longer, max_tokens, max_sentences))
+    # A little noise there, and the direction drawn anew, mix companions at a cost of 2 % padding.
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
+    skew = skew + rng.uniform(-_JITTER, _JITTER, len(skew))
+    plan = _cut(_order(longer, skew, int(rng.integers(2))), longer, max_tokens, max_sentences)
+    return Batches(split, [plan[i] for i in rng.permutation(len(plan))])
 
 
 def eval_batches(split: Split, max_tokens: int = 4096, max_sentences: int | None = None) -> Batches:
     """Batches for scoring or decoding: every pair once, sorted by source length.
 
-    The longest come first, so that memory runs out at once or not at all. ``Batch.indices`` and :func:`put_back`
-    restore the split's order. The bound is that of :func:`batches`; for decoding, where the target's length is not
-    known, it counts the reference.
+    The longest come first, so that memory runs out at once or not at all. The bound is that of :func:`batches`; for
+    decoding, where the target's length is not known, it counts the reference.
     """
-    longer, _ = _lengths(split)
     order = np.lexsort((split.target_ids.lengths, split.source_ids.lengths))[::-1]
-    return Batches(split, _cut(order, longer, max_tokens, max_sentences))
+    return Batches(split, _cut(order, _longer(split), max_tokens, max_sentences))
 
 
 def put_back(indices: Sequence[Ints], rows: Sequence[Sequence[T]]) -> list[T]:
@@ -121,30 +124,24 @@ def put_back(indices: Sequence[Ints], rows: Sequence[Sequence[T]]) -> list[T]:
 
 def make_batch(split: Split, indices: Ints) -> Batch:
     """Makes a padded batch of the pairs, or windows, at ``indices``."""
-    if split.overlap is not None:
-        return _windows(split, indices, split.overlap)
     source, target = split.source_ids, split.target_ids
-    return Batch(source=source.padded(indices, after=EOS), target_in=target.padded(indices, before=BOS),
-                 target_out=target.padded(indices, after=EOS), indices=np.asarray(indices))
-
-
-def _windows(split: Split, indices: Ints, overlap: int) -> Batch:
-    """Makes a batch of windows: source is EOS alone, repeated tokens are read and not scored."""
-    tokens = split.target_ids.padded(indices)
+    if split.overlap is None:
+        return Batch(source.padded(indices, after=EOS), target.padded(indices, before=BOS),
+                     target.padded(indices, after=EOS), np.asarray(indices))
+    # Of windows the source is EOS alone; tokens that the window before has too are read and not scored.
+    tokens, indices = target.padded(indices), np.asarray(indices)
     read = np.concatenate([np.full((len(tokens), 1), BOS), tokens[:, :-1]], 1)
-    out = tokens.copy()
-    out[np.asarray(indices) > 0, :overlap] = PAD
-    return Batch(source=np.full((len(tokens), 1), EOS), target_in=np.where(tokens == PAD, PAD, read), target_out=out,
-                 indices=np.asarray(indices))
+    labels = tokens.copy()
+    labels[indices > 0, : split.overlap] = PAD
+    return Batch(np.full((len(tokens), 1), EOS), np.where(tokens == PAD, PAD, read), labels, indices)
 
 
-def _lengths(split: Split) -> tuple[Ints, Ints]:
-    """Length of each pair's longer side with EOS, and how much longer the source is."""
-    source, target = split.source_ids.lengths, split.target_ids.lengths
-    return np.maximum(source, target) + 1, source - target
+def _longer(split: Split) -> Ints:
+    """Length of each pair's longer side with EOS."""
+    return np.maximum(split.source_ids.lengths, split.target_ids.lengths) + 1
 
 
-def _order(longer: Ints, skew: Ints, turn: int = 0) -> Ints:
+def _order(longer: Ints, skew: Ints, turn: int) -> Ints:
     """Order by length, then by skew, up and down in turn, so that neighbours of unequal length are alike too."""
     return np.lexsort((np.where((longer + turn) % 2, skew, -skew), longer))
 

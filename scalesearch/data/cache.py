@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +47,11 @@ def store(folder: Path, prepared: Prepared) -> None:
     try:
         _write(scratch, prepared)
         scratch.chmod(0o755)
-        _discard(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # who reads it meanwhile finds it damaged, and waits for the lock
         os.replace(scratch, folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-
-
-def _discard(folder: Path) -> None:
-    """Removes a folder; it is renamed first, so that nobody sees a part of it."""
-    if folder.exists():
-        trash = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
-        os.replace(folder, trash / folder.name)
-        shutil.rmtree(trash, ignore_errors=True)
 
 
 def _write(folder: Path, prepared: Prepared) -> None:
@@ -97,25 +90,16 @@ def fetch(folder: Path) -> tuple[dict[str, Any], Tokenizer, dict[str, Split]] | 
     if not folder.exists():
         return None
     try:
-        meta = _checked(folder)
-        splits = {name: Split(_rows(folder, name, "source"), _rows(folder, name, "target"),
-                              _StoredText(folder, name), meta["overlaps"][name]) for name in SPLITS}
-        return meta, Tokenizer((folder / _MODEL).read_bytes(), folder / _MODEL), splits
-    except OSError as error:
-        raise Damaged(f"{folder}: {error}") from None
-
-
-def _checked(folder: Path) -> dict[str, Any]:
-    try:
         meta: dict[str, Any] = json.loads((folder / _META).read_text())
         sums = meta["files"]
         wrong = [name for name, expected in sums.items() if _sum(folder / name) != expected]
-        whole = not wrong and meta["hash"] == _content_hash(sums) and meta["format"] == FORMAT
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if wrong or meta["hash"] != _content_hash(sums) or meta["format"] != FORMAT:
+            raise Damaged(f"{folder}: {', '.join(wrong) or _META} is not what was written")
+        splits = {name: Split(_rows(folder, name, "source"), _rows(folder, name, "target"),
+                              partial(_texts, folder, name), meta["overlaps"][name]) for name in SPLITS}
+        return meta, Tokenizer((folder / _MODEL).read_bytes(), folder / _MODEL), splits
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"{folder}: {error!r}") from None
-    if not whole:
-        raise Damaged(f"{folder}: {', '.join(wrong) or _META} is not what was written")
-    return meta
 
 
 def _rows(folder: Path, split: str, side: str) -> Rows:
@@ -127,18 +111,11 @@ def _mapped(path: Path, dtype: np.dtype[Any]) -> Ints:
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
-class _StoredText:
-    """Callable that reads a split's text from its folder; a class, so that it pickles."""
+def _texts(folder: Path, split: str) -> Texts:
+    source, target = (_lines(folder / f"{split}.{side}.txt") for side in _SIDES)
+    gold = folder / f"{split}.gold.jsonl"
+    return Texts(source, target, [from_json(json.loads(line)) for line in _lines(gold)] if gold.exists() else None)
 
-    def __init__(self, folder: Path, split: str) -> None:
-        self.folder = folder
-        self.split = split
 
-    def __call__(self) -> Texts:
-        source, target = (self._lines(f"{side}.txt") for side in _SIDES)
-        if not (self.folder / f"{self.split}.gold.jsonl").exists():
-            return Texts(source, target)
-        return Texts(source, target, [from_json(json.loads(line)) for line in self._lines("gold.jsonl")])
-
-    def _lines(self, name: str) -> list[str]:
-        return (self.folder / f"{self.split}.{name}").read_bytes().decode().split("\n")[:-1]
+def _lines(file: Path) -> list[str]:
+    return file.read_bytes().decode().split("\n")[:-1]

@@ -7,7 +7,7 @@ from typing import Any
 from filelock import FileLock
 
 from scalesearch.data.cache import Damaged, fetch, key_of, store
-from scalesearch.data.paths import default_cache
+from scalesearch.data.files import default_cache
 from scalesearch.data.prepare import Counts, notes, prepare
 from scalesearch.data.sources import fingerprint, read
 from scalesearch.data.spec import DataSpec

@@ -30,6 +30,9 @@ class PairOfFiles:
         """Copy with ``change`` applied to each path."""
         return PairOfFiles(change(self.source), change(self.target), tuple(map(change, self.references)))
 
+    def __str__(self) -> str:
+        return f"{self.source} + {self.target}"
+
 
 Part = str | PairOfFiles
 
@@ -67,8 +70,3 @@ def plain(parts: tuple[Part, ...]) -> Any:
     """Parts as JSON values, as in a data file."""
     values = [part if isinstance(part, str) else part.to_json() for part in parts]
     return values[0] if len(values) == 1 else values
-
-
-def names(parts: tuple[Part, ...]) -> list[str]:
-    """Names of the parts, for people."""
-    return [part if isinstance(part, str) else f"{part.source} + {part.target}" for part in parts]

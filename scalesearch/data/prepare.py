@@ -1,5 +1,6 @@
 """Turns sentences into token ids: fits the vocabulary, encodes, filters and counts."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,15 +8,14 @@ import numpy as np
 
 from scalesearch.data.sources import DISTILLED, Pairs
 from scalesearch.data.spec import SPLITS, DataSpec
-from scalesearch.data.split import Ints, Rows, Split
+from scalesearch.data.split import UNK, Ints, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
-from scalesearch.data.tokens import UNK
-from scalesearch.data.windows import window_split
 from scalesearch.errors import UserError
 from scalesearch.tasks.edits import lowered
 
 Counts = dict[str, dict[str, int]]
 _CHUNK = 1 << 16
+_HELD_OUT = ("valid", "test")
 
 
 @dataclass
@@ -90,11 +90,11 @@ def _encode_text(spec: DataSpec, split: str, lines: Pairs, tokenizer: Tokenizer,
     assert spec.window is not None and spec.stride is not None, "a spec of text has both"
     stride = spec.window if split == "train" else spec.stride
     rows = _ids(tokenizer, lines.target)
-    windows = window_split(rows, lines.target, spec.window, stride)
+    windows = rows.windows(spec.window, stride)
     unknown = int(np.count_nonzero(rows.flat == UNK))
     counts[split] = lines.counts | {"windows": len(windows), "lines": len(rows), "cut": 0, "source_unknown": 0,
                                     "target_tokens": len(rows.flat) + len(rows), "target_unknown": unknown}
-    return windows
+    return Split.of_rows(Rows.of([[]] * len(windows)), windows, [], lines.target, overlap=spec.window - stride)
 
 
 def _ids(tokenizer: Tokenizer, lines: list[str]) -> Rows:
@@ -130,68 +130,65 @@ def _pick(lines: list[str], keep: Ints) -> list[str]:
 
 def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
     """Numbers of validation and test pairs, and sources, that occur in the training text."""
-    held_out = ("valid", "test")
     if not text["train"].source:
         known = set(text["train"].target)
-        return {f"{split}_lines": sum(line in known for line in text[split].target) for split in held_out}
-    wanted = {source for split in held_out for source in text[split].source}
+        return {f"{split}_lines": sum(line in known for line in text[split].target) for split in _HELD_OUT}
+    wanted = {source for split in _HELD_OUT for source in text[split].source}
     pairs = {pair for pair in zip(text["train"].source, text["train"].target) if pair[0] in wanted}
     sources = {source for source, _ in pairs}
     counts = {}
-    for split in held_out:
+    for split in _HELD_OUT:
         counts[f"{split}_pairs"] = sum(pair in pairs for pair in zip(text[split].source, text[split].target))
         counts[f"{split}_sources"] = sum(source in sources for source in text[split].source)
     return counts
 
 
-def notes(spec: DataSpec, counts: Counts) -> list[str]:
+def notes(spec: DataSpec, counts: Counts) -> Iterator[str]:
     """Notes for people: what was left out or cut, and where the splits overlap."""
-    train, lines = counts["train"], []
     if spec.form == "text":
-        return _notes_on_text(spec, counts)
+        yield from _notes_on_text(spec, counts)
+        return
+    train = counts["train"]
     if spec.builtin:
-        lines.append("synthetic text from the built-in grammar: scores on it compare architectures, nothing else")
+        yield "synthetic text from the built-in grammar: scores on it compare architectures, nothing else"
     if spec.distilled:
         where = "beside" if spec.mix else "in place of"
-        lines.append(f"train: a teacher's translations, {where} the real ones; valid and test are the real text")
-    lines += [f"train: {train[key]} of {train['read']} pairs left out: {why}" for key, why in _REASONS.items()
-             if train.get(key)]
-    for split in ("valid", "test"):
-        lines += _notes_on(split, counts[split], counts["overlap"], spec)
+        yield f"train: a teacher's translations, {where} the real ones; valid and test are the real text"
+    for key, why in _REASONS.items():
+        if train.get(key):
+            yield f"train: {train[key]} of {train['read']} pairs left out: {why}"
+    for split in _HELD_OUT:
+        yield from _notes_on(split, counts[split], counts["overlap"], spec)
     if spec.lowercase:
-        lines.append("all text is lower-cased, references too: BLEU is case-insensitive")
-    return lines
+        yield "all text is lower-cased, references too: BLEU is case-insensitive"
 
 
 _REASONS = {"empty": "a side is empty", "beyond_limit": "beyond the limit", "no_token": "a side has no token",
             "too_long": "longer than max_length", "uneven": "beyond max_ratio"}
 
 
-def _notes_on_text(spec: DataSpec, counts: Counts) -> list[str]:
-    lines = [f"windows of {spec.window} tokens, validation and test every {spec.stride} tokens; "
-            + ", ".join(f"{split} {counts[split]['target_tokens']:,} tokens" for split in SPLITS)]
+def _notes_on_text(spec: DataSpec, counts: Counts) -> Iterator[str]:
+    yield (f"windows of {spec.window} tokens, validation and test every {spec.stride} tokens; "
+           + ", ".join(f"{split} {counts[split]['target_tokens']:,} tokens" for split in SPLITS))
     for split in SPLITS:
         if counts[split].get("empty"):
-            lines.append(f"{split}: {counts[split]['empty']} of {counts[split]['read']} lines left out: empty")
+            yield f"{split}: {counts[split]['empty']} of {counts[split]['read']} lines left out: empty"
         if counts[split]["target_unknown"] and split != "train":
-            lines.append(f"{split}: {counts[split]['target_unknown']} tokens hold characters that the vocabulary "
-                         "lacks; each counts as one unknown token")
+            yield (f"{split}: {counts[split]['target_unknown']} tokens hold characters that the vocabulary lacks; "
+                   "each counts as one unknown token")
         if counts["overlap"].get(f"{split}_lines"):
-            lines.append(f"warning: {counts['overlap'][f'{split}_lines']} of {counts[split]['lines']} {split} lines "
-                         "are also in the training text")
-    return lines + ["all text is lower-cased"] * spec.lowercase
+            yield (f"warning: {counts['overlap'][f'{split}_lines']} of {counts[split]['lines']} {split} lines are also "
+                   "in the training text")
+    if spec.lowercase:
+        yield "all text is lower-cased"
 
 
-def _notes_on(split: str, counts: dict[str, int], overlap: dict[str, int], spec: DataSpec) -> list[str]:
-    lines = []
+def _notes_on(split: str, counts: dict[str, int], overlap: dict[str, int], spec: DataSpec) -> Iterator[str]:
     if counts["cut"]:
-        lines.append(f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length "
-                     f"{spec.max_length} for the model; their references stay whole")
-    unknown = counts["source_unknown"] + counts["target_unknown"]
-    if unknown:
-        lines.append(f"{split}: {unknown} tokens hold characters that the vocabulary lacks")
-    same, sources = overlap[f"{split}_pairs"], overlap[f"{split}_sources"]
-    if sources:
-        lines.append(f"warning: {sources} of {counts['pairs']} {split} sources are also in the training text, "
-                     f"{same} with the same translation")
-    return lines
+        yield (f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length {spec.max_length} for the "
+               "model; their references stay whole")
+    if unknown := counts["source_unknown"] + counts["target_unknown"]:
+        yield f"{split}: {unknown} tokens hold characters that the vocabulary lacks"
+    if sources := overlap[f"{split}_sources"]:
+        yield (f"warning: {sources} of {counts['pairs']} {split} sources are also in the training text, "
+               f"{overlap[f'{split}_pairs']} with the same translation")

@@ -1,14 +1,12 @@
 """Sentences of a corpus, read from text files or from the built-in corpus."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scalesearch.data.builtin import SHA256, read_builtin
-from scalesearch.data.files import digest, read_lines
+from scalesearch.data.files import digest, read_lines, text_file
 from scalesearch.data.parts import Part, is_m2
-from scalesearch.data.paths import text_file
 from scalesearch.data.spec import SPLITS, DataSpec
 from scalesearch.errors import UserError
 from scalesearch.tasks.edits import Edits, apply, edits_between, parse_m2
@@ -38,18 +36,13 @@ def fingerprint(spec: DataSpec) -> dict[str, Any]:
     Raises:
         UserError: a file is missing or cannot be read.
     """
-    if spec.builtin:
-        return {"builtin": SHA256, "pairs": spec.pairs} | _digests(spec, _translated(spec))
-    return _digests(spec, (*SPLITS, *_translated(spec)))
+    files = {split: [list(map(digest, files)) for files in find_files(spec, split)] for split in _of_files(spec)}
+    return ({"builtin": SHA256, "pairs": spec.pairs} if spec.builtin else {}) | files
 
 
-def _digests(spec: DataSpec, splits: Iterable[str]) -> dict[str, Any]:
-    return {split: [list(map(digest, files)) for files in find_files(spec, split)] for split in splits}
-
-
-def _translated(spec: DataSpec) -> tuple[str, ...]:
-    """Names of the splits that a teacher translated: ``distilled`` or none."""
-    return () if spec.distilled is None else (DISTILLED,)
+def _of_files(spec: DataSpec) -> tuple[str, ...]:
+    """Names of the splits that are text files, a teacher's translations (``distilled``) among them."""
+    return (() if spec.builtin else SPLITS) + (() if spec.distilled is None else (DISTILLED,))
 
 
 def read(spec: DataSpec) -> dict[str, Pairs]:
@@ -59,10 +52,7 @@ def read(spec: DataSpec) -> dict[str, Pairs]:
         UserError: files that are missing, not UTF-8, of unequal length, or without any pair; an empty line in
             the validation or test text, which would shift or falsify the score.
     """
-    translated = {split: _read_split(spec, split) for split in _translated(spec)}
-    if spec.builtin:
-        return _builtin(spec) | translated
-    return {split: _read_split(spec, split) for split in SPLITS} | translated
+    return (_builtin(spec) if spec.builtin else {}) | {split: _read_split(spec, split) for split in _of_files(spec)}
 
 
 def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
@@ -86,7 +76,7 @@ def _read_split(spec: DataSpec, split: str) -> Pairs:
     with_gold = spec.form == "corrections" and split not in _TRAINING
     whole = Pairs([], [], {"read": 0, "empty": 0}, [] if with_gold else None)
     for files in find_files(spec, split):
-        part = _read_text(files[0]) if spec.form == "text" else _read_part(files, split, with_gold)
+        part = _read_text(files[0]) if spec.form == "text" else _read_pairs(files, split, with_gold)
         whole.source += part.source
         whole.target += part.target
         if whole.gold is not None:
@@ -95,8 +85,8 @@ def _read_split(spec: DataSpec, split: str) -> Pairs:
             whole.counts[key] += count
     if not whole.target:
         what = "line of text" if spec.form == "text" else "sentence pair"
-        raise UserError(f"data: {split}: no {what} in {', '.join(_file_names(spec, split))}", key=f"data.{split}",
-                        code="no-sentences")
+        names = ", ".join(str(path) for files in find_files(spec, split) for path in files)
+        raise UserError(f"data: {split}: no {what} in {names}", key=f"data.{split}", code="no-sentences")
     return whole
 
 
@@ -107,7 +97,7 @@ def _read_text(file: Path) -> Pairs:
     return Pairs([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
 
 
-def _read_part(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
+def _read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
     """Reads the pairs of one part, without empty ones; ``edits``: with gold edits."""
     if len(files) == 1:
         sentences = parse_m2(read_lines(files[0]), str(files[0]))
@@ -136,10 +126,6 @@ def _same_length(files: tuple[Path, ...], split: str) -> list[list[str]]:
                             f"has {len(sides[0])} lines and {file} has {len(side)}", key=f"data.{split}",
                             code="unequal-lines")
     return sides
-
-
-def _file_names(spec: DataSpec, split: str) -> list[str]:
-    return [str(path) for files in find_files(spec, split) for path in files]
 
 
 def _empty_lines(split: str, lines: list[int], source: list[str], places: list[int], files: tuple[Path, ...]) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.data.builtin import MAX_PAIRS
-from scalesearch.data.parts import FORM, PairOfFiles, Part, is_m2, names, plain, read_parts
-from scalesearch.data.paths import expand
+from scalesearch.data.files import expand
+from scalesearch.data.parts import FORM, PairOfFiles, Part, is_m2, plain, read_parts
 from scalesearch.space.binding.constants import node_of, read_constants, settle
 from scalesearch.space.schema.settings import schema_of, setting
 from scalesearch.space.syntax.diagnostics import either
@@ -125,9 +125,8 @@ class DataSpec:
             text = f"built-in {self.builtin} (synthetic), {self.pairs} pairs"
         else:
             what = f"{self.source}-{self.target}" if self.source and self.target else self.task
-            text = f"{what} from {', '.join(names(self.train))}"
-        given = f"tokenizer {self.tokenizer}"
-        vocabulary = given if self.tokenizer else f"{self.model} vocabulary of {self.vocab}"
+            text = f"{what} from {', '.join(map(str, self.train))}"
+        vocabulary = f"tokenizer {self.tokenizer}" if self.tokenizer else f"{self.model} vocabulary of {self.vocab}"
         extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
         extras += [f"{'with' if self.mix else 'as'} translated in {self.distilled}"] * bool(self.distilled)
         return "; ".join([text, vocabulary, *extras])
@@ -138,8 +137,7 @@ class DataSpec:
         return self.source or "en", self.target or "de"
 
     def resolve(self, base: Path | None = None) -> "DataSpec":
-        """This spec with variables and ``~`` expanded and relative paths made absolute under ``base`` (or the
-        working directory), so that it means the same in another process.
+        """This spec with absolute paths, which mean the same in another process; see :func:`.files.expand`.
 
         Raises:
             UserError: a variable that is not set.
@@ -150,13 +148,9 @@ class DataSpec:
         def part(split: str, value: Part) -> Part:
             return full(split, value) if isinstance(value, str) else value.map_paths(lambda path: full(split, path))
 
-        changes: dict[str, Any] = {}
-        for split in SPLITS:
-            changes[split] = tuple(part(split, value) for value in getattr(self, split))
-        for key in ("tokenizer", "distilled"):
-            if getattr(self, key) is not None:
-                changes[key] = full(key, getattr(self, key))
-        return replace(self, **changes)
+        parts = {split: tuple(part(split, value) for value in getattr(self, split)) for split in SPLITS}
+        files = {key: full(key, getattr(self, key)) for key in ("tokenizer", "distilled") if getattr(self, key)}
+        return replace(self, **parts, **files)
 
 
 def _conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:

@@ -1,9 +1,9 @@
-"""Splits of a corpus: sentence pairs as token ids, with their text."""
+"""Splits of a corpus: sentence pairs, or windows of text, as token ids with their text."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from itertools import chain
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from scalesearch.tasks import Texts
 from scalesearch.tasks.edits import Edits
 
+PAD, UNK, BOS, EOS = 0, 1, 2, 3  # the token ids that every vocabulary starts with
 Ints = NDArray[Any]
 Gold = list[tuple[Edits, ...]]
 
 
-class Rows(Sequence[Ints]):
+class Rows:
     """Rows of different lengths in one flat array, which may be memory-mapped.
 
     ``flat`` is (total,) int32, ``offsets`` (rows + 1,) int64; row i is ``flat[offsets[i]:offsets[i + 1]]``.
@@ -29,8 +30,7 @@ class Rows(Sequence[Ints]):
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> "Rows":
         """Makes rows from lists of ids."""
-        lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
-        offsets = _offsets(lengths)
+        offsets = _offsets(np.fromiter(map(len, rows), np.int64, len(rows)))
         return cls(np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets)
 
     @classmethod
@@ -46,6 +46,18 @@ class Rows(Sequence[Ints]):
     def cut(self, max_length: int) -> "Rows":
         """Copies the first ``max_length`` ids of each row."""
         return self._gather(self.offsets[:-1], np.minimum(self.lengths, max_length))
+
+    def windows(self, size: int, stride: int) -> "Rows":
+        """Stretches of ``size`` ids that begin ``stride`` apart in all rows one behind the other, EOS behind each.
+
+        The last one reaches the end.
+        """
+        stream = np.full(len(self.flat) + len(self), EOS, np.int32)
+        stream[np.arange(len(self.flat)) + np.repeat(np.arange(len(self)), self.lengths)] = self.flat
+        count = 1 + max(0, -(-(len(stream) - size) // stride))
+        starts = stride * np.arange(count)
+        return Rows(stream, _offsets(np.array([len(stream)])))._gather(
+            starts, np.minimum(starts + size, len(stream)) - starts)
 
     def _gather(self, starts: Ints, lengths: Ints) -> "Rows":
         """Copies stretches of ``flat`` that begin at ``starts``."""
@@ -74,18 +86,9 @@ class Rows(Sequence[Ints]):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @overload
-    def __getitem__(self, index: int) -> Ints: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Ints]: ...
-    def __getitem__(self, index: int | slice) -> Ints | list[Ints]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Ints:
         row = range(len(self))[index]
         return self.flat[self.offsets[row] : self.offsets[row + 1]]
-
-    def __iter__(self) -> Iterator[Ints]:
-        return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Rows) and np.array_equal(self.offsets, other.offsets)
@@ -127,7 +130,7 @@ class Split:
     def of_rows(cls, source_ids: Rows, target_ids: Rows, source_text: list[str], target_text: list[str],
                 gold: Gold | None = None, overlap: int | None = None) -> "Split":
         """Makes a split of rows and text in memory."""
-        return cls(source_ids, target_ids, _TextInMemory(Texts(source_text, target_text, gold)), overlap)
+        return cls(source_ids, target_ids, partial(Texts, source_text, target_text, gold), overlap)
 
     @cached_property
     def texts(self) -> Texts:
@@ -150,13 +153,3 @@ class Split:
     def __repr__(self) -> str:
         tokens = f"{len(self.source_ids.flat)} + {len(self.target_ids.flat)}"
         return f"Split({len(self)} pairs, {tokens} tokens)"
-
-
-class _TextInMemory:
-    """Callable that returns text in memory; a class, so that it pickles."""
-
-    def __init__(self, texts: Texts) -> None:
-        self.texts = texts
-
-    def __call__(self) -> Texts:
-        return self.texts

@@ -21,7 +21,7 @@ from typing import Any
 
 import sentencepiece
 
-from scalesearch.data.tokens import BOS, EOS, PAD, UNK
+from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 
 _MAX_LINES = 4_000_000
@@ -42,11 +42,6 @@ class Tokenizer:
         self.path = path
         self._processor = _load(model, path)
         self.vocab_size: int = self._processor.vocab_size()
-
-    @classmethod
-    def from_bytes(cls, model: bytes) -> "Tokenizer":
-        """Makes a tokenizer from the ``bytes`` of another one."""
-        return cls(model)
 
     @classmethod
     def from_file(cls, path: Path) -> "Tokenizer":
@@ -93,10 +88,6 @@ class Tokenizer:
     def digest(self) -> str:
         """Hash of the model."""
         return hashlib.blake2b(self.bytes, digest_size=16).hexdigest()
-
-    def pieces(self, sentence: str) -> list[str]:
-        """Tokens of a sentence as text, for people."""
-        return list(self._processor.encode(sentence, out_type=str))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self.bytes, self.path)

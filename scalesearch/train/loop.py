@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.data import Corpus
+from scalesearch.data import Corpus, Feed
 from scalesearch.signals import Stop
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
 from scalesearch.train.averaging import Snapshot, Snapshots, write_weights
 from scalesearch.train.engine import Engine
 from scalesearch.train.failures import Diverged, TrainingFailed
-from scalesearch.train.feed import Feed
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.schedule import Interval, Schedule, Spent
 from scalesearch.train.scoring.evaluate import Search, loss_per_token, perplexity, score_split, translate

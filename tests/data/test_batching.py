@@ -57,8 +57,6 @@ def test_a_batch_holds_its_pairs_and_counts_them(pairs: list[tuple[int, int]], b
             assert [token for token in batch.target_out[row] if token != PAD] == [*target, EOS]
         assert batch.target_in.shape == batch.target_out.shape
         assert batch.tokens == sum(pairs[i][1] + 1 for i in batch.indices)
-        assert batch.source_tokens == sum(pairs[i][0] + 1 for i in batch.indices)
-        assert batch.padded_tokens == batch.source.size + batch.target_out.size
 
 
 def test_padding_is_only_on_the_right() -> None:
@@ -113,15 +111,14 @@ def test_shuffled_batches_are_not_sorted_by_length() -> None:
 @pytest.mark.parametrize("budget", [1024, 4096])
 def test_nine_tenths_of_the_places_are_real(budget: int) -> None:
     made = list(batches(realistic(20_000), budget))
-    real = sum(batch.tokens + batch.source_tokens for batch in made)
-    assert real > 0.9 * sum(batch.padded_tokens for batch in made)
+    places = np.concatenate([side.ravel() for batch in made for side in (batch.source, batch.target_out)])
+    assert np.count_nonzero(places != PAD) > 0.9 * len(places)
 
 
-def test_batches_are_a_sequence_that_resumes_anywhere() -> None:
+def test_batches_are_taken_from_anywhere() -> None:
     made = batches(realistic(300), 256)
-    assert [b.indices.tolist() for b in made[3:]] == [b.indices.tolist() for b in made][3:]
+    assert [made[i].indices.tolist() for i in range(len(made))] == [b.indices.tolist() for b in made]
     assert made[-1].indices.tolist() == made.plan[-1].tolist()
-    assert len(made[3:]) == len(made) - 3
 
 
 def test_scoring_starts_with_the_longest_sources() -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.data.files import digest, read_lines
-from scalesearch.data.paths import text_file
+from scalesearch.data.files import digest, read_lines, text_file
 from tests.data.conftest import Write
 from tests.errors import refuses
 

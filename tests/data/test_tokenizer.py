@@ -55,7 +55,7 @@ def test_the_same_text_gives_the_same_model(model: str) -> None:
 def test_it_travels_as_bytes_and_pickles(tmp_path: Path) -> None:
     tokenizer = TOKENIZERS["bpe"]
     (tmp_path / "m.model").write_bytes(tokenizer.bytes)
-    for copy in (Tokenizer.from_bytes(tokenizer.bytes), Tokenizer.from_file(tmp_path / "m.model"),
+    for copy in (Tokenizer(tokenizer.bytes), Tokenizer.from_file(tmp_path / "m.model"),
                  pickle.loads(pickle.dumps(tokenizer))):
         assert copy == tokenizer
         assert copy.encode(TEXT) == tokenizer.encode(TEXT)

@@ -6,11 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.data import PAD, make_batch
+from scalesearch.data import PAD, Feed, make_batch
 from scalesearch.nn import build
 from scalesearch.train.engine import Engine, adam, cut
 from scalesearch.train.failures import out_of_memory
-from scalesearch.train.feed import Feed
 from scalesearch.train.hardware import Hardware
 from tests.train.conftest import recipe, tiny
 

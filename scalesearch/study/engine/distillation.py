@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache
-from scalesearch.data.paths import expand
+from scalesearch.data.files import expand
 from scalesearch.errors import UserError
 from scalesearch.files import write_json, write_text
 from scalesearch.space.assembly.architecture import Architecture
