@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from scalesearch.cli.files import load_data
 from scalesearch.data import BOS, EOS, PAD, Corpus, batches, eval_batches, put_back
-from scalesearch.train.scoring.evaluate import scores
+from scalesearch.tasks.translation import scores
 
 
 class Plain(nn.Module):

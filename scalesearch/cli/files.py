@@ -126,7 +126,7 @@ def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
         UserError: something wrong with file or data, or with training on it by ``recipe``.
     """
     from scalesearch.data import load_corpus
-    from scalesearch.train.compatibility import check_compatible
+    from scalesearch.train.recipe import check_compatible
 
     spec, section = read_data(name)
     with section.naming():

@@ -98,12 +98,10 @@ def _check_folder(out: Path, resume: bool) -> None:
 
 def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int, processes: int, out: Path) -> None:
     """Refuses early, before anything is written or shown, to go on with other settings. Raises UserError."""
-    import torch
-
     from scalesearch.train import Result, checkpoint
 
     done = Result.read(out)
-    state = checkpoint.load_state(out, torch.device("cpu")) if done is None or done.state != "complete" else None
+    state = checkpoint.load_state(out) if done is None or done.state != "complete" else None
     if state is not None:
         wanted = checkpoint.identity(chosen, corpus, recipe, seed, processes)
         checkpoint.check_identity(state["identity"], wanted, out)

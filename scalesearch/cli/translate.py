@@ -30,8 +30,7 @@ def command(checkpoint: str, beam: int, length_penalty: float, batch: int, as_js
     from scalesearch.tasks import TASKS
     from scalesearch.train import Recipe, read_checkpoint
     from scalesearch.train.hardware import Hardware
-    from scalesearch.train.scoring.evaluate import Search
-    from scalesearch.train.scoring.lines import translate_lines
+    from scalesearch.train.scoring.evaluate import Search, translate_lines
 
     found = read_checkpoint(checkpoint)
     if TASKS[found.task].score is None:

@@ -10,19 +10,12 @@ if TYPE_CHECKING:
     from scalesearch.train.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
     from scalesearch.train.recipe import PRESETS, Recipe
     from scalesearch.train.result import Result
-    from scalesearch.train.scoring.evaluate import tokenised_bleu
     from scalesearch.train.training import train
 
-_HOMES = {
-    "Checkpoint": "checkpoint", "load_checkpoint": "checkpoint", "read_checkpoint": "checkpoint",
-    "tokenised_bleu": "scoring.evaluate", "PRESETS": "recipe", "Recipe": "recipe",
-    "Result": "result", "train": "training",
-}
+_HOMES = {"Checkpoint": "checkpoint", "load_checkpoint": "checkpoint", "read_checkpoint": "checkpoint",
+          "PRESETS": "recipe", "Recipe": "recipe", "Result": "result", "train": "training"}
 
-__all__ = [
-    "PRESETS", "Checkpoint", "Recipe", "Result",
-    "load_checkpoint", "read_checkpoint", "tokenised_bleu", "train",
-]
+__all__ = ["PRESETS", "Checkpoint", "Recipe", "Result", "load_checkpoint", "read_checkpoint", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,62 +1,50 @@
 """Averaging of weights from several moments of a run (Popel & Bojar 2018, section 4.10)."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from scalesearch.files import write_atomic
-from scalesearch.train.recipe import Recipe
-
-FOLDER = "snapshots"
-
-
-@dataclass
-class Snapshot:
-    """Snapshot of the weights after ``step`` updates; a lower ``score`` is better."""
-
-    step: int
-    score: float = 0.0
 
 
 class Snapshots:
-    """Snapshots of the last or best few moments, one safetensors file each; checkpoints store ``kept``."""
+    """Weights of the last or best few moments, one safetensors file each.
 
-    def __init__(self, directory: Path, recipe: Recipe) -> None:
-        self.folder = directory / FOLDER
-        self.kind, self.count = recipe.average, recipe.average_count
-        self.kept: list[Snapshot] = []
+    Attributes:
+        kept: score by number of updates; a lower score is better, equal ones go by the newer. In checkpoints.
+    """
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.folder, self.count = directory / "snapshots", count
+        self.kept: dict[int, float] = {}
 
     def add(self, model: nn.Module, step: int, score: float = 0.0) -> None:
-        """Keeps the current weights, unless ``count`` better (or of equal score, newer) ones exist."""
-        if any(snapshot.step == step for snapshot in self.kept):
+        """Keeps the current weights, unless ``count`` better ones exist."""
+        if step in self.kept:
             return
-        rank = (lambda s: (s.score, -s.step)) if self.kind == "best" else (lambda s: -s.step)
-        kept = sorted([*self.kept, Snapshot(step, score)], key=rank)[: self.count]
-        if any(snapshot.step == step for snapshot in kept):
+        kept = dict(sorted([*self.kept.items(), (step, score)], key=lambda item: (item[1], -item[0]))[: self.count])
+        if step in kept:
             write_weights(self._file(step), model.state_dict())
         self.kept = kept
 
     def mean(self) -> dict[str, Tensor]:
         """Mean of the kept weights, summed in fp32; tied weights stay tied."""
         total: dict[str, Tensor] = {}
-        for snapshot in self.kept:
-            for name, weight in read_weights(self._file(snapshot.step)).items():
-                total[name] = total[name] + weight.float() if name in total else weight.float()
+        for step in self.kept:
+            for name, weight in read_weights(self._file(step)).items():
+                total[name] = total.get(name, 0) + weight.float()
         return {name: weight / len(self.kept) for name, weight in total.items()}
 
     def sweep(self) -> None:
         """Deletes files that are not kept. Call it after writing a checkpoint that does not name them."""
-        kept = {self._file(snapshot.step) for snapshot in self.kept}
-        for file in self.folder.glob("*.safetensors"):
-            if file not in kept:
-                file.unlink(missing_ok=True)
+        kept = set(map(self._file, self.kept))
+        for file in set(self.folder.glob("*.safetensors")) - kept:
+            file.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Deletes all snapshots."""
-        self.kept = []
+        self.kept = {}
         self.sweep()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
@@ -71,6 +59,6 @@ def write_weights(path: Path, weights: dict[str, Tensor]) -> None:
     write_atomic(path, lambda file: file.write(save(plain)))
 
 
-def read_weights(path: Path) -> dict[str, torch.Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
     """Reads the weights in a safetensors file, onto the CPU."""
     return load(path.read_bytes())

@@ -67,8 +67,8 @@ def save_state(directory: Path, state: Mapping[str, Any]) -> None:
     write_atomic(directory / STATE, lambda file: torch.save({"format": FORMAT, **state}, file))
 
 
-def load_state(directory: Path, device: torch.device) -> dict[str, Any] | None:
-    """Reads the state in ``directory``; None if there is none.
+def load_state(directory: Path) -> dict[str, Any] | None:
+    """Reads the state in ``directory``, onto the CPU; None if there is none.
 
     Raises:
         UserError: the file is not one that this version wrote.
@@ -77,7 +77,7 @@ def load_state(directory: Path, device: torch.device) -> dict[str, Any] | None:
     if not file.exists():
         return None
     try:
-        state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
+        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise UserError(f"{file}: not a checkpoint of this version ({str(error).splitlines()[0]}). "
                         "Delete it to train from the start", code="not-a-checkpoint") from None

@@ -10,8 +10,7 @@ from torch import Tensor
 from scalesearch.data import PAD, Batch
 from scalesearch.nn import Dropout, build
 from scalesearch.train import checkpoint
-from scalesearch.train.failures import TrainingFailed, out_of_memory
-from scalesearch.train.hardware import Hardware
+from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 from scalesearch.train.loss import cross_entropy
 from scalesearch.train.recipe import Recipe
 

@@ -1,4 +1,4 @@
-"""Hardware of a run: device, number type, and the PyTorch settings that pay there."""
+"""Hardware of a run: device, number type, the PyTorch settings that pay there, and when memory runs out."""
 
 import contextlib
 import ctypes
@@ -18,6 +18,11 @@ from scalesearch.train.recipe import Recipe
 COMPILE_MINUTES, COMPILE_STEPS = 20.0, 20_000
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # names of malloc.h
 _FAST_BF16_FLAGS = ("amx_bf16", "avx512_bf16")
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+
+
+class TrainingFailed(Exception):
+    """Error: this candidate cannot be trained; the message is the reason in its result."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,13 @@ def fast_bf16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     flags = _cpu_facts().get("flags", "").split()
     return any(flag in flags for flag in _FAST_BF16_FLAGS)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` means that memory ran out, on a GPU or on the host."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
 
 
 def _keep_freed_memory() -> None:

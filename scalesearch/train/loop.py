@@ -15,9 +15,9 @@ from scalesearch.data import Corpus, Feed
 from scalesearch.signals import Stop
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
-from scalesearch.train.averaging import Snapshot, Snapshots, write_weights
+from scalesearch.train.averaging import Snapshots, write_weights
 from scalesearch.train.engine import Engine
-from scalesearch.train.failures import Diverged, TrainingFailed
+from scalesearch.train.hardware import TrainingFailed
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.schedule import Interval, Schedule, Spent
 from scalesearch.train.scoring.evaluate import Search, loss_per_token, perplexity, score_split, translate
@@ -27,6 +27,10 @@ Report = Callable[[dict[str, Any]], None]
 GPU_LOSS_INTERVAL = 20  # updates between readings of the loss on a GPU: each reading waits for it
 REPORT_SECONDS = 0.5
 ROLLBACK_RATE = 0.5  # of the learning rate after a divergence
+
+
+class Diverged(TrainingFailed):
+    """Error: the loss is not finite."""
 
 
 class Run:
@@ -39,7 +43,7 @@ class Run:
         self.task = TASKS[corpus.spec.task]
         self.feed = Feed(corpus.train, recipe.max_tokens, seed)
         self.spent, self.schedule = Spent(), Schedule(recipe)
-        self.snapshots = Snapshots(directory, recipe)
+        self.snapshots = Snapshots(directory, recipe.average_count)
         self.validations, self.averages = Interval(recipe.validate_every), Interval(recipe.average_every)
         self.curve: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -49,7 +53,6 @@ class Run:
         self.lr = self.loss = 0.0  # of the last update
         self.scale = 1.0  # of the learning rate; less after a rollback
         self.identity: dict[str, Any] = {}
-        self.scores: dict[str, Any] = {}  # of the initial weights, for the result
         self._before = [0.0, 0.0]
         self._start = [time.perf_counter(), time.process_time()]
         self._saved = self._reported = time.monotonic()
@@ -70,7 +73,7 @@ class Run:
             self.save()  # for a rollback before the first save
         while True:
             try:
-                self.evaluate_if_due()
+                self._evaluate_if_due()
                 if self.share >= 1 or self.stopped:
                     break
                 if self.share >= until:
@@ -101,7 +104,7 @@ class Run:
         Raises:
             TrainingFailed: there was a rollback before.
         """
-        state = checkpoint.load_state(self.directory, torch.device("cpu")) if self.scale == 1 else None
+        state = checkpoint.load_state(self.directory) if self.scale == 1 else None
         if state is None:
             raise TrainingFailed(f"{error} (again, after going back to a save and halving the rate)")
         used = {"cpu_seconds": self.spent.cpu_seconds, "seconds": self.spent.seconds}
@@ -121,11 +124,10 @@ class Run:
         batches = self.feed.take(self.recipe.accumulate)
         tokens, parts = sum(batch.tokens for batch in batches), self.engine.parts
         self.lr = self.scale * self.schedule.rate(self.spent.steps, self.share)
-        loss = self.engine.update(batches, self.lr)
-        self._pending.append((loss, tokens))
+        self._pending.append((self.engine.update(batches, self.lr), tokens))
         self.spent.steps += 1
         self.spent.tokens += tokens
-        self.spent.pairs += sum(len(batch) for batch in batches)
+        self.spent.pairs += sum(map(len, batches))
         if self.engine.parts != parts:
             self.notes.append(f"update {self.spent.steps}: out of memory; batches cut into {self.engine.parts} pieces "
                               "from there on, tokens an update unchanged")
@@ -142,11 +144,12 @@ class Run:
         """
         if not self._pending:
             return
-        values, first = torch.stack([loss for loss, _ in self._pending]).tolist(), self.spent.steps - len(self._pending)
-        for offset, (value, (_, tokens)) in enumerate(zip(values, self._pending)):
+        values = torch.stack([loss for loss, _ in self._pending]).tolist()
+        first = self.spent.steps - len(values) + 1
+        for step, (value, (_, tokens)) in enumerate(zip(values, self._pending), first):
             if not math.isfinite(value):
-                raise Diverged(f"the loss is {value} at update {first + offset + 1}, learning rate "
-                               f"{self.lr:.3g}: it diverged; a lower lr, a longer warmup or clip_norm may help")
+                raise Diverged(f"the loss is {value} at update {step}, learning rate {self.lr:.3g}: it diverged; "
+                               "a lower lr, a longer warmup or clip_norm may help")
             self.window[0] += value * tokens
             self.window[1] += tokens
         self.loss = values[-1]
@@ -168,15 +171,15 @@ class Run:
 
     # -- validation
 
-    def evaluate_if_due(self) -> None:
+    def _evaluate_if_due(self) -> None:
         """Validates, keeps weights and saves where that is due; a second call changes nothing."""
-        step, share, over = self.spent.steps, self.share, self.share >= 1
+        step, share = self.spent.steps, self.share
         if self.averages.due(step, share):
             if self.recipe.average == "last" and self._may_be_averaged(step, share):
                 self.snapshots.add(self.engine.model, step)
             self.averages.tick(step, share)
         last = self.curve[-1]["step"] if self.curve else 0
-        if step > last and (over or self.stopped or self.validations.due(step, share)):
+        if step > last and (share >= 1 or self.stopped or self.validations.due(step, share)):
             self._validate()
             self.validations.tick(step, share)
         if time.monotonic() - self._saved > 60 * self.recipe.checkpoint_minutes and step:
@@ -241,7 +244,7 @@ class Run:
             self.snapshots.add(model, self.spent.steps)
         if recipe.average != "none" and self.snapshots.kept:
             model.load_state_dict(self.snapshots.mean())
-            steps = sorted(snapshot.step for snapshot in self.snapshots.kept)
+            steps = sorted(self.snapshots.kept)
             weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
         write_weights(self.directory / checkpoint.WEIGHTS, model.state_dict())
         metrics = self._scores()
@@ -252,14 +255,13 @@ class Run:
 
     def _scores(self) -> dict[str, Any]:
         """Scores on the split for selection, and under ``test`` those to report."""
-        chosen = "valid" if self.recipe.score_on == "both" else self.recipe.score_on
+        both = self.recipe.score_on == "both"
+        chosen = "valid" if both else self.recipe.score_on
         scores = self._scores_on(chosen)
-        if chosen == "valid":
-            valid_loss = scores["loss"]
-        else:
-            valid_loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
+        known = chosen == "valid"
+        valid_loss = scores["loss"] if known else loss_per_token(self.engine, self.corpus.valid, self.stop.check)
         scores |= {"split": chosen, "valid_loss": valid_loss, "valid_perplexity": perplexity(valid_loss)}
-        return scores | ({"test": self._scores_on("test")} if self.recipe.score_on == "both" else {})
+        return scores | ({"test": self._scores_on("test")} if both else {})
 
     def _scores_on(self, name: str) -> dict[str, Any]:
         search = Search(self.recipe.beam, self.recipe.length_penalty)
@@ -282,7 +284,7 @@ class Run:
                 "marks": [self.validations.done, self.averages.done], "window": self.window,
                 "progress": [self.best, self.stale, self.stopped], "last": [self.lr, self.loss], "scale": self.scale,
                 "identity": self.identity, "totals": self.totals(),
-                "snapshots": [asdict(snapshot) for snapshot in self.snapshots.kept]}
+                "snapshots": [{"step": step, "score": score} for step, score in self.snapshots.kept.items()]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what :meth:`state` returned."""
@@ -291,10 +293,8 @@ class Run:
         self.schedule.warm_end, self.curve, self.notes = state["warm_end"], state["curve"], state["notes"]
         self.feed.seek(*state["place"])
         self.validations.done, self.averages.done = state["marks"]
-        self.window = state["window"]
+        self.window, self.scale, self._before = state["window"], state["scale"], state["totals"]
         self.best, self.stale, self.stopped = state["progress"]
         self.lr, self.loss = state["last"]
-        self.scale = state["scale"]
-        self._before = state["totals"]
-        self.snapshots.kept = [Snapshot(**item) for item in state["snapshots"]]
+        self.snapshots.kept = {item["step"]: item["score"] for item in state["snapshots"]}
         self.snapshots.sweep()

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.space.binding.constants import node_of, read_constants, settle
 from scalesearch.space.schema.settings import schema_of, setting
 from scalesearch.space.schema.types import Field
-from scalesearch.space.syntax.diagnostics import suggest
+from scalesearch.tasks import TASKS
 
 BUDGETS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
 SHARE = "updates, or below 1 a share of the budget"
@@ -166,19 +167,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def preset(name: str) -> Recipe:
-    """The recipe called ``name``: ``quick`` (a CPU-minute, greedy), ``short`` (five), ``base`` (100,000 updates).
-
-    And as published: ``transformer-tiny``, ``partialformer``, ``edgeformer``, ``anthe``.
-
-    Raises:
-        UserError: there is none of that name.
-    """
-    if name not in PRESETS:
-        raise UserError(f"recipe: no preset `{name}`; {suggest(name, PRESETS)}", key="recipe", code="unknown-preset")
-    return Recipe(**PRESETS[name], name=name)
-
-
 def _over_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a recipe whose file gives ``values``."""
     given = {key: value for key, value in values.items() if key != "preset"}
@@ -199,6 +187,32 @@ def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None
     chooses = found.get("patience") or found.get("average") == "best"
     if found.get("watch") == "bleu" and not found.get("validate_bleu") and chooses:
         yield "watch", "bleu is only known with `validate_bleu: yes`", None
+
+
+def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
+    """Checks that the task's metrics can be computed here, and that the recipe fits it.
+
+    Raises:
+        UserError: saying which, and what would be right.
+    """
+    task = TASKS[spec.task]
+    task.check(spec)
+    if recipe.validate_bleu and task.score is None:
+        raise UserError(f"recipe: validate_bleu: a {task.name} generates nothing that could be scored; its "
+                        "perplexity is known at each validation, so leave it out, and `watch: loss`",
+                        key="recipe.validate_bleu", code="nothing-to-score")
+
+
+def check_model_kind(task: str, kind: str) -> None:
+    """Checks that the task can use a kind of model (``encoder-decoder`` or ``decoder-only``).
+
+    Raises:
+        UserError: naming the kind that it needs.
+    """
+    needed = TASKS[task].model
+    if needed is not None and kind != needed:
+        raise UserError(f"the task {task} needs `model: {needed}`, and this architecture is {kind}", key="space",
+                        code="other-model")
 
 
 FIELDS = schema_of(Recipe, check=_conflicts)

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
 from scalesearch.errors import UserError
@@ -14,15 +12,13 @@ from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
-from scalesearch.train.compatibility import check_compatible, check_model_kind
 from scalesearch.train.engine import Engine, first_model
-from scalesearch.train.failures import TrainingFailed, out_of_memory
-from scalesearch.train.hardware import Hardware
+from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 from scalesearch.train.loop import Report, Run
 from scalesearch.train.parallel.gradients import follow, lead
 from scalesearch.train.parallel.team import Team, local_team
-from scalesearch.train.recipe import Recipe
-from scalesearch.train.result import Result, versions
+from scalesearch.train.recipe import Recipe, check_compatible, check_model_kind
+from scalesearch.train.result import FILE, Result, versions
 from scalesearch.train.scoring import proxies as zero_cost
 from scalesearch.train.scoring.measure import PeakMemory
 
@@ -85,14 +81,22 @@ def train(
     checkpoint.describe(folder, architecture, corpus, recipe)
     with stoppable() as stop, _joined_team(processes, team, recipe, hardware) as members:
         try:
-            run = _run(architecture, corpus, recipe, folder, seed, hardware, stop, tell, result, members, proxies)
-            _train_and_score(run, folder, wanted, resume, result, until)
+            model = first_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
+            result.params = sum(weight.numel() for weight in model.parameters())
+            causality(model, corpus.tokenizer.vocab_size)
+            scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
+            engine = _engine(model, architecture, corpus, recipe, seed, hardware, members)
+            run = Run(engine, corpus, recipe, folder, seed, stop, tell)
+            run.identity = wanted
+            _train_and_score(run, resume, result, until)
+            result.metrics |= scores
         except (TrainingFailed, CausalityError) as error:
             result.state, result.reason = "failed", str(error)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
-            result.state, result.reason = "failed", f"out of memory on {hardware.name}: {_first_line(error)}"
+            why = str(error).partition("\n")[0] or type(error).__name__
+            result.state, result.reason = "failed", f"out of memory on {hardware.name}: {why}"
     if result.state != "paused":
         result.write(folder)
     tell({"kind": "done", "state": result.state, "reason": result.reason})
@@ -101,23 +105,13 @@ def train(
     return result
 
 
-def _run(architecture: Any, corpus: Corpus, recipe: Recipe, folder: Path, seed: int, hardware: Hardware, stop: Any,
-         tell: Report, result: Result, team: Team | None, proxies: bool) -> Run:
-    """Makes a run at its start, after the causality check of its model."""
-    vocab = corpus.tokenizer.vocab_size
-    model = first_model(architecture.block, vocab, recipe, seed)
-    result.params = sum(weight.numel() for weight in model.parameters())
-    causality(model, vocab)
-    scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
+def _engine(model: Any, architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, hardware: Hardware,
+            team: Team | None) -> Engine:
     model.set_attention(hardware.attention)
     model = model.to(hardware.device).train()
     if team is None:
-        engine = Engine(model, recipe, hardware)
-    else:
-        engine = lead(model, architecture, vocab, recipe, seed, hardware, team)
-    run = Run(engine, corpus, recipe, folder, seed, stop, tell)
-    run.scores = scores
-    return run
+        return Engine(model, recipe, hardware)
+    return lead(model, architecture, corpus.tokenizer.vocab_size, recipe, seed, hardware, team)
 
 
 @contextmanager
@@ -132,22 +126,23 @@ def _joined_team(processes: int, team: Team | None, recipe: Recipe, hardware: Ha
         yield started
 
 
-def _train_and_score(run: Run, folder: Path, wanted: dict[str, Any], resume: bool, result: Result,
-                     until: float) -> None:
+def _train_and_score(run: Run, resume: bool, result: Result, until: float) -> None:
     """Trains to the end and scores, or to a pause; saves when interrupted."""
-    run.identity, peak = wanted, PeakMemory(run.engine.hardware.device)
-    state = checkpoint.load_state(folder, torch.device("cpu")) if resume else None
+    folder, peak = run.directory, PeakMemory(run.engine.hardware.device)
+    state = checkpoint.load_state(folder) if resume else None
     if state is not None:
-        checkpoint.check_identity(state["identity"], wanted, folder)
+        checkpoint.check_identity(state["identity"], run.identity, folder)
         run.restore(state)
     else:
-        _clear(run, folder)
+        for name in (checkpoint.STATE, checkpoint.WEIGHTS, FILE):  # that an earlier run has left
+            (folder / name).unlink(missing_ok=True)
+        run.snapshots.clear()
     try:
         if not run.train(until):
-            result.state, result.metrics = "paused", {**run.measure(), **run.scores}
+            result.state, result.metrics = "paused", run.measure()
             return
         used = peak.read() if run.recipe.measure in ("memory", "both") else {}
-        result.metrics = {**run.finish(), **used, **run.scores}
+        result.metrics = {**run.finish(), **used}
     except Interrupted as stopped:
         run.save()
         raise Interrupted(f"{stopped}: saved after {run.spent.steps} updates in {folder}; go on with --resume",
@@ -168,14 +163,3 @@ def _collect(run: Run, result: Result) -> None:
     result.seconds, result.cpu_seconds = spent.seconds, spent.cpu_seconds
     result.total_seconds, result.total_cpu_seconds = run.totals()
     result.tokens_per_cpu_second = spent.tokens / spent.cpu_seconds if spent.cpu_seconds else 0.0
-
-
-def _clear(run: Run, folder: Path) -> None:
-    """Deletes what an earlier run has left."""
-    for name in (checkpoint.STATE, checkpoint.WEIGHTS, "result.json"):
-        (folder / name).unlink(missing_ok=True)
-    run.snapshots.clear()
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scalesearch.data import PAD, Feed, make_batch
 from scalesearch.nn import build
 from scalesearch.train.engine import Engine, adam, cut
-from scalesearch.train.failures import out_of_memory
-from scalesearch.train.hardware import Hardware
+from scalesearch.train.hardware import Hardware, out_of_memory
 from tests.train.conftest import recipe, tiny
 
 

@@ -39,7 +39,7 @@ from scalesearch.study.config.rows import SEARCH
 from scalesearch.study.config.sections import misplaced, seeds_of
 from scalesearch.study.config.spec import STUDY, StudySpec
 from scalesearch.study.config.values import ANSWERS, read_answers, written
-from scalesearch.train.compatibility import check_compatible, check_model_kind
+from scalesearch.train.recipe import check_compatible, check_model_kind
 
 ALSO = (("ray", "resources"), ("resources", "ray"))  # where an address may stand as well
 OPENED = ("space.", "base.")  # settings that are the space language's to read: space.width=64 | 128

@@ -19,8 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from scalesearch.data import Batch
 from scalesearch.train import checkpoint
 from scalesearch.train.engine import Engine, Shard, cut, first_model
-from scalesearch.train.failures import TrainingFailed
-from scalesearch.train.hardware import Hardware
+from scalesearch.train.hardware import Hardware, TrainingFailed
 from scalesearch.train.parallel.team import Team
 from scalesearch.train.recipe import Recipe
 

@@ -35,6 +35,16 @@ class ProcessLost(RuntimeError):
     """Error: another process of this training ended or cannot be reached; the message says why."""
 
 
+@contextmanager
+def _detecting_loss() -> Iterator[None]:
+    """Context of a collective call; raises ProcessLost where another process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        first = str(error).splitlines()[0]
+        raise ProcessLost(f"another process of this training cannot be reached: {first}") from error
+
+
 class Team:
     """Group of the processes of one training.
 
@@ -45,54 +55,44 @@ class Team:
         rank: of this process; 0 leads. size: number of processes.
     """
 
+    @_detecting_loss()
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        with _detecting_loss():
-            self._hosts = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        self._hosts = dist.new_group(backend="gloo", timeout=TIMEOUT)
 
+    @_detecting_loss()
     def scatter(self, messages: list[Any]) -> None:
         """Sends one message to each process, from the leader; the first, its own, is unused."""
-        with _detecting_loss():
-            dist.scatter_object_list([None], messages, src=0, group=self._hosts)
+        dist.scatter_object_list([None], messages, src=0, group=self._hosts)
 
     def broadcast(self, message: Any) -> None:
         """Sends the same message to all, from the leader."""
         self.scatter([message] * self.size)
 
+    @_detecting_loss()
     def receive(self) -> Any:
         """Waits for the next message, as a follower."""
         message: list[Any] = [None]
-        with _detecting_loss():
-            dist.scatter_object_list(message, None, src=0, group=self._hosts)
+        dist.scatter_object_list(message, None, src=0, group=self._hosts)
         return message[0]
 
+    @_detecting_loss()
     def gather(self, value: Any) -> list[Any]:
         """Gathers ``value`` of all processes by rank, at the leader; an empty list at followers."""
         values: list[Any] | None = [None] * self.size if self.rank == 0 else None
-        with _detecting_loss():
-            dist.gather_object(value, values, dst=0, group=self._hosts)
+        dist.gather_object(value, values, dst=0, group=self._hosts)
         return values or []
 
+    @_detecting_loss()
     def sum(self, numbers: Tensor) -> Tensor:
         """Sums ``numbers`` of all processes, in place; a tensor on the host."""
-        with _detecting_loss():
-            dist.all_reduce(numbers, group=self._hosts)
+        dist.all_reduce(numbers, group=self._hosts)
         return numbers
 
+    @_detecting_loss()
     def call(self, collective: Callable[[], object]) -> None:
         """Calls ``collective``, which reduces tensors over the default process group."""
-        with _detecting_loss():
-            collective()
-
-
-@contextmanager
-def _detecting_loss() -> Iterator[None]:
-    """Context of a collective call; raises ProcessLost where another process is gone."""
-    try:
-        yield
-    except RuntimeError as error:
-        first = str(error).splitlines()[0]
-        raise ProcessLost(f"another process of this training cannot be reached: {first}") from error
+        collective()
 
 
 @contextmanager
@@ -121,7 +121,9 @@ def local_team(size: int, cuda: bool, threads: int | None, follow: Callable[[Tea
         with _joined(store, 0, size, cuda) as team:
             yield team
             team.broadcast(END)
-            _leave(others)
+            until = time.monotonic() + END_SECONDS
+            for process in others.processes:
+                process.join(max(0.0, until - time.monotonic()))
     except ProcessLost as error:
         raise ProcessLost(_reason(others) or str(error)) from None
     finally:
@@ -181,13 +183,6 @@ def _joined(store: dist.TCPStore, rank: int, size: int, cuda: bool) -> Iterator[
         yield Team()
     finally:
         dist.destroy_process_group()
-
-
-def _leave(others: mp.ProcessContext) -> None:
-    """Waits for followers to end, at most ``END_SECONDS``."""
-    until = time.monotonic() + END_SECONDS
-    for process in others.processes:
-        process.join(max(0.0, until - time.monotonic()))
 
 
 def _reason(others: mp.ProcessContext) -> str:

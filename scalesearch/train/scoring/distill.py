@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,7 @@ def distill_data(teacher: Path, data: DataSpec, out: Path, search: Search,
     from scalesearch.train.checkpoint import WEIGHTS, read_checkpoint
     from scalesearch.train.hardware import Hardware
     from scalesearch.train.recipe import Recipe
-    from scalesearch.train.scoring.lines import translate_lines
+    from scalesearch.train.scoring.evaluate import translate_lines
 
     texts = read(data)["train"].source[: data.limit]
     model, hardware = read_checkpoint(teacher), Hardware.of(Recipe(steps=1))
@@ -74,24 +73,19 @@ def distill(texts: list[str], out: Path, suffixes: tuple[str, str], translate: T
     """
     files = [out.with_name(f"{out.name}.{suffix}") for suffix in suffixes]
     _check_settings(out.with_name(f"{out.name}.json"), settings, files)
-    done = min(_whole_lines(file) for file in files)
-    for file in files:
-        _truncate(file, done)
+    written = [file.read_bytes().split(b"\n")[:-1] if file.exists() else [] for file in files]
+    whole = min(map(len, written))
     out.parent.mkdir(parents=True, exist_ok=True)
-    with files[0].open("a", encoding="utf-8") as source, files[1].open("a", encoding="utf-8") as target:
-        for some in _batches(texts[done:]):
+    with files[0].open("ab") as source, files[1].open("ab") as target:
+        for file, lines in zip((source, target), written):  # one may end in half a line, or be ahead of the other
+            file.truncate(sum(len(line) + 1 for line in lines[:whole]))
+        for start in range(whole, len(texts), CHUNK):
+            some = texts[start : start + CHUNK]
             for file, lines in ((source, some), (target, translate(some))):
-                file.write("".join(f"{line}\n" for line in lines))
+                file.write("".join(f"{line}\n" for line in lines).encode())
                 file.flush()
-            done += len(some)
-            tell(done, len(texts))
-    return done
-
-
-def _batches(texts: list[str]) -> Iterator[list[str]]:
-    lines = iter(texts)
-    while some := list(islice(lines, CHUNK)):
-        yield some
+            tell(start + len(some), len(texts))
+    return len(texts)
 
 
 def _check_settings(file: Path, settings: dict[str, Any], files: list[Path]) -> None:
@@ -109,16 +103,3 @@ def _check_settings(file: Path, settings: dict[str, Any], files: list[Path]) -> 
     if differing:
         raise UserError(f"{file}: the translations there were made with another {', '.join(differing)}; "
                         "delete them or write elsewhere", code="other-translations")
-
-
-def _whole_lines(file: Path) -> int:
-    """Number of lines that end with a newline."""
-    return file.read_bytes().count(b"\n") if file.exists() else 0
-
-
-def _truncate(file: Path, lines: int) -> None:
-    """Truncates a file to its first ``lines``. It may end in half a line, or be ahead of the other."""
-    if file.exists():
-        kept = b"".join(part + b"\n" for part in file.read_bytes().split(b"\n")[:lines])
-        with file.open("r+b") as opened:
-            opened.truncate(len(kept))

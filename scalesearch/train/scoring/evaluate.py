@@ -1,7 +1,7 @@
 """Evaluation of a model: loss and perplexity per token, translations, metrics of its task."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,11 +10,9 @@ import torch
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, put_back
 from scalesearch.nn.decode import Hypotheses, beam_search, greedy
 from scalesearch.tasks import TASKS
-from scalesearch.tasks.translation import scores as scores
-from scalesearch.tasks.translation import tokenised_bleu as tokenised_bleu
+from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.engine import Engine
-from scalesearch.train.failures import out_of_memory
-from scalesearch.train.hardware import Hardware
+from scalesearch.train.hardware import Hardware, out_of_memory
 
 LOSS_TOKENS = 4096  # in a batch when scoring, padding included
 DECODE_TOKENS = 6144  # source tokens in a batch when decoding, divided among the beams
@@ -78,6 +76,23 @@ def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware
 
     model.eval()
     return with_memory(run, max(1, search.tokens * 2 // (search.beam + 1)))
+
+
+def translate_lines(trained: Checkpoint, lines: list[str], search: Search,
+                    hardware: Hardware) -> Iterable[tuple[str, str, float | None]]:
+    """Translates lines; yields line, translation and score, empty and None without words."""
+    text = [line.lower() for line in lines] if trained.lowercase else lines
+    ids = [row[: trained.max_length] for row in trained.tokenizer.encode(text)]
+    filled = [place for place, row in enumerate(ids) if row]
+    translations = [""] * len(lines)
+    scores: list[float | None] = [None] * len(lines)
+    if filled:
+        split = Split.of([ids[place] for place in filled])
+        results = translate(trained.model, split, trained.tokenizer, hardware, search)
+        for place, translation, score in zip(filled, *results):
+            # One line in, one line out, whatever the vocabulary holds.
+            translations[place], scores[place] = " ".join(translation.split()), score
+    return zip(lines, translations, scores)
 
 
 def score_split(engine: Engine, corpus: Corpus, name: str, search: Search, check: Check = lambda: None,

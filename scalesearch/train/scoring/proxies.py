@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from scalesearch.data import PAD, Batch, Corpus
 from scalesearch.data.batching import make_batch
-from scalesearch.train.failures import out_of_memory
+from scalesearch.train.hardware import out_of_memory
 
 MAX_SENTENCES, MAX_TOKENS = 16, 512  # of the small real batch: pairs, and tokens of its wider side with padding
 LENGTH, TOKEN = 8, 4  # of the sentences that SynFlow runs on: the first id that is not special, so many times

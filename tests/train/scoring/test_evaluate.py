@@ -8,9 +8,10 @@ import torch
 
 from scalesearch.data import Split
 from scalesearch.nn import build
+from scalesearch.tasks.translation import scores, tokenised_bleu
 from scalesearch.train.averaging import Snapshots
 from scalesearch.train.hardware import Hardware
-from scalesearch.train.scoring.evaluate import Search, perplexity, scores, tokenised_bleu, translate, with_memory
+from scalesearch.train.scoring.evaluate import Search, perplexity, translate, with_memory
 from tests.train.conftest import recipe, tiny
 
 SAID = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
@@ -67,10 +68,10 @@ class Weight(torch.nn.Module):
 
 @pytest.mark.parametrize(("kind", "steps", "mean"), [("last", [4, 5], 4.5), ("best", [1, 3], 2.0)])
 def test_the_mean_of_the_last_and_of_the_best(tmp_path, kind: str, steps: list[int], mean: float) -> None:
-    snapshots = Snapshots(tmp_path, recipe(average=kind, average_count=2))
+    snapshots = Snapshots(tmp_path, 2)
     for step, score in ((1, 0.1), (2, 0.9), (3, 0.2), (4, 0.5), (5, 0.7)):
-        snapshots.add(Weight(float(step)), step, score)
-    assert sorted(snapshot.step for snapshot in snapshots.kept) == steps
+        snapshots.add(Weight(float(step)), step, *[score] * (kind == "best"))
+    assert sorted(snapshots.kept) == steps
     found = snapshots.mean()["w"]
     assert found.dtype == torch.float32 and found.tolist() == [mean, mean]
     snapshots.sweep()
