@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
     from scalesearch.samplers.base import SheetSampler
+    from scalesearch.samplers.feasible_region import FeasibleRegion
     from scalesearch.samplers.known import Knows
-    from scalesearch.samplers.region.feasible_region import FeasibleRegion
     from scalesearch.samplers.sheet import Define
 
 ENTRY_POINTS = "scalesearch.samplers"
 OURS = {
     "bayes": ("hypervolume_gp", "HypervolumeGP"), "local": ("front_neighbours", "FrontNeighbours"),
-    "random": ("random", "RandomDraws"), "grid": ("grid", "Grid"),
+    "random": ("uninformed", "RandomDraws"), "grid": ("uninformed", "Grid"),
 }
 SHORT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "tpe": ("TPESampler", {"n_startup_trials": 10, "constant_liar": True}),
@@ -70,28 +70,19 @@ def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler],
 
     from scalesearch.samplers.base import SheetSampler
 
-    context = {"define": define, "known": known, "region": region, "objectives": objectives}
+    context = {"define": define, "known": known, "region": region, "objectives": objectives, "seed": 1}
     if isinstance(spec, SheetSampler):
         return spec
     if not isinstance(spec, SamplerSpec):
         make = (lambda seed: spec) if isinstance(spec, BaseSampler) else spec
-        return _wrapped(make, type(spec).__name__, {}, context, 1)
-    if spec.name in OURS:
-        module, name = OURS[spec.name]
-        ours = getattr(import_module(f"{__name__}.{module}"), name)
-        return _ours(ours, spec.name, spec.arguments, {**context, "seed": spec.seed})
-    found, given = _find(spec.name), dict(spec.arguments)
-    if spec.name in SHORT:
-        given = {**SHORT[spec.name][1], **given}
-    if isinstance(found, type) and issubclass(found, SheetSampler):
-        return _ours(found, spec.name, given, {**context, "seed": spec.seed})
-    check_arguments(spec.name, found, given, ("seed",))
-    return _wrapped(partial(_inner, found, given), found.__name__, given, context, spec.seed)
-
-
-def _ours(kind: type[SheetSampler], name: str, given: Mapping[str, Any], context: Mapping[str, Any]) -> SheetSampler:
-    check_arguments(name, kind, given, tuple(context))
-    return kind(**context, **given)
+        return _wrapped(make, type(spec).__name__, {}, context)
+    kind, context["seed"] = _find(spec.name), spec.seed
+    given = {**(SHORT[spec.name][1] if spec.name in SHORT else {}), **spec.arguments}
+    if isinstance(kind, type) and issubclass(kind, SheetSampler):
+        check_arguments(spec.name, kind, given, context)
+        return kind(**context, **given)
+    check_arguments(spec.name, kind, given, ("seed",))
+    return _wrapped(partial(_inner, kind, given), kind.__name__, given, context)
 
 
 def _inner(kind: Callable[..., BaseSampler], given: Mapping[str, Any], seed: int) -> BaseSampler:
@@ -103,21 +94,24 @@ def _inner(kind: Callable[..., BaseSampler], given: Mapping[str, Any], seed: int
         return kind(**{**{name: value for name, value in own.items() if name in takes}, **given})
 
 
-def _wrapped(make: Callable[[int], BaseSampler], name: str, given: Mapping[str, Any], context: Mapping[str, Any],
-             seed: int) -> SheetSampler:
+def _wrapped(make: Callable[[int], BaseSampler], name: str, given: Mapping[str, Any], context: Mapping[str, Any]
+             ) -> SheetSampler:
     from scalesearch.samplers.wrapped import Wrapped
 
     try:
-        return Wrapped(make, learns_from_infeasible=name in LEARN_FROM_INFEASIBLE, seed=seed,
+        return Wrapped(make, learns_from_infeasible=name in LEARN_FROM_INFEASIBLE,
                        n_startup_trials=given.get("n_startup_trials"), **context)
     except (TypeError, ValueError, ImportError) as error:
         raise UserError(f"sampler {name}: {error}", code="bad-argument") from None
 
 
 def _find(name: str) -> Any:
-    """The class or factory of that name: Optuna's, or what an installed package registers."""
+    """The class or factory of that name: ours, Optuna's, or what an installed package registers."""
     from optuna import samplers
 
+    if name in OURS:
+        module, kind = OURS[name]
+        return getattr(import_module(f"{__name__}.{module}"), kind)
     name = SHORT[name][0] if name in SHORT else name
     if name in REFUSED:
         raise UserError(f"sampler {name}: {REFUSED[name]}", code="sampler-unfit")
@@ -132,14 +126,13 @@ def _find(name: str) -> Any:
 
 
 def check_arguments(name: str, kind: Callable[..., Any], given: Mapping[str, Any], ours: Iterable[str]) -> None:
-    """Raises UserError where ``kind`` does not take ``given``; ``ours`` are not for a study file to give."""
+    """Checks that ``kind`` takes ``given``; ``ours`` are not for a study file to give. Raises UserError."""
     takes = {key: parameter for key, parameter in _parameters(kind).items() if key not in ours}
     for key, value in given.items():
         if key not in takes:
             raise UserError(f"sampler {name}: there is no argument `{key}`; {_those(key, takes)}",
                             code="unknown-argument")
-        wanted = str(takes[key].annotation)
-        if not _is_a(value, wanted):
+        if not _is_a(value, wanted := str(takes[key].annotation)):
             raise UserError(f"sampler {name}: {key} is {wanted}, not {value!r}", code="bad-argument")
     missing = [key for key, one in takes.items() if one.default is one.empty and key not in given]
     if missing:

@@ -11,7 +11,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.history import exact_values, identity_of, is_complete, is_in_training, is_infeasible
+from scalesearch.samplers.history import ARCHITECTURE, exact_values, is_complete, is_in_training, is_infeasible
 from scalesearch.samplers.known import Knowledge
 from scalesearch.samplers.predict import predict_final_values
 from scalesearch.samplers.sheet import Define, Key, key_of
@@ -19,7 +19,7 @@ from scalesearch.samplers.sheet import Define, Key, key_of
 
 @dataclass(frozen=True)
 class Summary:
-    """What of a trial decides whether another is like it.
+    """What decides whether another trial is like this one.
 
     Attributes:
         key: of its sheet.
@@ -33,7 +33,7 @@ class Summary:
 
 
 class Summaries:
-    """The summaries of trials, each made once after the trial has ended: they are read for every proposal."""
+    """Summaries of trials, each made once after its trial has ended: all are read for every proposal."""
 
     def __init__(self, known: Knowledge) -> None:
         self.known = known
@@ -43,7 +43,7 @@ class Summaries:
         made = self._made.get(id(trial))
         if made is not None and made[0] is trial:
             return made[1]
-        identity = identity_of(trial) or (self.known.identity(trial.params) if trial.params else "")
+        identity = trial.user_attrs.get(ARCHITECTURE) or (self.known.identity(trial.params) if trial.params else "")
         if not identity and is_complete(trial):  # from outside the space
             identity = f"trial {trial.number}"
         summary = Summary(key_of(trial.params), identity, is_infeasible(trial) and not is_complete(trial))
@@ -53,11 +53,9 @@ class Summaries:
 
 
 class Ask:
-    """One request for parameters, and the history before it.
+    """One request for parameters, by trial ``number``, and all other ``trials``.
 
     Args:
-        number: of the trial that asks.
-        trials: all others.
         define: what the trial has to be told.
         summaries: of trials, with what is known of sheets before they run.
         objectives: in the study's order; None: read from ``study``.
@@ -72,7 +70,7 @@ class Ask:
 
     @property
     def last_is_rejected(self) -> bool:
-        """Whether the latest trial was not run, since it missed a constraint."""
+        """Whether the latest trial missed a constraint and was not run."""
         return bool(self._summaries) and self._summaries[-1].rejected
 
     @cached_property
@@ -82,12 +80,12 @@ class Ask:
 
     @cached_property
     def learned(self) -> list[FrozenTrial]:
-        """Trials that have values and parameters; of others, as from outside the space, nothing can be learned."""
+        """Trials that have values and parameters."""
         return [trial for trial in self.trials if trial.number in self.values and trial.params]
 
     @cached_property
     def in_training(self) -> list[FrozenTrial]:
-        """Trials that somebody is at work on."""
+        """Trials that are being trained."""
         return [trial for trial in self.trials if is_in_training(trial) and trial.params]
 
     @cached_property
@@ -105,13 +103,13 @@ class Ask:
         """Of each trial, whether it had been seen before, as a sheet or as what it describes."""
         keys: set[Key] = set()
         identities: set[str] = set()
-        found = []
+        repeated = []
         for its in self._summaries:
-            found.append((its.key in keys and its.key != ()) or (its.identity in identities and its.identity != ""))
+            repeated.append((its.key in keys and its.key != ()) or (its.identity in identities and its.identity != ""))
             keys.add(its.key)
             if not its.rejected:
                 identities.add(its.identity)
-        return found
+        return repeated
 
     @property
     def repeats(self) -> int:
@@ -125,12 +123,11 @@ class Ask:
 
     def exact(self, trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
         """Objective to exact value, as noted or as known."""
-        found = exact_values(trial, objectives)
-        if not trial.params or all(objective.measured or objective.name in found for objective in objectives):
-            return found
+        noted = exact_values(trial, objectives)
+        if not trial.params or all(objective.measured or objective.name in noted for objective in objectives):
+            return noted
         values = self.known(trial.params).values
-        told = {objective.name: value for objective, value in zip(objectives, values) if value is not None}
-        return {**told, **found}
+        return {one.name: value for one, value in zip(objectives, values) if value is not None} | dict(noted)
 
 
 def _objectives(study: Study, trials: Sequence[FrozenTrial], known: Knowledge) -> tuple[Objective, ...]:

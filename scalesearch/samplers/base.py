@@ -10,7 +10,6 @@ import math
 import random
 import secrets
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optuna.distributions import BaseDistribution
@@ -25,7 +24,7 @@ from scalesearch.samplers.known import Knowledge, Knows
 from scalesearch.samplers.sheet import Define, Sheet, draw, flat, sample
 
 if TYPE_CHECKING:
-    from scalesearch.samplers.region.feasible_region import FeasibleRegion
+    from scalesearch.samplers.feasible_region import FeasibleRegion
 
 PATIENCE = 5  # proposals in a row that were seen before, after which they are random
 STRATA_DRAWS = 20  # random sheets of which one of the first is chosen, by what it costs
@@ -160,11 +159,9 @@ class SheetSampler(BaseSampler):
         begun = len(ask.identities)
         if begun >= self.n_startup_trials:
             return None
+        def log_cost(sheet: Sheet) -> float:
+            return sum(math.log(max(value, 1e-12)) for value in ask.known(sheet.params).values if value is not None)
+
         drawn = [self.sample(ask) for _ in range(STRATA_DRAWS)]
-        able = sorted((sheet for sheet in drawn if ask.known(sheet.params).feasible), key=partial(_expense, ask))
+        able = sorted((sheet for sheet in drawn if ask.known(sheet.params).feasible), key=log_cost)
         return able[int(len(able) * (begun + 0.5) / self.n_startup_trials)] if able else None
-
-
-def _expense(ask: Ask, sheet: Sheet) -> float:
-    """The logarithm of all that is known of what a sheet costs."""
-    return sum(math.log(max(value, 1e-12)) for value in ask.known(sheet.params).values if value is not None)

@@ -21,20 +21,10 @@ RUNGS = "rungs"  # validation loss at each rung reached, smaller being better
 PAUSED = "paused"  # whether it waits at its last rung
 
 
-def identity_of(trial: FrozenTrial) -> str | None:
-    """The network of ``trial``; None where nobody said."""
-    return trial.user_attrs.get(ARCHITECTURE)
-
-
-def costs_of(trial: FrozenTrial) -> Mapping[str, float]:
-    """Objective to exact value, as far as it was noted."""
-    return trial.user_attrs.get(COSTS) or {}
-
-
 def exact_values(trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
     """Objective to value where it is exact: the costs noted, and everything of a trial that ended."""
     ended = {objective.name: value for objective, value in zip(objectives, trial.values or ())}
-    return {**ended, **costs_of(trial)}
+    return {**ended, **(trial.user_attrs.get(COSTS) or {})}
 
 
 def rungs_of(trial: FrozenTrial) -> Sequence[float]:
@@ -43,7 +33,7 @@ def rungs_of(trial: FrozenTrial) -> Sequence[float]:
 
 
 def is_paused(trial: FrozenTrial) -> bool:
-    """Whether ``trial`` waits to be trained on."""
+    """Whether ``trial`` waits at a rung."""
     return trial.state.name == "RUNNING" and bool(trial.user_attrs.get(PAUSED))
 
 
@@ -53,7 +43,7 @@ def is_complete(trial: FrozenTrial) -> bool:
 
 
 def is_in_training(trial: FrozenTrial) -> bool:
-    """Whether somebody is at work on ``trial``."""
+    """Whether ``trial`` is being trained."""
     return trial.state.name == "RUNNING" and not is_paused(trial)
 
 

@@ -26,7 +26,7 @@ from scalesearch.nn.causality import causality
 from scalesearch.nn.model import Model
 from scalesearch.nn.module import Module
 from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.testing.catalogue import LENGTH, Specimen
+from scalesearch.testing.specimen import LENGTH, Specimen
 
 S, T, V = 5, 7, 17
 LENGTHS = {"src": S, "memory": S, "src_keys": S, "tgt": T, "keys": T}

@@ -1,21 +1,16 @@
-"""Small random networks of every family, and choices among them that cover pairs of answers."""
+"""Small random networks of every family."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import combinations
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.core import walk
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
-from scalesearch.space.assembly.architecture import ENCODER_ONLY, Architecture, assemble
+from scalesearch.space.assembly.architecture import Architecture, assemble
 
 MIDDLE = "encoder.middle_width"
-POOL = 8  # draws for each network that is chosen
-CALLS = 100  # leaves that take as long as what a check does besides
 SMALL = {
     "width": "4..24 step 2",
     # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude them.
@@ -103,44 +98,3 @@ def random_schedule(rng: Random, depth: int) -> Any:
         "own", "one", "sandwich", f"cycle({groups})", f"sequence({groups})", f"reverse_cycle({groups})",
         f"runs({counted})", f"load({counted})", [rng.randint(0, 2) for _ in range(depth)],
     ])
-
-
-def covering(rng: Random, count: int, **fixed: Any) -> list[Architecture]:
-    """Choose ``count`` random networks in which most pairs of answers occur.
-
-    Few networks then show faults that need two answers (Kuhn et al. 2004, combinatorial testing). A
-    network is worth the new pairs that it brings, over the leaves that it calls.
-    """
-    pool = [random_architecture(rng, **fixed) for _ in range(POOL * count)]
-    fresh = [pairs(architecture.answers) for architecture in pool]
-    calls = [CALLS + sum(line.calls for line in walk(architecture.block, vocab=8)) for architecture in pool]
-    chosen: list[Architecture] = []
-    for _ in range(count):
-        best = max(range(len(pool)), key=lambda at: len(fresh[at]) / calls[at])
-        met = fresh[best]
-        chosen.append(pool[best])
-        fresh = [each - met for each in fresh]
-    return chosen
-
-
-def pairs(answers: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Pairs of answers that decide a structure, except encoder with decoder."""
-    texts = list(words(answers))
-    apart = {("encoder", "decoder"), ("decoder", "encoder")}
-    return {(one, other) for one, other in combinations(texts, 2) if (_stack(one), _stack(other)) not in apart}
-
-
-def _stack(word: str) -> str:
-    return word.removeprefix("share.").split(".")[0]
-
-
-def words(answers: Mapping[str, Any]) -> Iterator[str]:
-    """Answers that are words, flags or schedules, as texts; of sizes that may be off whether they are on."""
-    only = answers["model"] == "decoder-only"
-    for path, value in answers.items():
-        if only and path.startswith(ENCODER_ONLY):
-            continue
-        if isinstance(value, str | bool | list):
-            yield f"{path}={value}".split("(")[0].split("[")[0]
-        elif path.startswith(("tensor_chain", "low_rank")) or path.endswith(("key_value_heads", "middle_width")):
-            yield f"{path}=on"

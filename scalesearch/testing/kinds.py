@@ -15,9 +15,9 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
-from scalesearch.testing.catalogue import MANY, Specimen, feed_forward, legal, mixing
 from scalesearch.testing.checks import check_bill, check_columns, check_model
 from scalesearch.testing.draws import random_architecture, small_space
+from scalesearch.testing.specimen import MANY, Specimen, feed_forward, legal, mixing
 
 BLOCKS, MODELS, TRIALS = 12, 6, 24  # drawn, or searched, of each kind
 STACKS = ("encoder", "decoder")

@@ -13,8 +13,9 @@ from scalesearch.nn.build import module
 from scalesearch.nn.decode import beam_search, greedy
 from scalesearch.nn.init import SCHEMES, initialise
 from scalesearch.space.assembly.architecture import assemble
-from scalesearch.testing import CATALOGUE, random_architecture
+from scalesearch.testing import random_architecture
 from tests.architectures import answers
+from tests.blocks.catalogue import CATALOGUE
 from tests.errors import refuses
 
 V = 19

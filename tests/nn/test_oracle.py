@@ -12,8 +12,9 @@ from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.cost import ledger
 from scalesearch.nn.verify import verify
 from scalesearch.space.assembly.architecture import Architecture
-from scalesearch.testing import CATALOGUE, check_bill, check_columns, check_model, covering, random_architecture
-from scalesearch.testing.draws import words
+from scalesearch.testing import check_bill, check_columns, check_model, random_architecture
+from tests.blocks.catalogue import CATALOGUE
+from tests.nn.covering import covering, words
 
 SCHEDULES = ["own", "one", "cycle", "sequence", "reverse_cycle", "sandwich", "runs", "load"]
 WORDS = {

@@ -11,10 +11,10 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.samplers.base import Exhausted
 from scalesearch.samplers.encoding import decode, suggest
+from scalesearch.samplers.exact_draws import ExactDraws
+from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.history import ARCHITECTURE, COSTS, RUNGS, is_infeasible
 from scalesearch.samplers.known import Known
-from scalesearch.samplers.region.exact_draws import ExactDraws
-from scalesearch.samplers.region.feasible_region import FeasibleRegion
 from scalesearch.space import Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 

@@ -9,13 +9,13 @@ from optuna.trial import TrialState
 
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.samplers.base import SheetSampler
+from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.front_neighbours import FrontNeighbours
 from scalesearch.samplers.history import PAUSED, RUNGS
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP
 from scalesearch.samplers.known import Known
-from scalesearch.samplers.random import RandomDraws
-from scalesearch.samplers.region.feasible_region import FeasibleRegion
 from scalesearch.samplers.sheet import key_of
+from scalesearch.samplers.uninformed import RandomDraws
 from scalesearch.samplers.wrapped import Wrapped
 
 OURS = [HypervolumeGP, FrontNeighbours, RandomDraws]

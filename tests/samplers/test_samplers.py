@@ -8,10 +8,9 @@ import pytest
 
 from scalesearch.errors import UserError
 from scalesearch.samplers import NAMES, SamplerSpec, make_sampler
-from scalesearch.samplers.grid import Grid
 from scalesearch.samplers.history import ARCHITECTURE, COSTS
-from scalesearch.samplers.random import RandomDraws
 from scalesearch.samplers.sheet import key_of
+from scalesearch.samplers.uninformed import Grid, RandomDraws
 from tests.errors import refuses
 from tests.samplers.pools import OBJECTIVES, SPACE, Searched, feasible_networks, network
 

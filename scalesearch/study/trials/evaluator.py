@@ -11,9 +11,9 @@ from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.encoding import decode, suggest
+from scalesearch.samplers.exact_draws import ExactDraws
+from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.known import Known
-from scalesearch.samplers.region.exact_draws import ExactDraws
-from scalesearch.samplers.region.feasible_region import FeasibleRegion
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.study.trials.trial import State, Trial

@@ -12,10 +12,10 @@ from scalesearch.feasible.draw import Draws, chances_of
 from scalesearch.feasible.limits import bounds_of
 from scalesearch.samplers import NAMES
 from scalesearch.samplers.encoding import decode, encode, suggest
+from scalesearch.samplers.exact_draws import ExactDraws
+from scalesearch.samplers.feasible_region import MAX_EVALUATIONS
 from scalesearch.samplers.history import is_infeasible
 from scalesearch.samplers.known import Knowledge
-from scalesearch.samplers.region.exact_draws import ExactDraws
-from scalesearch.samplers.region.repair import MAX_EVALUATIONS
 from scalesearch.samplers.sheet import key_of, sample
 from scalesearch.space import Space
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange
@@ -141,8 +141,8 @@ def test_weights_within_bounds_are_those_of_a_plain_sum(numbers):
 def test_a_walk_ends_in_the_region_near_where_it_began(space, seed):
     thin, rng = region("thin", space), random.Random(seed)
     start = next(sheet for sheet in iter(lambda: sample(thin.define, rng), None) if not thin.is_feasible(sheet.params))
-    count = []
-    thin._repairer.known = Knowledge(lambda params: count.append(1) or thin.known(params))
+    count, known = [], thin.known
+    thin.known = Knowledge(lambda params: count.append(1) or known(params))
     repaired = thin.repair(start.params, random.Random(seed))
     assert repaired is not None and thin.is_feasible(repaired.params) and len(count) <= MAX_EVALUATIONS + 1
     assert repaired == region("thin", space).repair(start.params, random.Random(seed))

@@ -1,4 +1,4 @@
-"""``grid``: every feasible sheet once, in the order of the values."""
+"""Samplers that learn nothing: ``random`` draws, and ``grid``, every feasible sheet once in the order of the values."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from typing import Any
 from scalesearch.samplers.ask import Ask
 from scalesearch.samplers.base import SheetSampler
 from scalesearch.samplers.sheet import Define, Sheet, enumerate_sheets
+
+
+class RandomDraws(SheetSampler):
+    """Draws every parameter uniformly, log-uniformly for log ranges; within the feasible region where it is known."""
+
+    def propose(self, ask: Ask) -> Sheet:
+        return self.sample(ask)
 
 
 class Grid(SheetSampler):

@@ -24,8 +24,7 @@ class ExactDraws:
 
     def __init__(self, space: Space, draws: Draws, limits: Sequence[Constraint]) -> None:
         self.space, self.draws = space, draws
-        whole = all(limit.costs or limit in space.where for limit in limits)
-        self.share = draws.share if whole else None
+        self.share = draws.share if all(limit.costs or limit in space.where for limit in limits) else None
 
     @classmethod
     def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> ExactDraws | None:

@@ -1,18 +1,15 @@
-"""The catalogue: every block by name, drawn at random small sizes, with the shapes of its inputs.
-
-What is in it is checked without a test of its own.
-"""
+"""The catalogue: every block of ours by name; what is in it is checked without a test of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from functools import partial
 from random import Random
 from typing import Any
 
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, Axis, Block, Repeat, Shape, Site
+from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, Axis, Block, Repeat
 from scalesearch.blocks.embedding import (
     POSITIONS,
     AdaptiveOutput,
@@ -33,79 +30,21 @@ from scalesearch.blocks.leaves import (
     PositionTable,
     Transposed,
 )
-from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
 from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
-from scalesearch.blocks.options import Option, options
-from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, Factors, HeadLinear, LowRank
+from scalesearch.blocks.options import options
+from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Factors, HeadLinear
 from scalesearch.blocks.stacks import SOLVERS, Stack, WaistedStack
+from scalesearch.testing.specimen import LENGTH, Specimen, feed_forward, fitting, site, size
 
-LENGTH = "length"
 HEADS = 3  # of leaves that are applied over heads
-MANY = 12  # sizes that an option without bounds is drawn from
-TRIES = 1000
 RATIOS = [0.05, 0.2, 0.5, 0.9]
 CUTOFFS = [(1, 3), (2, 9), (5, 14), (8, 40)]
 
 
-@dataclass(frozen=True)
-class Specimen:
-    """A block and its inputs' shapes after the batch axis.
-
-    Attributes:
-        inputs: a shape for each input; None: an input that is absent.
-        ids: whether inputs are token ids.
-        more: what else its forward takes; ``LENGTH`` stands for the number of source positions.
-    """
-
-    block: Block
-    inputs: tuple[Shape | None, ...]
-    ids: bool = False
-    more: tuple[object, ...] = ()
-
-
 Draw = Callable[[Random], Specimen]
-
-
-# -- drawing
-
-
-def size(rng: Random) -> int:
-    """A small size, 1 to 12."""
-    return rng.randint(1, 12)
-
-
-def legal(option: Option, few: int = MANY) -> Sequence[Any]:
-    """The values of an option; of a size at most ``few``, from its lowest."""
-    if option.kind == "flag":
-        return False, True
-    low = 1 if option.low is None else option.low
-    high = low + few - 1
-    return option.among or range(low, 1 + (high if option.high is None else min(option.high, high)))
-
-
-def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
-    """A block of a class with drawn options whose sizes agree.
-
-    Args:
-        given: the fields that are no options, in order.
-
-    Raises:
-        AssertionError: no draw fits.
-    """
-    for _ in range(TRIES):
-        block = kind(*given, **{name: rng.choice(legal(option)) for name, option in options(kind).items()})
-        if block.misfit() is None:
-            return block
-    raise AssertionError(f"{kind.__name__}: of {TRIES} draws of its options none fits: {block.misfit()}")
-
-
-def site(rng: Random) -> Site:
-    """Any site: a matrix, a tensor chain, a product of low rank."""
-    chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4), rng.choice(["cores", "matrix", "auto"]))
-    return rng.choice([DENSE, chain, chain, LowRank(size(rng))])
 
 
 def plain(kind: type[Block], *inputs: tuple[Any, ...] | None, ids: bool = False, more: tuple[object, ...] = (),
@@ -206,22 +145,9 @@ def inside_heads(rng: Random) -> Specimen:
     return Specimen(partial_ffn(rng, d, heads, dim, SRC), ((SRC, heads * dim), (SRC, d)))
 
 
-def ffn(rng: Random, d: int, axis: Axis, kind: str | None = None) -> Any:
-    """A feed-forward network of one kind, or of any."""
-    return fitting(rng, FFNS[kind or rng.choice(list(FFNS))], d, (axis,), site(rng))
-
-
-def feed_forward(rng: Random, kind: str) -> Specimen:
-    """A feed-forward network of one kind over source positions."""
-    d = size(rng)
-    return Specimen(ffn(rng, d, SRC, kind), ((SRC, d),))
-
-
-def mixing(rng: Random, name: str) -> Specimen:
-    """A mixer of one kind, of an encoder or of a decoder."""
-    d, decoder = size(rng), rng.random() < 0.5
-    axis = TGT if decoder else SRC
-    return Specimen(fitting(rng, MIXERS[name], d, axis, decoder, site(rng)), ((axis, d), None, None))
+def ffn(rng: Random, d: int, axis: Axis) -> Any:
+    """A feed-forward network."""
+    return fitting(rng, FFNS[rng.choice(list(FFNS))], d, (axis,), site(rng))
 
 
 def layer(rng: Random) -> EncoderLayer:

@@ -1,0 +1,83 @@
+"""Specimens: blocks at random small sizes, with the shapes of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from scalesearch.blocks.core import SRC, TGT, Block, Shape, Site
+from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.options import Option, options
+from scalesearch.blocks.sites import DENSE, Chain, LowRank
+
+LENGTH = "length"
+MANY = 12  # sizes that an option without bounds is drawn from
+TRIES = 1000
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """A block and its inputs' shapes after the batch axis.
+
+    Attributes:
+        inputs: a shape for each input; None: an input that is absent.
+        ids: whether inputs are token ids.
+        more: what else its forward takes; ``LENGTH`` stands for the number of source positions.
+    """
+
+    block: Block
+    inputs: tuple[Shape | None, ...]
+    ids: bool = False
+    more: tuple[object, ...] = ()
+
+
+def size(rng: Random) -> int:
+    """A small size, 1 to 12."""
+    return rng.randint(1, 12)
+
+
+def legal(option: Option, few: int = MANY) -> Sequence[Any]:
+    """The values of an option; of a size at most ``few``, from its lowest."""
+    if option.kind == "flag":
+        return False, True
+    low = 1 if option.low is None else option.low
+    high = low + few - 1
+    return option.among or range(low, 1 + (high if option.high is None else min(option.high, high)))
+
+
+def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
+    """A block of a class with drawn options whose sizes agree.
+
+    Args:
+        given: the fields that are no options, in order.
+
+    Raises:
+        AssertionError: no draw fits.
+    """
+    for _ in range(TRIES):
+        block = kind(*given, **{name: rng.choice(legal(option)) for name, option in options(kind).items()})
+        if block.misfit() is None:
+            return block
+    raise AssertionError(f"{kind.__name__}: of {TRIES} draws of its options none fits: {block.misfit()}")
+
+
+def site(rng: Random) -> Site:
+    """Any site: a matrix, a tensor chain, a product of low rank."""
+    chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4), rng.choice(["cores", "matrix", "auto"]))
+    return rng.choice([DENSE, chain, chain, LowRank(size(rng))])
+
+
+def feed_forward(rng: Random, kind: str) -> Specimen:
+    """A feed-forward network of one kind over source positions."""
+    d = size(rng)
+    return Specimen(fitting(rng, FFNS[kind], d, (SRC,), site(rng)), ((SRC, d),))
+
+
+def mixing(rng: Random, name: str) -> Specimen:
+    """A mixer of one kind, of an encoder or of a decoder."""
+    d, decoder = size(rng), rng.random() < 0.5
+    axis = TGT if decoder else SRC
+    return Specimen(fitting(rng, MIXERS[name], d, axis, decoder, site(rng)), ((axis, d), None, None))
