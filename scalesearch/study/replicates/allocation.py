@@ -15,7 +15,7 @@ function of what was trained, so a study that was interrupted does what it would
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -108,63 +108,25 @@ class Comparison:
     doubt: float
 
 
-@dataclass(frozen=True)
-class Order:
-    """Order of the front, as far as it is settled.
-
-    Attributes:
-        front: numbers of its members, from the cheapest.
-        noise: measured objective to its noise.
-        level: confidence of each interval; see :func:`level`.
-        comparisons: all neighbours, and those off the front that no member surely dominates.
-    """
-
-    front: tuple[int, ...]
-    noise: Mapping[str, Noise]
-    level: float
-    comparisons: tuple[Comparison, ...]
-
-    @property
-    def settled(self) -> bool:
-        """Whether no order on the front, or beside it, could be noise."""
-        return all(comparison.settled for comparison in self.comparisons)
-
-
-@dataclass(frozen=True)
-class Training:
-    """Train candidate ``number`` once more; ``further`` counts its seeds beyond the search's, from 1."""
-
-    number: int
-    further: int
-
-
-def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> Training | None:
-    """Chooses the next replicate.
+def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> Replicated | None:
+    """Chooses the candidate that is trained once more.
 
     None where all is settled or spent, or where trainings under way have to be waited for.
     """
     begun = sum(candidate.tried - 1 for candidate in candidates)
     if seeds.most < 2 or begun >= seeds.trials or not any(objective.measured for objective in objectives):
         return None
-    order = order_of(candidates, objectives, seeds)
+    order = Order(candidates, objectives, seeds)
     at = {candidate.number: candidate for candidate in candidates}
     once = [at[number] for number in order.front if at[number].seeds < 2]
     able = [one for one in once if one.coming < 2 and one.tried < seeds.most]
     if able or any(one.in_training for one in once):
-        return _second_seed(able, order)
+        return min(able, key=lambda one: (one.coming, order.doubt(one), one.number), default=None)
     for comparison in sorted(order.comparisons, key=lambda one: (one.doubt, one.first, one.second)):
         able = [at[number] for number in (comparison.first, comparison.second) if at[number].tried < seeds.most]
         if able and not comparison.settled:
-            return _train(min(able, key=lambda one: (one.coming, one.number)))
+            return min(able, key=lambda one: (one.coming, one.number))
     return None
-
-
-def order_of(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> Order:
-    """Computes the order of complete candidates by their means."""
-    had = replace(seeds, most=max([seeds.most, *(one.seeds for one in candidates)]))  # once more may have been allowed
-    comparison = FrontComparison(candidates, objectives, level(objectives, had))
-    return Order(tuple(one.number for one in comparison.front), comparison.noise, comparison.level,
-                 (*comparison.neighbours(), *comparison.challengers()))
 
 
 def level(objectives: Sequence[Objective], seeds: Seeds) -> float:
@@ -177,48 +139,55 @@ def level(objectives: Sequence[Objective], seeds: Seeds) -> float:
     return 1 - (1 - seeds.confidence) / max(1, measured) / max(1, seeds.most - 1)
 
 
-def _second_seed(once: Sequence[Replicated], order: Order) -> Training | None:
-    """For one of ``once``: the one whose order is most in doubt."""
-    def doubt(one: Replicated) -> float:
-        pairs = (pair for pair in order.comparisons if one.number in (pair.first, pair.second))
-        return min((pair.doubt for pair in pairs), default=math.inf)
+class Order:
+    """Order of complete candidates by their means in all objectives, as far as it is settled.
 
-    return _train(min(once, key=lambda one: (one.coming, doubt(one), one.number))) if once else None
+    Attributes:
+        front: numbers of its members, from the cheapest.
+        noise: measured objective to its noise.
+        level: confidence of each interval; see :func:`level`.
+        comparisons: all neighbours, and those off the front that no member surely dominates.
+    """
 
-
-def _train(candidate: Replicated) -> Training:
-    return Training(candidate.number, candidate.tried)
-
-
-class FrontComparison:
-    """Compares candidates in all objectives."""
-
-    def __init__(self, candidates: Sequence[Replicated], objectives: Sequence[Objective], level: float) -> None:
-        self.candidates, self.objectives, self.level = candidates, tuple(objectives), level
+    def __init__(self, candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> None:
+        had = replace(seeds, most=max([seeds.most, *(one.seeds for one in candidates)]))  # more may have been allowed
+        self.candidates, self.objectives, self.level = candidates, tuple(objectives), level(objectives, had)
         self.measured = [objective for objective in objectives if objective.measured]
         names = [objective.name for objective in objectives]
         self.noise = {one.name: pooled(each.sample(one.name) for each in candidates) for one in self.measured}
         self.means = {(one.number, name): one.value(name) for one in candidates for name in names}
         rows = np.array([[self.means[one.number, name] for name in names] for one in candidates], dtype=float)
         on = pareto_front(rows, [objective.direction for objective in objectives])
-        self.front = sorted((one for one, is_on in zip(candidates, on) if is_on), key=self._place)
+        self._members = sorted((one for one, is_on in zip(candidates, on) if is_on), key=self._place)
+        self.front = tuple(one.number for one in self._members)
         # Before the noise is known, doubts are compared by the spread over the candidates in its stead.
-        self.scale = {objective.name: self.noise[objective.name].sd if self.noise[objective.name].known else
-                      float(np.std([self.means[one.number, objective.name] for one in candidates] or [0.0]))
-                      for objective in self.measured}
+        self._scale = {objective.name: self.noise[objective.name].sd if self.noise[objective.name].known else
+                       float(np.std([self.means[one.number, objective.name] for one in candidates] or [0.0]))
+                       for objective in self.measured}
+        self.comparisons = (*self._neighbours(), *self._challengers())
 
-    def neighbours(self) -> list[Comparison]:
+    @property
+    def settled(self) -> bool:
+        """Whether no order on the front, or beside it, could be noise."""
+        return all(comparison.settled for comparison in self.comparisons)
+
+    def doubt(self, candidate: Replicated) -> float:
+        """The least doubt of a comparison that ``candidate`` takes part in."""
+        return min((pair.doubt for pair in self.comparisons if candidate.number in (pair.first, pair.second)),
+                   default=math.inf)
+
+    def _neighbours(self) -> list[Comparison]:
         """On the front: each member with the next that costs no less in anything."""
-        return [self._pair(NEIGHBOURS, one, other) for one, other in permutations(self.front, 2)
+        return [self._pair(NEIGHBOURS, one, other) for one, other in permutations(self._members, 2)
                 if self._before(one, other)
-                and not any(self._before(one, third) and self._before(third, other) for third in self.front)]
+                and not any(self._before(one, third) and self._before(third, other) for third in self._members)]
 
-    def challengers(self) -> list[Comparison]:
+    def _challengers(self) -> list[Comparison]:
         """Pairs of a candidate off the front that no member surely dominates, and its nearest member."""
-        on, pairs = {one.number for one in self.front}, []
+        pairs = []
         for candidate in self.candidates:
-            over = [self._pair(CHALLENGER, one, candidate) for one in self.front if self._cheaper(one, candidate)]
-            if candidate.number not in on and not any(pair.settled for pair in over):
+            over = [self._pair(CHALLENGER, one, candidate) for one in self._members if self._cheaper(one, candidate)]
+            if candidate.number not in self.front and not any(pair.settled for pair in over):
                 pairs.append(max(over, key=lambda pair: (pair.doubt, -pair.first)))
         return pairs
 
@@ -241,7 +210,7 @@ class FrontComparison:
         better = (self.means[b.number, objective.name] - self.means[a.number, objective.name]) * objective.sign
         if objective.measured:
             counts = (a.coming, b.coming) if under_way else (a.seeds, b.seeds)
-            error = Noise(self.scale[objective.name]).error(*counts)
+            error = Noise(self._scale[objective.name]).error(*counts)
             if error > 0 or not self.noise[objective.name].known:
                 return better / error if error else 0.0
         return math.copysign(math.inf, better) if better else tie

@@ -13,9 +13,7 @@ from scalesearch.study.replicates.allocation import (
     Comparison,
     Order,
     Replicated,
-    Training,
     next_training,
-    order_of,
 )
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta
@@ -50,20 +48,17 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
     chosen = of_a_reference(trials, seeds) or next_training(candidates_of(trials), objectives, on_top(trials, seeds))
     if chosen is None:
         return None
-    again = replace(trials[chosen.number], number=len(trials), state=State.PENDING, origin=Origin.REPLICATE,
-                    of=chosen.number, seed=seed + chosen.further, values=None, reason="", rungs=(), attempts=0,
+    again = replace(chosen.first, number=len(trials), state=State.PENDING, origin=Origin.REPLICATE,
+                    of=chosen.number, seed=seed + chosen.tried, values=None, reason="", rungs=(), attempts=0,
                     crashes=0, wall_seconds=None, source=None)
     return study.propose(again)
 
 
-def of_a_reference(trials: Trials, seeds: Seeds) -> Training | None:
-    """Chooses the next replicate of a reference. Those with the fewest seeds come first, then the order of the file."""
-    begun = {trial.number: 1 for trial in trials.having(State.COMPLETE) if trial.origin == Origin.REFERENCE}
-    for trial in trials.replicates():
-        if trial.of in begun:
-            begun[trial.of] += 1
-    number = min(begun, key=lambda one: (begun[one], one), default=None)
-    return None if number is None or begun[number] >= seeds.references else Training(number, begun[number])
+def of_a_reference(trials: Trials, seeds: Seeds) -> Replicated | None:
+    """Chooses the reference to train again. Those with the fewest seeds come first, then the order of the file."""
+    references = with_replicates(trials, (one for one in trials.of(Origin.REFERENCE) if one.state == State.COMPLETE))
+    wanting = [one for one in references if one.tried < seeds.references]
+    return min(wanting, key=lambda one: (one.tried, one.number), default=None)
 
 
 def on_top(trials: Trials, seeds: Seeds) -> Seeds:
@@ -79,7 +74,7 @@ def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) 
     if seeds.most < 2:
         return ""
     trained = len(trials.replicates())
-    order = order_of(candidates_of(trials), objectives, seeds)
+    order = Order(candidates_of(trials), objectives, seeds)
     open_ = sum(not pair.settled for pair in order.comparisons)
     outcome = "the order of the front is settled" if order.settled else f"{open_} comparisons are still within noise"
     return f", then {trained} with further seeds; {outcome}"
@@ -99,7 +94,7 @@ class Verdict:
         self.several = bool(self.seeds.wanted or self.trained)
         self.order: Order | None = None
         if self.several:
-            self.order = order_of(list(self.candidates.values()), objectives, self.seeds)
+            self.order = Order(list(self.candidates.values()), objectives, self.seeds)
 
     @property
     def confidence(self) -> float:

@@ -1,29 +1,22 @@
-"""Forks: studies that go on in another folder after a change.
+"""Forks: studies that go on in another folder after a change of space, budget or objectives.
 
-Space, budget or objectives may change; what still counts is kept.
-
-A trained trial stays what it is when the parameter changes. Its costs and constraints are computed anew from its
-architecture, by the new study's protocol and limits; its metrics are those of its record. The old folder is only read.
+Costs and constraints of a finished trial are computed anew, by the new study's protocol and limits; its metrics are
+those of its record. The old folder is only read.
 """
 
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.space import read_space
-from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.spec import StudySpec
-from scalesearch.study.transfer.warm_start import import_trial, params_here
+from scalesearch.study.transfer.imports import evaluate_here, import_trial, origin_of
 from scalesearch.study.trials.compatibility import trained_otherwise
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State, Trial
-
-UNFINISHED = {State.PENDING: "it is not finished", State.PAUSED: "it is not finished: it is paused at a rung"}
 
 
 @dataclass(frozen=True)
@@ -57,8 +50,7 @@ def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
 
     Args:
         old: loaded.
-        plan: of the new study.
-        meta: of the new study.
+        plan, meta: of the new study.
 
     Raises:
         UserError: nothing can be taken over, because training the same architecture gives other numbers now.
@@ -73,62 +65,34 @@ def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
     taken: dict[int | None, Trial] = {}  # by its number in the old study
     for trial in old.trials.having(State.COMPLETE, State.FAILED, State.PENDING, State.PAUSED):
         first = taken.get(trial.of) if trial.origin == Origin.REPLICATE else None
+        label = first.label if first else labels.pop(str(trial.architecture), None)
         try:
-            new = _carry(old, trial, plan, first.label if first else labels.pop(str(trial.architecture), None))
-            new = _replicate(trial, new, first) if trial.origin == Origin.REPLICATE else new
-            new = new if old.meta.rungs == meta.rungs else replace(new, rungs=())
-            taken[trial.number] = replace(new, number=len(taken))
-            result.append(Carried(trial, taken[trial.number]))
+            new = replace(_carry(old, trial, plan, label, first), number=len(taken))
         except UserError as error:
             result.append(Carried(trial, reason=str(error)))
+            continue
+        taken[trial.number] = new if old.meta.rungs == meta.rungs else replace(new, rungs=())
+        result.append(Carried(trial, taken[trial.number]))
     return result
 
 
-def _replicate(trial: Trial, new: Trial, first: Trial | None) -> Trial:
-    """``new`` as the replicate of ``first``, as ``trial`` was. Raises UserError where that one is not taken over."""
+def _carry(old: StudyDir, trial: Trial, plan: Plan, label: str | None, first: Trial | None) -> Trial:
+    """``trial`` as the new study has it: the reference ``label``, a replicate of ``first``, or a candidate.
+
+    Raises:
+        UserError: the reason against taking it over.
+    """
+    new, record = evaluate_here(old, trial, plan.evaluator, outside=True)
+    if not new.feasible and label is None:
+        raise UserError(new.reason, code="trial-not-taken")
+    new = replace(new, values=values(plan.objectives, record["metrics"], new.costs), label=label, reason="",
+                  rungs=trial.rungs)
+    if trial.origin != Origin.REPLICATE:
+        candidate = Origin.SAMPLER if trial.origin == Origin.REFERENCE else trial.origin
+        return replace(new, origin=candidate if label is None else Origin.REFERENCE)
     if first is None:
         raise UserError(f"it is another training of trial {trial.of}, which is not taken over", code="trial-not-taken")
     return replace(new, origin=Origin.REPLICATE, of=first.number, seed=trial.seed)
-
-
-def _carry(old: StudyDir, trial: Trial, plan: Plan, label: str | None) -> Trial:
-    """``trial`` as the new study has it. Raises UserError with the reason where it cannot have it."""
-    record = old.record(trial)
-    if trial.state == State.FAILED:
-        raise UserError(f"it failed: {trial.reason}", code="trial-not-taken")
-    if trial.state != State.COMPLETE or record is None:
-        raise UserError(UNFINISHED.get(trial.state, "its record is missing"), code="trial-not-taken")
-    architecture = _architecture(old.trial_folder(trial) / "architecture.yaml", trial)
-    new = plan.evaluator.evaluate_architecture(architecture, params_here(plan.evaluator, trial))
-    if not new.feasible and label is None:
-        raise UserError(new.reason, code="trial-not-taken")
-    source = {**origin_of(old), "trial": trial.number, "folder": str(old.trial_folder(trial).resolve())}
-    return replace(new, state=State.COMPLETE, origin=_origin(trial, label), label=label, reason="", rungs=trial.rungs,
-                   values=values(plan.objectives, record["metrics"], new.costs), wall_seconds=trial.wall_seconds,
-                   source=source)
-
-
-def _origin(trial: Trial, label: str | None) -> Origin:
-    if label is not None:
-        return Origin.REFERENCE
-    return Origin.SAMPLER if trial.origin == Origin.REFERENCE else trial.origin
-
-
-def _architecture(file: Path, trial: Trial) -> Architecture:
-    """Architecture that was trained.
-
-    Raises UserError where its file is not to be read, or means another network by now.
-    """
-    architecture = read_space(file).closed()
-    if architecture.id != trial.architecture:
-        raise UserError(f"{file} describes {architecture.id} in this version of scalesearch, and "
-                        f"{trial.architecture} was trained", code="other-architecture")
-    return architecture
-
-
-def origin_of(old: StudyDir) -> dict[str, Any]:
-    """Source of forked trials."""
-    return {"study": old.meta.name, "id": old.meta.id, "folder": str(old.folder.resolve()), "space": old.meta.space}
 
 
 def describe(old: StudyDir, trials: list[Carried]) -> list[str]:
@@ -152,8 +116,9 @@ def write(old: StudyDir, trials: list[Carried], folder: Path, meta: StudyMeta, s
                                    *describe(old, trials)]), code="nothing-to-fork")
     new = StudyDir(folder)
     new.log.file.unlink(missing_ok=True)  # of a fork that was cut off
+    shared = {key: value for key, value in meta.shared.items() if key != "space"}  # a record names the one it is of
     for trial in taken:
-        import_trial(new, trial, {key: meta.shared[key] for key in ("study", "protocol", "objectives")})
+        import_trial(new, trial, shared)
     if (old.folder / "teacher").is_dir():
         shutil.copytree(old.folder / "teacher", folder / "teacher", ignore=shutil.ignore_patterns(".*", "progress.*"),
                         dirs_exist_ok=True)

@@ -1,21 +1,16 @@
 """Warm starts: trials of other studies that are imported, or enqueued.
 
-A finished trial of another study counts here as it is where it was trained on the same data, by the same recipe, with
-the same seed and as many processes: the same training would give the same numbers. Its costs are computed anew. It has
-no rung results, so it does not count towards promotion quotas.
-Elsewhere scores are on another scale; then the architectures of that study's front are trained here first.
-
-What was chosen is written to ``warm.json`` before anything acts on it, so that an interrupted study goes on alike,
-whatever has become of the others.
+A finished trial counts here as it is where the same training would give the same numbers: same data, recipe, seed and
+number of processes. It has no rung results, so it does not count towards promotion quotas. Elsewhere scores are on
+another scale; then the architectures of that study's front are trained here first. What was chosen is written to
+``warm.json`` before anything acts on it: an interrupted study goes on alike, whatever has become of the others.
 """
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,14 +21,13 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.schedule.rungs import spread
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.sections import WARM_FILE, WarmSpec, place_of
-from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.transfer.imports import evaluate_here, import_trial
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
-NOT_COPIED = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
-NO_PARAMS, INFEASIBLE, TWICE, LOST = ("do not fit this space", "miss a limit of this study", "are known already",
-                                      "have no record")
+LEFT = {"outside-space": "do not fit this space", "infeasible": "miss a limit of this study",
+        "known": "are known already", "trial-not-taken": "have no record"}
 
 
 @dataclass(frozen=True)
@@ -97,31 +91,21 @@ def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, No
     for old in study.trials.having(State.COMPLETE):
         if old.origin == Origin.REPLICATE:
             continue
-        record = study.record(old)
-        params = record and params_here(plan.evaluator, old)
-        if record is None or params is None:
-            left[LOST if record is None else NO_PARAMS] += 1
+        try:
+            trial, record = evaluate_here(study, old, plan.evaluator)
+            if not trial.feasible:
+                raise UserError(trial.reason, code="infeasible")
+        except UserError as error:
+            left[LEFT[error.code]] += 1
             continue
-        trial = plan.evaluator.evaluate(params)
-        if not trial.feasible:
-            left[INFEASIBLE] += 1
-            continue
-        differs = differences(record, plan)
-        scored = None if differs else _scored(record, plan, trial.costs)
-        other |= dict.fromkeys(differs or ([] if scored else ["other metrics"]))
-        source = {"study": study.meta.name, "trial": old.number, "folder": str(study.trial_folder(old).resolve())}
-        yield replace(trial, values=scored, source=source, wall_seconds=old.wall_seconds)
-
-
-def params_here(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | None:
-    """Params by which this space describes the architecture of ``trial``; None where it never does."""
-    space = evaluator.space
-    try:
-        answers = space.answer(space.replay(trial.answers))
-        same = space.architecture(answers).id == trial.architecture
-    except UserError:
-        return None
-    return answers.params if same else None
+        differs, scored = differences(record, plan), None
+        if not differs:
+            try:
+                scored = values(plan.objectives, record.get("metrics") or {}, trial.costs)
+            except UserError:  # none was measured, or not every one
+                differs = ["other metrics"]
+        other |= dict.fromkeys(differs)
+        yield replace(trial, values=scored)
 
 
 def differences(record: Mapping[str, Any], plan: Plan) -> list[str]:
@@ -143,20 +127,12 @@ def differences(record: Mapping[str, Any], plan: Plan) -> list[str]:
     return [words for words, (theirs, ours) in pairs.items() if theirs != ours]
 
 
-def _scored(record: Mapping[str, Any], plan: Plan, costs: Mapping[str, float]) -> dict[str, float] | None:
-    """This study's objectives; None where the record lacks one of the metrics."""
-    try:
-        return values(plan.objectives, record.get("metrics") or {}, costs)
-    except UserError:
-        return None
-
-
 def _once(trials: Iterable[Trial], here: set[str], left: Counter[str]) -> tuple[Trial, ...]:
     """Each architecture once, and none that is ``here``."""
     kept: dict[str, Trial] = {}
     for trial in trials:
         if trial.architecture in kept or trial.architecture in here:
-            left[TWICE] += 1
+            left[LEFT["known"]] += 1
         else:
             kept[str(trial.architecture)] = trial
     return tuple(kept.values())
@@ -171,12 +147,11 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     trials = [trial for trial in study.trials if trial.eligible]
     if not trials:
         return []
-    table = np.array([[(trial.values or {})[one.name] for one in objectives] for trial in trials], float)
-    on = pareto_front(table, [one.direction for one in objectives])
-    on_front = {trial.number for trial, is_on in zip(trials, on) if is_on}
-    able = [trial for trial in usable if trial.source and trial.source["trial"] in on_front and not trial.values]
-    rows = {trial.number: row for trial, row in zip(trials, table * np.array([one.sign for one in objectives]))}
-    places = np.array([rows[trial.source["trial"]] for trial in able if trial.source])
+    table = np.array([[(trial.values or {})[one.name] * one.sign for one in objectives] for trial in trials], float)
+    on = pareto_front(table, ["min"] * len(objectives))
+    front = {trial.number: row for trial, row, is_on in zip(trials, table, on) if is_on}
+    able = [trial for trial in usable if not trial.values and (trial.source or {})["trial"] in front]
+    places = np.array([front[trial.source["trial"]] for trial in able if trial.source])
     return [able[place] for place in spread(places, len(able))]
 
 
@@ -197,28 +172,8 @@ def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: C
         warm = choose(spec, plan, most)
         write_json(file, warm.to_json())
     tell(warm.describe())
+    labels = {reference.architecture.id: reference.label for reference in plan.references}
     for trial in warm.imported[len(study.trials.of(Origin.IMPORTED)) :]:
-        label = next((one.label for one in plan.references if one.architecture.id == trial.architecture), None)
-        import_trial(study, replace(trial, state=State.COMPLETE, origin=Origin.IMPORTED, label=label), plan.shared)
+        label = labels.get(str(trial.architecture))
+        import_trial(study, replace(trial, origin=Origin.IMPORTED, label=label), plan.shared)
     return replace(plan, enqueued=tuple(trial.params for trial in warm.first))
-
-
-def import_trial(study: StudyDir, trial: Trial, shared: Mapping[str, Any]) -> Trial:
-    """Imports a trial that was trained elsewhere (``trial.source``).
-
-    Its files come first, then its record, then the event.
-
-    Raises:
-        UserError: its folder is gone.
-    """
-    assert trial.source is not None, "it comes from somewhere"
-    trial = replace(trial, number=len(study.trials))
-    source, target = Path(trial.source["folder"]), study.trial_folder(trial)
-    if not (source / "record.json").is_file():
-        raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another study with --out",
-                        code="parent-gone")
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
-    record = json.loads((source / "record.json").read_text())
-    here = {key: value for key, value in shared.items() if key in ("study", "space", "protocol", "objectives")}
-    write_json(target / "record.json", {**record, **trial.to_json(), "seed": record["seed"], **here})
-    return study.propose(trial)

@@ -14,10 +14,9 @@ from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.allocation import (
     CHALLENGER,
     NEIGHBOURS,
-    Training,
+    Order,
     level,
     next_training,
-    order_of,
 )
 from tests.study.fakes import OBJECTIVES
 from tests.study.noisy import again, confirmed, drawn, replicated
@@ -25,6 +24,12 @@ from tests.study.noisy import again, confirmed, drawn, replicated
 TWO = (objective("loss", "min"), *OBJECTIVES)
 truths = st.lists(st.floats(0, 40, width=32), min_size=1, max_size=7)
 budgets = st.builds(Seeds, st.integers(1, 4), st.integers(0, 8), st.sampled_from([0.8, 0.9, 0.95]))
+
+
+def chosen(candidates, objectives, seeds):
+    """Number of the candidate that is trained next, and of its further seed."""
+    candidate = next_training(candidates, objectives, seeds)
+    return candidate and (candidate.number, candidate.tried)
 
 
 def one(number, cost, *bleu, **more):
@@ -37,11 +42,11 @@ def test_never_more_than_is_allowed_nor_one_that_was_surely_worse(truth, seeds, 
     rng = random.Random(rng)
     candidates, asked = drawn(truth, sd, rng), []
     while (chosen := next_training(candidates, OBJECTIVES, seeds)) is not None:
-        order = order_of(candidates, OBJECTIVES, seeds)
+        order = Order(candidates, OBJECTIVES, seeds)
         in_doubt = {number for pair in order.comparisons if not pair.settled for number in (pair.first, pair.second)}
         assert chosen.number in {*order.front, *in_doubt}
         old = candidates[chosen.number]
-        assert chosen.further == old.tried
+        assert chosen is old
         candidates[chosen.number] = again(old, rng.gauss(truth[chosen.number], sd))
         asked.append(chosen.number)
     counts = Counter(asked)
@@ -66,7 +71,7 @@ def test_large_separations_are_settled_with_one_more_seed_of_each_member(members
     candidates, asked = confirmed([*drawn(truth, 0.01, rng), *worse], [*truth, -500, -500, -500], 0.01, rng,
                                   Seeds(4, 30))
     assert Counter(chosen.number for chosen in asked) == dict.fromkeys(range(members), 1)
-    assert order_of(candidates, OBJECTIVES, Seeds(4, 30)).settled
+    assert Order(candidates, OBJECTIVES, Seeds(4, 30)).settled
 
 
 @pytest.mark.parametrize(("seeds", "trainings"), [(Seeds(3, 3), 3), (Seeds(3, 50), 4), (Seeds(5, 50), 8)])
@@ -74,16 +79,16 @@ def test_equal_candidates_stop_at_what_is_allowed(seeds, trainings):
     candidates, asked = [one(0, 1.0, 20.0), one(1, 2.0, 20.1)], 0
     while (chosen := next_training(candidates, OBJECTIVES, seeds)) is not None:
         old, asked = candidates[chosen.number], asked + 1
-        score = 20.0 + 0.1 * chosen.number + 0.5 * (-1) ** chosen.further
+        score = 20.0 + 0.1 * chosen.number + 0.5 * (-1) ** chosen.tried
         candidates[chosen.number] = again(old, score)
-    assert asked == trainings and not order_of(candidates, OBJECTIVES, seeds).settled
+    assert asked == trainings and not Order(candidates, OBJECTIVES, seeds).settled
 
 
 def test_every_member_gets_a_second_seed_first_the_most_doubtful_before_the_others():
     front = [one(0, 1.0, 10.0), one(1, 2.0, 20.0), one(2, 3.0, 20.5), one(3, 4.0, 40.0)]
-    assert next_training(front, OBJECTIVES, Seeds(3, 9)) == Training(1, 1)
+    assert chosen(front, OBJECTIVES, Seeds(3, 9)) == (1, 1)
     front[1] = one(1, 2.0, 20.0, 20.1)
-    assert next_training(front, OBJECTIVES, Seeds(3, 9)) == Training(2, 1)
+    assert chosen(front, OBJECTIVES, Seeds(3, 9)) == (2, 1)
     front[2] = one(2, 3.0, 20.5, 20.6)
     assert {next_training(front, OBJECTIVES, Seeds(3, 9)).number} <= {0, 3}
 
@@ -91,43 +96,43 @@ def test_every_member_gets_a_second_seed_first_the_most_doubtful_before_the_othe
 def test_who_joins_the_front_because_another_fell_gets_a_second_seed_too():
     """The winner's curse: trial 1 was lucky once."""
     candidates = [one(0, 1.0, 10.0, 10.1), one(1, 2.0, 31.0, 20.0), one(2, 3.0, 30.0)]
-    assert order_of(candidates, OBJECTIVES, Seeds(3, 9)).front == (0, 1, 2)
-    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) == Training(2, 1)
+    assert Order(candidates, OBJECTIVES, Seeds(3, 9)).front == (0, 1, 2)
+    assert chosen(candidates, OBJECTIVES, Seeds(3, 9)) == (2, 1)
 
 
 def test_the_least_settled_pair_gets_a_seed_and_of_the_two_the_one_with_fewer():
     candidates = [one(0, 1.0, 10.0, 10.4), one(1, 2.0, 20.0, 20.4, 20.2), one(2, 3.0, 20.5, 20.7)]
-    order = order_of(candidates, OBJECTIVES, Seeds(4, 9))
+    order = Order(candidates, OBJECTIVES, Seeds(4, 9))
     assert [(pair.kind, pair.first, pair.second, pair.settled) for pair in order.comparisons] == [
         (NEIGHBOURS, 0, 1, True), (NEIGHBOURS, 1, 2, False)]
-    assert next_training(candidates, OBJECTIVES, Seeds(4, 9)) == Training(2, 2)
+    assert chosen(candidates, OBJECTIVES, Seeds(4, 9)) == (2, 2)
     candidates[2] = one(2, 3.0, 20.5, 20.7, pending=1)
-    assert next_training(candidates, OBJECTIVES, Seeds(4, 9)) == Training(1, 3), "what is under way counts as had"
+    assert chosen(candidates, OBJECTIVES, Seeds(4, 9)) == (1, 3), "what is under way counts as had"
     assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None
 
 
 def test_a_candidate_within_noise_of_the_front_is_a_challenger_and_a_clearly_worse_one_is_not():
     candidates = [one(0, 1.0, 20.0, 21.0), one(1, 2.0, 20.2), one(2, 2.0, 2.0)]
-    order = order_of(candidates, OBJECTIVES, Seeds(2, 9))
+    order = Order(candidates, OBJECTIVES, Seeds(2, 9))
     assert order.front == (0,)
     assert [(pair.kind, pair.first, pair.second) for pair in order.comparisons] == [(CHALLENGER, 0, 1)]
-    assert next_training(candidates, OBJECTIVES, Seeds(2, 9)) == Training(1, 1)
+    assert chosen(candidates, OBJECTIVES, Seeds(2, 9)) == (1, 1)
 
 
 def test_while_second_seeds_are_under_way_a_free_worker_waits():
     candidates = [one(0, 1.0, 10.0, pending=1), one(1, 2.0, 20.0)]
-    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) == Training(1, 1)
+    assert chosen(candidates, OBJECTIVES, Seeds(3, 9)) == (1, 1)
     candidates[1] = one(1, 2.0, 20.0, 20.5)
     assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None
     candidates[0] = one(0, 1.0, 10.0, failed=1)
-    assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) == Training(0, 2), "a seed that failed is not tried again"
+    assert chosen(candidates, OBJECTIVES, Seeds(3, 9)) == (0, 2), "a seed that failed is not tried again"
     candidates[0] = one(0, 1.0, 10.0, failed=2)
     assert next_training(candidates, OBJECTIVES, Seeds(3, 9)) is None, "the pair is settled by the other's noise"
 
 
 def test_differences_and_intervals_are_those_of_student():
     candidates = [one(0, 1.0, 10.0, 12.0), one(1, 2.0, 13.0, 14.0, 15.0)]
-    (pair,) = order_of(candidates, OBJECTIVES, Seeds(3, 9)).comparisons
+    (pair,) = Order(candidates, OBJECTIVES, Seeds(3, 9)).comparisons
     (difference,) = pair.differences
     sd = math.sqrt((2 * 1 + 2 * 1) / 3)  # squares 1, 1 and 1, 0, 1 over 1 + 2 degrees of freedom
     assert difference.value == 3.0
@@ -142,11 +147,11 @@ def test_several_measured_objectives_share_the_level_and_a_pair_needs_one_sure_a
 
     assert level(TWO, Seeds(3, 9, 0.9)) == pytest.approx(1 - 0.1 / 2 / 2)
     cheap, dear = two(0, 1.0, (3.0, 20.0), (3.01, 20.1)), two(1, 2.0, (2.0, 20.0), (2.01, 20.2))
-    order = order_of([cheap, dear], TWO, Seeds(3, 9))
+    order = Order([cheap, dear], TWO, Seeds(3, 9))
     assert order.front == (0, 1) and order.settled and set(order.noise) == {"loss", "bleu"}
-    assert not order_of([cheap, two(1, 2.0, (2.9, 20.0), (3.05, 20.2))], TWO, Seeds(3, 9)).settled
+    assert not Order([cheap, two(1, 2.0, (2.9, 20.0), (3.05, 20.2))], TWO, Seeds(3, 9)).settled
     # The dearer loses in loss, surely, and wins in BLEU by what may be noise: the cheaper may dominate it.
-    order = order_of([cheap, two(1, 2.0, (4.0, 20.05), (4.01, 20.15))], TWO, Seeds(3, 9))
+    order = Order([cheap, two(1, 2.0, (4.0, 20.05), (4.01, 20.15))], TWO, Seeds(3, 9))
     assert order.front == (0, 1) and not order.settled
 
 
@@ -154,7 +159,7 @@ def test_where_costs_alone_decide_nothing_is_in_doubt():
     objectives = (*OBJECTIVES, objective("macs.total", "min"))
     fewer = replicated(0, {"params.total": 1.0, "macs.total": 9.0}, {"bleu": 20.0}, {"bleu": 20.1})
     faster = replicated(1, {"params.total": 2.0, "macs.total": 3.0}, {"bleu": 20.0}, {"bleu": 20.1})
-    order = order_of([fewer, faster], objectives, Seeds(3, 9))
+    order = Order([fewer, faster], objectives, Seeds(3, 9))
     assert order.front == (0, 1) and order.comparisons == () and order.settled
 
 
@@ -162,21 +167,21 @@ def test_objectives_that_are_all_measured_are_ordered_by_the_first_that_is_minim
     objectives = (objective("latency", "min"), objective("bleu", "max"))
     made = [replicated(number, {}, *({"latency": 5.0 - number + wobble, "bleu": 20.0 - number + wobble}
             for wobble in (0, 0.01))) for number in range(3)]
-    order = order_of(made, objectives, Seeds(3, 9))
+    order = Order(made, objectives, Seeds(3, 9))
     assert order.front == (2, 1, 0) and order.settled
     assert [(pair.first, pair.second) for pair in order.comparisons] == [(2, 1), (1, 0)]
 
 
 def test_seeds_that_were_had_count_as_looks_also_where_they_are_no_longer_allowed():
     candidates = [one(0, 1.0, 10.0, 12.0, 11.0), one(1, 2.0, 13.0, 14.0)]
-    levels = {order_of(candidates, OBJECTIVES, seeds).level for seeds in (Seeds(1, 0), Seeds(3, 9))}
+    levels = {Order(candidates, OBJECTIVES, seeds).level for seeds in (Seeds(1, 0), Seeds(3, 9))}
     assert levels == {0.95}
 
 
 def test_nothing_is_asked_for_without_candidates_or_measured_objectives():
     assert next_training([], OBJECTIVES, Seeds(3, 9)) is None
     assert next_training([one(0, 1.0, 20.0)], OBJECTIVES[1:], Seeds(3, 9)) is None
-    assert order_of([], OBJECTIVES, Seeds(3, 9)).settled
+    assert Order([], OBJECTIVES, Seeds(3, 9)).settled
 
 
 @pytest.mark.parametrize(("truth", "seeds"), [
@@ -192,7 +197,7 @@ def test_false_orders_are_no_more_frequent_than_the_confidence_says(truth, seeds
     rng, pairs, called, off, lost = random.Random(7), 0, 0, 0, 0
     for _ in range(600):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, seeds)
-        order = order_of(candidates, OBJECTIVES, seeds)
+        order = Order(candidates, OBJECTIVES, seeds)
         neighbours = [pair for pair in order.comparisons if pair.kind == NEIGHBOURS]
         doubtful = {pair.second for pair in order.comparisons if pair.kind == CHALLENGER}
         pairs += len(neighbours)
@@ -209,5 +214,5 @@ def test_what_differs_by_several_deviations_is_mostly_found():
     rng, truth, settled = random.Random(7), [0.0, 4.0, 8.0, 12.0], 0
     for _ in range(100):
         candidates, _ = confirmed(drawn(truth, 1.0, rng), truth, 1.0, rng, Seeds(3, 8))
-        settled += order_of(candidates, OBJECTIVES, Seeds(3, 8)).settled
+        settled += Order(candidates, OBJECTIVES, Seeds(3, 8)).settled
     assert settled > 70

@@ -1,0 +1,87 @@
+"""Import of trials that another study has trained: what they are in this one, and the copy of what they left."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.files import write_json
+from scalesearch.space import read_space
+from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State, Trial
+
+NOT_COPIED = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
+HERE = ("study", "space", "protocol", "objectives")  # facts of a record that are those of the study that has it
+UNFINISHED = {State.PENDING: "it is not finished", State.PAUSED: "it is not finished: it is paused at a rung"}
+Record = Mapping[str, Any]
+
+
+def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bool = False) -> tuple[Trial, Record]:
+    """A finished trial of ``study`` as ``evaluator`` sees it, without values, and its record.
+
+    Its costs and constraints are computed anew; its ``source`` says where it comes from.
+
+    Args:
+        study: loaded.
+        outside: also what the space of ``evaluator`` never proposes.
+
+    Raises:
+        UserError: the reason against taking it over.
+    """
+    if old.state == State.FAILED:
+        raise UserError(f"it failed: {old.reason}", code="trial-not-taken")
+    record = study.record(old)
+    if old.state != State.COMPLETE or record is None:
+        raise UserError(UNFINISHED.get(old.state, "its record is missing"), code="trial-not-taken")
+    params, folder = params_here(evaluator, old), study.trial_folder(old)
+    if params is not None:
+        new = evaluator.evaluate(params)
+    elif outside:
+        new = evaluator.evaluate_architecture(read_space(folder / "architecture.yaml").closed())
+    else:
+        raise UserError("it does not fit this space", code="outside-space")
+    if new.architecture != old.architecture:
+        raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this version of scalesearch, "
+                        f"and {old.architecture} was trained", code="other-architecture")
+    source = {**origin_of(study), "trial": old.number, "folder": str(folder.resolve())}
+    return replace(new, wall_seconds=old.wall_seconds, source=source), record
+
+
+def params_here(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | None:
+    """Params by which this space describes the architecture of ``trial``; None where it never does."""
+    space = evaluator.space
+    try:
+        answers = space.answer(space.replay(trial.answers))
+        same = space.architecture(answers).id == trial.architecture
+    except UserError:
+        return None
+    return answers.params if same else None
+
+
+def origin_of(study: StudyDir) -> dict[str, str]:
+    """Source of trials that were trained in ``study``."""
+    return {"study": study.meta.name, "id": study.meta.id, "folder": str(study.folder.resolve()),
+            "space": study.meta.space}
+
+
+def import_trial(study: StudyDir, trial: Trial, shared: Mapping[str, Any]) -> Trial:
+    """Adds a trial that was trained elsewhere (``trial.source``): its files first, then its record, then the event.
+
+    Raises:
+        UserError: its folder is gone.
+    """
+    assert trial.source is not None, "it comes from somewhere"
+    trial = replace(trial, number=len(study.trials), state=State.COMPLETE)
+    source, target = Path(trial.source["folder"]), study.trial_folder(trial)
+    if not (source / "record.json").is_file():
+        raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another study with --out",
+                        code="parent-gone")
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
+    record = json.loads((source / "record.json").read_text())
+    here = {key: shared[key] for key in HERE if key in shared}
+    write_json(target / "record.json", {**record, **trial.to_json(), "seed": record["seed"], **here})
+    return study.propose(trial)
