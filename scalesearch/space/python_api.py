@@ -3,11 +3,11 @@
 Space.of({"width": Range(256, 512, step=64), "norm": OneOf("post", "pre"), "encoder": {"depth": Range(2, 12)}})
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.space.schema.yaml_writer import scalar
+from scalesearch.space.schema.yaml_writer import lines, scalar
 from scalesearch.space.syntax.parameters import say
 
 
@@ -54,23 +54,18 @@ def write(value: Any) -> str:
 
 def to_yaml(forms: Mapping[str, Any]) -> str:
     """The space file that nested mappings of texts and constants stand for."""
-    return "\n".join(_lines(forms, "")) + "\n"
+    return "\n".join(lines(_texts(forms))) + "\n"
 
 
-def _lines(forms: Mapping[str, Any], indent: str) -> Iterator[str]:
+def _texts(forms: Mapping[str, Any]) -> dict[str, Any]:
+    """``forms`` with each value as YAML."""
+    texts: dict[str, Any] = {}
     for key, value in forms.items():
-        name = scalar(str(key))
         if isinstance(value, Mapping):
-            yield from _nested(name, value, indent)
-        elif key == "where" and isinstance(value, list | tuple):
-            yield f"{indent}{name}:" if value else f"{indent}{name}: []"
-            yield from (f"{indent}  - {scalar(write(item))}" for item in value)
+            texts[str(key)] = _texts(value)
         elif isinstance(value, list | tuple):
-            yield f"{indent}{name}: [{', '.join(scalar(write(item)) for item in value)}]"
+            items = [scalar(write(item)) for item in value]
+            texts[str(key)] = items if key == "where" else f"[{', '.join(items)}]"
         else:
-            yield f"{indent}{name}: {scalar(write(value))}"
-
-
-def _nested(name: str, inside: Mapping[str, Any], indent: str) -> Iterator[str]:
-    lines = list(_lines(inside, f"{indent}  "))
-    yield from [f"{indent}{name}:", *lines] if lines else [f"{indent}{name}: {{}}"]
+            texts[str(key)] = scalar(write(value))
+    return texts

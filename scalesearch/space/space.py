@@ -15,7 +15,7 @@ from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count
 from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
 from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.schema.yaml_writer import scalar, tree_lines
+from scalesearch.space.schema.yaml_writer import lines, scalar, tree
 from scalesearch.space.syntax.diagnostics import Problem, Source, Unbuildable
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Table
@@ -172,22 +172,22 @@ class Space:
 
     def to_yaml(self) -> str:
         """The canonical YAML, with defaults and full names; reads back to an equal space."""
-        head = [f"{key}: {scalar(text)}" for key, text in (("space", self.name), ("notes", self.notes)) if text]
-        where = ["where:", *(f"  - {scalar(constraint.text)}" for constraint in self.where)] if self.where else []
-        return "\n".join([*head, *tree_lines(self.root), *where, *self._cost_lines()]) + "\n"
+        head = {key: scalar(text) for key, text in (("space", self.name), ("notes", self.notes)) if text}
+        where = {"where": [scalar(constraint.text) for constraint in self.where]} if self.where else {}
+        return "\n".join(lines({**head, **tree(self.root), **where, **self._cost()})) + "\n"
 
-    def _cost_lines(self) -> list[str]:
-        sizes = ", ".join(f"{key}: {value}" for key, value in self.protocol.items())
-        lines = ["cost:", f"  protocol: {{ {sizes} }}"]
+    def _cost(self) -> dict[str, Any]:
+        protocol = ", ".join(f"{key}: {value}" for key, value in self.protocol.items())
+        cost: dict[str, Any] = {"protocol": f"{{ {protocol} }}"}
         if self.budgets:
-            lines += ["  budgets:", *(f"    {scalar(name)}: {scalar(c.text)}" for name, c in self.budgets.items())]
-        return lines
+            cost["budgets"] = {name: scalar(constraint.text) for name, constraint in self.budgets.items()}
+        return {"cost": cost}
 
     @cached_property
     def hash(self) -> str:
         """Identifies the space: equal for equal canonical texts, whatever the file is called or notes."""
-        lines = [*tree_lines(self.root), *sorted(c.text for c in self.where), *self._cost_lines()]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        parts = [*lines(tree(self.root)), *sorted(c.text for c in self.where), *lines(self._cost())]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and self.to_yaml() == other.to_yaml()

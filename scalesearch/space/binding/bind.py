@@ -3,19 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from scalesearch.space.binding.binder import Binder
+from scalesearch.space.binding.binder import Binder, Spot
 from scalesearch.space.binding.error_recovery import mend
 from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.binding.static_checks import cycles, misfits, unsatisfiable
 from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.schema.bound_tree import Branch, Leaf, index_of
+from scalesearch.space.schema.bound_tree import Branch, index_of
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
 from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.choices import each_option, rewrite
-from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, closest, suggest
-from scalesearch.space.syntax.domains import Broken, Indexed, Literal, Spec
+from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, suggest
+from scalesearch.space.syntax.domains import Broken, Literal
 from scalesearch.space.syntax.dotted_keys import duplicate, unfold
-from scalesearch.space.syntax.expressions import Expr
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
 from scalesearch.space.syntax.value_parser import parse_expression
@@ -37,34 +35,24 @@ class Bound:
 
 def bind(document: Table, schema: Group, problems: list[Problem]) -> Bound:
     """Binds a file to a schema. Raises SpaceErrors with everything that is wrong, ``problems`` included."""
-    return _Binding(document, schema, problems).bound()
+    return _Document(document, schema, problems).bound()
 
 
-class _Binding:
+class _Document(Binder):
+    extra_keys = EXTRA
+
     def __init__(self, document: Table, schema: Group, problems: list[Problem]) -> None:
-        self.schema = schema
-        self.index = index_of(schema)
-        self.problems = problems
-        self.whole = not problems
-        own: list[Problem] = []
-        entries = unfold(document, own)
-        self.problems += own
-        self.extra = {name.text: (name, node) for name, node in entries if name.text in EXTRA}
-        rest = tuple((name, node) for name, node in entries if name.text not in EXTRA)
-        self.document = replace(document, entries=rest)
-        self.top = Place(document.place.source, 0, 0, 1) if document.place.source.numbered else document.place
-
-    def wrong(self, place: Place, message: str, help: str | None = None, code: str = "bad-value") -> None:
-        self.problems.append(Problem(place, message, help, code=code))
+        super().__init__(index_of(schema))
+        self.schema, self.problems, self.whole = schema, problems, not problems
+        entries = unfold(document, problems)
+        self.extra = {name.text: node for name, node in entries if name.text in EXTRA}
+        self.document = replace(document, entries=tuple(entry for entry in entries if entry[0].text not in EXTRA))
 
     def bound(self) -> Bound:
-        binder = Binder(self.index)
-        binder.extra_keys = EXTRA
-        binder.whole = self.whole
-        root = binder.group(self.schema, self.document, "", "", (), self.top)
+        place = self.document.place
+        top = Place(place.source, 0, 0, 1) if place.source.numbered else place
+        root = self.group(self.schema, self.document, Spot("", "", top))
         assert root is not None
-        self.problems += binder.problems
-        root = self.resolve_branch(root)
         self.problems += cycles(root)
         bound = Bound(self.text("space"), self.text("notes"), root, self.where(), *self.cost())
         whole, sound = mend(root, self.problems)
@@ -76,61 +64,11 @@ class _Binding:
 
     def text(self, key: str) -> str:
         """The text under ``space`` or ``notes``."""
-        if key not in self.extra:
-            return ""
-        node = self.extra[key][1]
-        if isinstance(node, Text):
-            return node.text
+        node = self.extra.get(key)
+        if node is None or isinstance(node, Text):
+            return node.text if node else ""
         self.wrong(node.here, f"`{key}` is a text")
         return ""
-
-    def resolve_branch(self, branch: Branch) -> Branch:
-        """``branch`` with every name in it looked up."""
-        fields = tuple((name, self._resolved(child)) for name, child in branch.fields)
-        variants = tuple((name, self.resolve_branch(inner)) for name, inner in branch.variants)
-        chooser = self.resolve_leaf(branch.chooser) if branch.chooser else None
-        return replace(branch, chooser=chooser, fields=fields, variants=variants)
-
-    def _resolved(self, child: Branch | Leaf) -> Branch | Leaf:
-        return self.resolve_leaf(child) if isinstance(child, Leaf) else self.resolve_branch(child)
-
-    def resolve_leaf(self, leaf: Leaf) -> Leaf:
-        """``leaf`` with the names of its expressions looked up, and its references to schedules checked."""
-
-        def complain(problem: SyntaxProblem) -> None:
-            self.wrong(leaf.place(problem.span), problem.message, problem.help, code=problem.code)
-
-        resolver = Resolver(self.index, leaf.path.rpartition(".")[0], False, complain)
-
-        def change(expr: Expr, condition: bool) -> Expr:
-            return resolver.truth(expr) if condition else resolver.value(expr, leaf.field)
-
-        def first_spelling(option: Spec) -> Spec:
-            if not isinstance(option, Indexed):
-                return option
-            self.check_layer(leaf, option, resolver)
-            known, scope = self.index.find(option.path, resolver.scope), option.path.rpartition(".")[0]
-            return replace(option, path=f"{scope}.{known.key.rpartition('.')[2]}") if known and scope else option
-
-        return replace(leaf, spec=each_option(rewrite(leaf.spec, change), first_spelling))
-
-    def check_layer(self, leaf: Leaf, option: Indexed, resolver: Resolver) -> None:
-        """Complains where ``encoder.attention[i]`` points to something that is no other schedule."""
-        known = self.index.find(option.path, resolver.scope)
-        schedules = [path for path, other in self.index.paths.items() if other.field.kind == "schedule"]
-        top = leaf.path.partition(".")[0]
-        short = [path.removeprefix(f"{top}.") for path in schedules if path != leaf.path]
-        span = (option.span[0], option.span[0] + len(option.path))
-        if known is None or known.field.kind != "schedule":
-            meant = closest(option.path, short)
-            help = f"did you mean `{meant}`?" if meant else f"the schedules are {', '.join(short)}"
-            self.wrong(leaf.place(span), f"`{option.path}` is not a schedule of this space", help,
-                       code="unknown-schedule")
-        elif known.key == leaf.key:
-            self.wrong(
-                leaf.place(span), f"`{leaf.path}` cannot use its own layers", "for that, write `cycle(2)` or a list",
-                code="depends-on-itself"
-            )
 
     def constraint(self, node: Node) -> Constraint | None:
         """One constraint; ``None`` after a complaint."""
@@ -156,7 +94,7 @@ class _Binding:
         """The constraints under ``where:``."""
         if "where" not in self.extra:
             return ()
-        node = self.extra["where"][1]
+        node = self.extra["where"]
         if isinstance(node, Table):
             self.wrong(node.here, "`where:` is a list", "write each constraint on a line of its own, after `- `")
             return ()
@@ -167,7 +105,7 @@ class _Binding:
         """The budgets and the protocol under ``cost:``."""
         if "cost" not in self.extra:
             return {}, {"name": "forward"}
-        node = self.extra["cost"][1]
+        node = self.extra["cost"]
         if not isinstance(node, Table):
             self.wrong(node.here, "`cost:` has the keys `protocol` and `budgets`")
             return {}, {"name": "forward"}
@@ -218,9 +156,7 @@ class _Binding:
     def protocol_value(self, key: str, node: Node) -> dict[str, str | int]:
         """One entry of a protocol, a constant."""
         field = Field("word", PROTOCOL_NAMES) if key == "name" else Field("size")
-        leaf = Binder(self.index)
-        spec: Spec = leaf.leaf(field, node, f"cost.protocol.{key}", f"cost.protocol.{key}", (), node.here).spec
-        self.problems += leaf.problems
+        spec = self.leaf(field, node, Spot(f"cost.protocol.{key}", f"cost.protocol.{key}", node.here)).spec
         if isinstance(spec, Literal) and isinstance(spec.value, str | int):
             return {key: spec.value}
         if not isinstance(spec, Broken):

@@ -7,10 +7,12 @@ keys, from the innermost group outwards. What is neither is a misspelt reference
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from scalesearch.space.schema.bound_tree import Index, Known
+from scalesearch.space.schema.bound_tree import Index, Known, Leaf
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.schema.types import Field
+from scalesearch.space.syntax.choices import Computed
 from scalesearch.space.syntax.diagnostics import closest, either
+from scalesearch.space.syntax.domains import Indexed, Spec
 from scalesearch.space.syntax.expressions import Compare, Expr, Name, Operation, Ref, Value
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.parameters import say
@@ -55,6 +57,32 @@ class Resolver:
     def value(self, expr: Expr, field: Field) -> Expr:
         """A computed value for ``field``."""
         return self.expr(expr, kinds_of(field), words_of(field))
+
+    def option(self, option: Spec, leaf: Leaf) -> Spec:
+        """``option``, an alternative of ``leaf``, with its names looked up."""
+        match option:
+            case Computed(expression):
+                return replace(option, expression=self.value(expression, leaf.field))
+            case Indexed():
+                return self.layer(option, leaf)
+        return option
+
+    def layer(self, option: Indexed, leaf: Leaf) -> Spec:
+        """``encoder.attention[i]`` in its first spelling; complains where it points to no other schedule."""
+        known = self.index.find(option.path, self.scope)
+        schedules = [path for path, other in self.index.paths.items() if other.field.kind == "schedule"]
+        short = [path.removeprefix(f"{leaf.path.partition('.')[0]}.") for path in schedules if path != leaf.path]
+        span = (option.span[0], option.span[0] + len(option.path))
+        if known is None or known.field.kind != "schedule":
+            meant = closest(option.path, short)
+            help = f"did you mean `{meant}`?" if meant else f"the schedules are {', '.join(short)}"
+            self.complain(SyntaxProblem(f"`{option.path}` is not a schedule of this space", span, help,
+                                        code="unknown-schedule"))
+        elif known.key == leaf.key:
+            self.complain(SyntaxProblem(f"`{leaf.path}` cannot use its own layers", span,
+                                        "for that, write `cycle(2)` or a list", code="depends-on-itself"))
+        scope = option.path.rpartition(".")[0]
+        return replace(option, path=f"{scope}.{known.key.rpartition('.')[2]}") if known and scope else option
 
     def expr(self, expr: Expr, want: frozenset[str], words: tuple[str, ...]) -> Expr:
         """``expr`` with its names looked up, where one of the types ``want`` is due."""

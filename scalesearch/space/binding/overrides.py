@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scalesearch.space.binding.binder import ONE_OF, Binder, offered
+from scalesearch.space.binding.binder import ONE_OF, Binder, Spot, offered
 from scalesearch.space.schema.bound_tree import Index, chooser_field, index_of, join
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.choices import expressions
@@ -145,7 +145,7 @@ def _conditional(text: str) -> bool:
 
 def _names(group: Group, value: Text) -> set[str]:
     """The variants that the text ``value`` chooses among; all of them where it computes one."""
-    spec = Binder(Index({}, {})).leaf(chooser_field(group), value, "", "", (), value.place).spec
+    spec = Binder(Index({}, {})).leaf(chooser_field(group), value, Spot("", "", value.place)).spec
     computed = any(True for _ in expressions(spec))
     return set(group.variants) if computed else offered(spec) & set(group.variants)
 

@@ -9,7 +9,7 @@ from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place, either
 from scalesearch.space.syntax.domains import Spec
 from scalesearch.space.syntax.lexer import Span
-from scalesearch.space.syntax.nodes import Node, Text
+from scalesearch.space.syntax.nodes import Node, Sequence, Text
 
 Guards = tuple[tuple[str, str], ...]  # (key of a variant group, variant that must be chosen there)
 
@@ -35,10 +35,13 @@ class Leaf:
     given: bool = dataclasses.field(default=True, compare=False)
 
     def place(self, span: Span) -> Place:
-        """The place of the characters ``span`` of this leaf's text."""
-        if isinstance(self.origin, Text):
-            return self.origin.at(span)
-        return self.origin if isinstance(self.origin, Place) else self.origin.place
+        """The place of the characters ``span`` of this leaf's text, or of the item ``span[0]`` of its list."""
+        origin = self.origin
+        if isinstance(origin, Text):
+            return origin.at(span)
+        if isinstance(origin, Sequence):
+            return (origin.items[span[0]] if span[1] else origin).here
+        return origin.place if isinstance(origin, Node) else origin
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from scalesearch.blocks.sizes import is_array, truth
 from scalesearch.space.schema.types import Field
-from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
+from scalesearch.space.syntax.choices import Alternatives, Computed
 from scalesearch.space.syntax.diagnostics import either, suggest
 from scalesearch.space.syntax.domains import Between, Broken, CallOf, Fault, Indexed, Items, Literal, Spec
 from scalesearch.space.syntax.evaluator import ABSENT
@@ -42,13 +42,7 @@ def lowest(field: Field) -> float | None:
 
 
 def fit(spec: Spec, field: Field, paths: Iterable[str], complain: Complain) -> Spec:
-    """``spec`` with its constants settled; what does not fit ``field`` becomes Broken, after a complaint."""
-    match spec:
-        case Alternatives(options):
-            return replace(spec, options=tuple(fit(option, field, paths, complain) for option in options))
-        case Conditional(then, _, other):
-            then, other = fit(then, field, paths, complain), fit(other, field, paths, complain)
-            return replace(spec, then=then, other=other)
+    """``spec``, one alternative, with its constants settled; Broken after a complaint where it does not fit."""
     try:
         return _fit(spec, field, paths)
     except SyntaxProblem as problem:

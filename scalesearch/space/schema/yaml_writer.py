@@ -6,7 +6,6 @@ from typing import Any
 
 from scalesearch.space.schema.bound_tree import Branch, Leaf, join
 from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.syntax.choices import Alternatives
 from scalesearch.space.syntax.domains import Items, Literal, Spec
 from scalesearch.space.syntax.parameters import say
 
@@ -39,53 +38,42 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def tree_lines(branch: Branch, indent: str = "") -> Iterator[str]:
-    """The lines of a branch, in the order of the schema; defaults are written out."""
-    if branch.chooser and not simple_chooser(branch):
-        yield f"{indent}one of: {scalar(str(branch.chooser.spec))}"
-    elif branch.chooser:
-        yield f"{indent}one of:"
-        for name, inner in _offers(branch):
-            yield from _group_lines(name, list(tree_lines(inner, f"{indent}    ")), f"{indent}  ")
+def lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """The lines of a mapping whose values are YAML already, lists of it (an item a line), or mappings in turn."""
+    for name, value in mapping.items():
+        head = f"{indent}{scalar(name)}:"
+        if isinstance(value, Mapping):
+            yield from [head, *lines(value, f"{indent}  ")] if value else [f"{head} {{}}"]
+        elif isinstance(value, list):
+            yield from [head, *(f"{indent}  - {item}" for item in value)] if value else [f"{head} []"]
+        else:
+            yield f"{head} {value}"
+
+
+def tree(branch: Branch) -> dict[str, Any]:
+    """A branch for ``lines``, in the order of the schema; defaults are written out."""
+    written: dict[str, Any] = {}
+    if branch.chooser:
+        inside = dict(branch.variants)
+        names = branch.chooser.spec.constants
+        written["one of"] = scalar(str(branch.chooser.spec)) if names is None else {
+            str(name): tree(inside[str(name)]) for name in names}
     for name, child in branch.fields:
         if isinstance(child, Leaf):
-            yield f"{indent}{name}: {_value(child.spec, child.field)}"
-        elif child.chooser and not child.fields and (not simple_chooser(child) or _bare(child)):
-            yield f"{indent}{name}: {scalar(str(child.chooser.spec))}"
+            written[name] = _value(child.spec, child.field)
+        elif child.chooser and not child.fields and (
+            child.chooser.spec.constants is None or not any(inner.fields for _, inner in child.variants)
+        ):
+            written[name] = scalar(str(child.chooser.spec))  # the names of variants are enough
         else:
-            yield from _group_lines(name, list(tree_lines(child, f"{indent}  ")), indent)
-
-
-def _offers(branch: Branch) -> list[tuple[str, Branch]]:
-    """The variants in the order in which they are asked."""
-    spec = branch.chooser.spec if branch.chooser else None
-    names = [str(option) for option in (spec.options if isinstance(spec, Alternatives) else (spec,))]
-    return sorted(branch.variants, key=lambda variant: names.index(variant[0]))
-
-
-def simple_chooser(branch: Branch) -> bool:
-    """True if the variant is chosen among names, not computed or conditional."""
-    spec = branch.chooser.spec if branch.chooser else None
-    return isinstance(spec, Literal) or (
-        isinstance(spec, Alternatives) and all(isinstance(option, Literal) for option in spec.options)
-    )
-
-
-def _bare(branch: Branch) -> bool:
-    """True if only the names of variants have to be written."""
-    return not any(inner.fields for _, inner in branch.variants)
-
-
-def _group_lines(name: str, inside: list[str], indent: str) -> list[str]:
-    return [f"{indent}{name}:", *inside] if inside else [f"{indent}{name}: {{}}"]
+            written[name] = tree(child)
+    return written
 
 
 def _value(spec: Spec, field: Field) -> str:
     if isinstance(spec, Items):
-        return f"[{', '.join(_item(value) for value in spec.values)}]"
-    if field.kind == "text" and isinstance(spec, Literal):
-        return scalar(str(spec.value))
-    return scalar(str(spec))
+        return f"[{', '.join(map(_item, spec.values))}]"
+    return scalar(str(spec.value if field.kind == "text" and isinstance(spec, Literal) else spec))
 
 
 def _item(value: Any) -> str:
@@ -106,27 +94,25 @@ def answers_to_yaml(answers: Mapping[str, Any], name: str = "", schema: Group | 
         from scalesearch.space.schema.builtin import architecture_schema
 
         schema = architecture_schema()
-    lines = [f"space: {scalar(name)}"] if name else []
-    return "\n".join([*lines, *_answer_lines(schema, answers, "", "")]) + "\n"
+    head = {"space": scalar(name)} if name else {}
+    return "\n".join(lines(head | _answered(schema, answers, ""))) + "\n"
 
 
-def _answer_lines(group: Group, answers: Mapping[str, Any], key: str, indent: str) -> Iterator[str]:
+def _answered(group: Group, answers: Mapping[str, Any], key: str) -> dict[str, Any]:
     variant = group.variants.get(str(answers.get(key)))
-    if variant is not None:
-        inside = list(_answer_lines(variant, answers, key, f"{indent}  "))
-        yield from _group_lines(str(answers[key]), inside, indent)
+    written: dict[str, Any] = {str(answers[key]): _answered(variant, answers, key)} if variant is not None else {}
     for name, child in group.fields.items():
         path = join(key, name)
-        if isinstance(child, Field):
-            if path in answers:
-                yield f"{indent}{name}: {_constant(answers[path], child)}"
-        elif inside := list(_answer_lines(child, answers, path, f"{indent}  ")):
-            yield from _group_lines(name, inside, indent)
+        if isinstance(child, Group):
+            written |= {name: inside} if (inside := _answered(child, answers, path)) else {}
+        elif path in answers:
+            written[name] = _constant(answers[path], child)
+    return written
 
 
 def _constant(value: Any, field: Field) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(_item(item) for item in value)}]"
+        return f"[{', '.join(map(_item, value))}]"
     if field.kind == "schedule" and str(value).startswith("["):
         return str(value)
     return scalar(str(value) if isinstance(value, str) else say(value))

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from scalesearch.blocks.sizes import is_array
-from scalesearch.space.syntax.domains import Asker, CallOf, Fault, Spec, merged
+from scalesearch.space.syntax.domains import Asker, Fault, Spec, merged
 from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
 from scalesearch.space.syntax.expressions import Expr, write
 from scalesearch.space.syntax.parameters import Choice, Parameter
@@ -138,7 +138,7 @@ def expressions(spec: Spec) -> Iterator[Expr]:
     match spec:
         case Computed(expression):
             yield expression
-        case Alternatives(options) | CallOf(_, options):
+        case Alternatives(options):
             for option in options:
                 yield from expressions(option)
         case Conditional(then, condition, other):
@@ -147,27 +147,14 @@ def expressions(spec: Spec) -> Iterator[Expr]:
             yield from expressions(other)
 
 
-def rewrite(spec: Spec, change: Callable[[Expr, bool], Expr]) -> Spec:
-    """``spec`` with ``change(expression, is_condition)`` done to every expression over answers."""
-    match spec:
-        case Computed(expression):
-            return replace(spec, expression=change(expression, False))
-        case Alternatives(options):
-            return replace(spec, options=tuple(rewrite(option, change) for option in options))
-        case Conditional(then, condition, other):
-            return replace(
-                spec, then=rewrite(then, change), condition=change(condition, True), other=rewrite(other, change)
-            )
-    return spec
-
-
-def each_option(spec: Spec, change: Callable[[Spec], Spec]) -> Spec:
-    """``spec`` with ``change`` done to its alternatives on every side of its conditions."""
+def each_option(spec: Spec, change: Callable[[Spec], Spec], test: Callable[[Expr], Expr] = lambda expr: expr) -> Spec:
+    """``spec`` with ``change`` done to its alternatives on every side of its conditions, and ``test`` to these."""
     match spec:
         case Alternatives(inner):
-            return replace(spec, options=tuple(each_option(option, change) for option in inner))
-        case Conditional(then, _, other):
-            return replace(spec, then=each_option(then, change), other=each_option(other, change))
+            return replace(spec, options=tuple(each_option(option, change, test) for option in inner))
+        case Conditional(then, condition, other):
+            then, condition = each_option(then, change, test), test(condition)
+            return replace(spec, then=then, condition=condition, other=each_option(other, change, test))
     return change(spec)
 
 
