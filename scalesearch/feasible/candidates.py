@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,43 +15,24 @@ from scalesearch.space import Answers, Unbuildable
 from scalesearch.space.assembly.architecture import network
 
 Costs = dict[str, Any]
-EMPTY: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Answer sheet, what is wrong with it, and its costs: ``None`` where no network can be built of it.
+    """Answers, what is wrong with them, and their costs: ``None`` where no network can be built of them."""
 
-    Args:
-        own: answers.
-        shared: answers that many candidates have in common, as one object.
-    """
-
-    own: Mapping[str, Any]
-    shared: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    answers: Mapping[str, Any]
     fault: str | None = None
     costs: Costs | None = None
 
     @classmethod
     def of(cls, answers: Answers) -> Candidate:
         """The candidate that a sheet describes, without its costs."""
-        return cls(dict(answers), fault=first_fault(answers.problems))
-
-    @property
-    def answers(self) -> dict[str, Any]:
-        """The whole sheet."""
-        return {**self.shared, **self.own}
+        return cls(dict(answers), next((f"{key}: {reason}" for key, reason in answers.problems), None))
 
     def __getitem__(self, name: str) -> Any:
         """A cost or an answer; raises KeyError for neither, as constraints want it."""
-        if self.costs and name in self.costs:
-            return self.costs[name]
-        return self.own[name] if name in self.own else self.shared[name]
-
-
-def first_fault(problems: Iterable[tuple[str, str]]) -> str | None:
-    """The first of some (key, reason) as one text."""
-    return next((f"{key}: {reason}" for key, reason in problems), None)
+        return self.costs[name] if self.costs and name in self.costs else self.answers[name]
 
 
 def priced(candidates: Sequence[Candidate], protocol: Protocol, names: Iterable[str]) -> list[Candidate]:
@@ -70,20 +51,31 @@ def priced(candidates: Sequence[Candidate], protocol: Protocol, names: Iterable[
 
 def _structure(candidate: Candidate) -> tuple[Any, ...]:
     """Everything but the numbers, and which keys are numbers of which kind."""
-    own = ((key, type(value) if type(value) in (int, float) else str(value)) for key, value in candidate.own.items())
-    return (id(candidate.shared), *own)
+    answers = candidate.answers.items()
+    return tuple((key, type(value) if type(value) in (int, float) else str(value)) for key, value in answers)
 
 
 def _group(members: list[Candidate], protocol: Protocol, names: tuple[str, ...]) -> list[Costs | None]:
-    answers = dict(members[0].shared)
+    answers: dict[str, Any] = {}
+    sheets = [member.answers for member in members]
     try:
-        for key, value in members[0].own.items():
-            column = [member.own[key] for member in members] if type(value) in (int, float) else []
+        for key, value in sheets[0].items():
+            column = [sheet[key] for sheet in sheets] if type(value) in (int, float) else []
             differs = any(other != value for other in column)
             answers[key] = np.array(column, np.int64 if isinstance(value, int) else float) if differs else value
-        columns, built = price(answers, len(members), protocol, names)
+    except OverflowError:  # a number of more than 64 bits
+        return [_one(sheet, protocol, names) for sheet in sheets]
+    return price_table(answers, sheets, protocol, names)
+
+
+def price_table(
+    answers: Mapping[str, Any], sheets: Sequence[Mapping[str, Any]], protocol: Protocol, names: tuple[str, ...]
+) -> list[Costs | None]:
+    """The costs of candidates of one structure: ``answers`` has arrays of what ``sheets`` differ in."""
+    try:
+        columns, built = price(answers, len(sheets), protocol, names)
     except (Overflow, OverflowError):
-        return [_one(member.answers, protocol, names) for member in members]
+        return [_one(sheet, protocol, names) for sheet in sheets]
     rows = zip(built.tolist(), *(columns[name].tolist() for name in names))
     return [dict(zip(names, row)) if ok else None for ok, *row in rows]
 

@@ -9,8 +9,7 @@ from scalesearch.whatif.cite import Citation, cite
 from scalesearch.whatif.compare import Comparison, ModuleRow, compare
 from scalesearch.whatif.crossings import Crossing, Crossings, crossings
 from scalesearch.whatif.formulas import Formula
-from scalesearch.whatif.solution import Solution, Solutions
-from scalesearch.whatif.solve import solve
+from scalesearch.whatif.solve import Solution, Solutions, solve
 from scalesearch.whatif.sweep import Sweep, sweep
 from scalesearch.whatif.trade import Trades, trade
 

@@ -108,7 +108,7 @@ def _rows(
     columns: Sequence[str],
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     for candidate in priced([Candidate.of(sheet) for sheet in sheets], protocol, COLUMNS):
-        values = {key: candidate.own.get(key) for key in keys} | dict(chosen)
+        values = {key: candidate.answers.get(key) for key in keys} | dict(chosen)
         costs = dict.fromkeys(columns) | dict(candidate.costs or {})
         if PRODUCTS in columns and candidate.costs is not None:
             costs[PRODUCTS] = attention_products(network(candidate.answers)[1], protocol)

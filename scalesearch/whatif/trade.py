@@ -16,7 +16,7 @@ from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.whatif.solve import FARTHEST, SHOWN
-from scalesearch.whatif.varied import Varied, first, offered, unknown
+from scalesearch.whatif.varied import Varied, offered, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,13 +144,16 @@ class _Trade:
     protocol: Protocol
     ranges: dict[str, Sequence[int]]
 
+    def __post_init__(self) -> None:
+        self.held = tuple(dict.fromkeys((*SHOWN, *(hold.name for hold in self.holds))))
+
     def run(self, of: Mapping[str, Any] | None) -> Trades:
         keys, reference = self.varied.keys, self._reference(of)
         ranges = [self._range(key, reference) for key in keys]
         pairs = list(itertools.product(*ranges))
         candidates = self._price(pairs)
-        kept = [(pair, c) for pair, c in zip(pairs, candidates) if c.costs is not None and self._good(c, reference)]
-        rows = tuple({**dict(zip(keys, pair)), **{n: (c.costs or {})[n] for n in reference}} for pair, c in kept)
+        rows = tuple({**dict(zip(keys, pair)), **{name: (candidate.costs or {})[name] for name in reference}}
+                     for pair, candidate in zip(pairs, candidates) if self._good(candidate, reference))
         high = {key: values[-1] for key, values in zip(keys, ranges)}
         return Trades(keys, self.holds, reference, rows, len(pairs), sum(c.costs is None for c in candidates), high)
 
@@ -158,49 +161,47 @@ class _Trade:
         if len(pairs) > MOST:
             raise UserError(f"{len(pairs):,} combinations are more than {MOST:,}: narrow a size, as in --for "
                             f"{self.varied.keys[0]}=1..24", code="too-many-rows")
-        names = (*SHOWN, *(hold.name for hold in self.holds), *costs_of(self.limits))
-        return priced([self.varied.answers(dict(zip(self.varied.keys, pair))) for pair in pairs], self.protocol, names)
+        return self.varied.price(pairs, self.protocol, (*self.held, *costs_of(self.limits)))
 
     def _reference(self, of: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is held, of another architecture or of this one as it is written."""
-        names = tuple(dict.fromkeys((*SHOWN, *(hold.name for hold in self.holds))))
         if of is None:
             free = [key for key in self.varied.keys if offered(self.varied.space, key) is not None]
             if free:
                 raise UserError(f"{free[0]} is left open, so no cost is held yet. Name a reference with --of, or close "
                                 f"it and give its range as --for {free[0]}=…", code="open-parameters")
-            of = self.varied.answers({key: first(self.varied.space, key) for key in self.varied.keys}).answers
-        (candidate,) = priced([Candidate(of)], self.protocol, names)
+            of = self.varied.base
+        (candidate,) = priced([Candidate(of)], self.protocol, self.held)
         if candidate.costs is None:
             raise UserError("the reference cannot be built", code="unbuildable")
-        return {name: candidate.costs[name] for name in names}
+        return candidate.costs
 
     def _good(self, candidate: Candidate, reference: Mapping[str, Any]) -> bool:
-        costs = candidate.costs or {}
-        held = all(hold.keeps(costs[hold.name], reference[hold.name]) for hold in self.holds)
-        return held and all(limit.holds(candidate.__getitem__) for limit in self.limits)
+        """Whether it can be built, keeps what is held and is within every limit."""
+        costs = candidate.costs
+        return costs is not None and all(hold.keeps(costs[hold.name], reference[hold.name]) for hold in self.holds) \
+            and all(limit.holds(candidate.__getitem__) for limit in self.limits)
 
     def _range(self, key: str, reference: Mapping[str, Any]) -> Sequence[int]:
         """The values of ``key``: the file's, or up to where it alone, the others at their least, costs too much."""
         if (mine := self._given(key)) is not None:
             return mine
-        others = {other: self._least(other) for other in self.varied.keys if other != key}
-        low, high = self._least(key), 2 * self._least(key)
-        while high < FARTHEST and not self._too_much({**others, key: high}, reference):
+        least = {other: self._least(other) for other in self.varied.keys}
+        high = 2 * least[key]
+        while high < FARTHEST and not self._too_much(tuple({**least, key: high}.values()), reference):
             high *= 2
         if high >= FARTHEST:
             raise UserError(f"nothing that is held limits {key}: give it a range, as in --for {key}=1..24",
                             code="no-limit")
-        return range(low, high + 1)
+        return range(least[key], high + 1)
 
     def _given(self, key: str) -> Sequence[int] | None:
         return self.ranges[key] if key in self.ranges else offered(self.varied.space, key)
 
     def _least(self, key: str) -> int:
         mine = self._given(key)
-        return int(mine[0]) if mine is not None else max(1, int(self.varied.leaf(key).field.low or 1))
+        return int(mine[0]) if mine is not None else max(1, int(self.varied.leaves[key].field.low or 1))
 
-    def _too_much(self, values: Mapping[str, int], reference: Mapping[str, Any]) -> bool:
-        (candidate,) = self._price([tuple(values[key] for key in self.varied.keys)])
-        costs = candidate.costs
+    def _too_much(self, values: tuple[int, ...], reference: Mapping[str, Any]) -> bool:
+        costs = self._price([values])[0].costs
         return costs is None or any(h.exceeded(costs[h.name], reference[h.name]) for h in self.holds)

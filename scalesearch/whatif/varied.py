@@ -1,98 +1,91 @@
-"""Architectures of which a few sizes are free: what the other answers become for given values."""
+"""Architectures of which a few sizes are free: what the other answers become, and what each costs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from scalesearch.blocks.sizes import Split
+from scalesearch.cost import Protocol
 from scalesearch.errors import UserError
-from scalesearch.feasible.candidates import EMPTY, Candidate, first_fault
+from scalesearch.feasible.candidates import Candidate, price_table
 from scalesearch.space import Parameter, Space
-from scalesearch.space.binding.static_checks import needs_of
 from scalesearch.space.questionnaire.answers import Sheet
 from scalesearch.space.schema.bound_tree import Leaf
 from scalesearch.space.syntax.schedules import to_json
 
 
-@dataclass
+class Row(Mapping[str, Any]):
+    """One row of a table of answers, some of which are arrays."""
+
+    def __init__(self, answers: Mapping[str, Any], at: int) -> None:
+        self.answers, self.at = answers, at
+
+    def __getitem__(self, key: str) -> Any:
+        value = self.answers[key]
+        return value[self.at].item() if isinstance(value, np.ndarray) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+
 class Varied:
     """An architecture of which the sizes ``keys`` are free.
+
+    Attributes:
+        base: its answers as the file has them, with the first value for sizes that are left open.
 
     Raises:
         UserError: a key is no size, does not exist here, or the space leaves something else open.
     """
 
-    space: Space
-    keys: tuple[str, ...]
-    present: list[Leaf] = field(init=False)
-    base: dict[str, Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        by_key = self.space.form.by_key
-        for key in self.keys:
-            if key not in by_key:
-                raise UserError(unknown(self.space, key), code="unknown-key")
-        start = {key: first(self.space, key) for key in self.keys}
-        sheet, self.present = self._full(start)
-        self.base = sheet.parsed
-        for key in self.keys:
+    def __init__(self, space: Space, keys: tuple[str, ...]) -> None:
+        for key in keys:
+            if key not in space.form.by_key:
+                raise UserError(unknown(space, key), code="unknown-key")
+        self.space, self.keys = space, keys
+        start = {key: values[0] for key in keys if (values := offered(space, key))}
+        self.base = self._filled(start)[0]
+        leaves = self._filled({key: 1 if (size := written(space, key)) is None else size for key in keys})[2]
+        self.leaves = {leaf.key: leaf for leaf in leaves}
+        for key in keys:
             self._check(key)
-        self._needs = self._affected()
 
-    def leaf(self, key: str) -> Leaf:
-        """Where ``key`` is written."""
-        return next(leaf for leaf in self.present if leaf.key == key)
+    def price(self, rows: Sequence[Sequence[int]], protocol: Protocol, names: Iterable[str]) -> list[Candidate]:
+        """The candidates with these values of the keys, and their costs ``names``; None where they cannot be built."""
+        wanted, values = tuple(dict.fromkeys(names)), np.array(rows, np.int64).reshape(-1, len(self.keys))
+        candidates: list[Any] = [None] * len(values)
+        queue = [np.arange(len(values))]
+        while queue:
+            index = queue.pop()
+            try:
+                answers, faulty, _ = self._filled(dict(zip(self.keys, values[index].T)))
+            except Split as split:
+                queue += [index[split.labels == label] for label in np.unique(split.labels)]
+                continue
+            sheets = [Row(answers, at) for at in range(len(index))]
+            costs = [None] * len(index) if faulty else price_table(answers, sheets, protocol, wanted)
+            for place, sheet, known in zip(index.tolist(), sheets, costs):
+                candidates[place] = Candidate(sheet, costs=known)
+        return candidates
 
-    def answers(self, values: Mapping[str, int]) -> Candidate:
-        """The sheet in which the keys have these values and everything else follows, not costed yet."""
-        if self._needs is None:
-            sheet, present = self._full(values)
-            if missing := [key for key in values if all(leaf.key != key for leaf in present)]:
-                return Candidate(EMPTY, fault=f"{missing[0]} does not exist")
-            own = {key: to_json(value) for key, value in sheet.parsed.items()}
-            return Candidate(own, fault=first_fault(self.space.form.problems(sheet)))
-        sheet = self._again(values)
-        own = {key: to_json(sheet.parsed[key]) for key in self._free}
-        problems = self.space.form.problems(sheet) if self._fits else sheet.faults.items()
-        return Candidate(own, self._shared, first_fault(problems))
-
-    def _full(self, values: Mapping[str, int]) -> tuple[Sheet, list[Leaf]]:
+    def _filled(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], bool, list[Leaf]]:
+        """The answers that follow from these values (numbers, or arrays), whether any is at fault, and its leaves."""
         sheet = Sheet(self.space.form, _refuse)
         sheet.parsed.update(values)
-        present = list(self.space.form.present(self.space.root, sheet))
-        for leaf in present:
-            sheet.decide(leaf)
-        there = {leaf.key for leaf in present}
-        sheet.parsed = {key: value for key, value in sheet.parsed.items() if key in there}
-        return sheet, present
-
-    def _again(self, values: Mapping[str, int]) -> Sheet:
-        sheet = Sheet(self.space.form, _refuse)
-        sheet.parsed = self._kept | dict(values)
-        for leaf in self._needs or ():
-            sheet.decide(leaf)
-        return sheet
-
-    def _affected(self) -> list[Leaf] | None:
-        """The leaves that the keys decide about; None where the keys decide which leaves there are."""
-        needs, affected = needs_of(self.space.root), set(self.keys)
-        while more := {key for key, wanted in needs.items() if wanted & affected} - affected:
-            affected |= more
-        if affected & {group for leaf in self.space.form.leaves for group, _ in leaf.guards}:
-            return None
-        self._kept = {key: value for key, value in self.base.items() if key not in affected}
-        self._shared = {key: to_json(value) for key, value in self._kept.items()}
-        self._free = [key for key in self.base if key in affected]
-        timed = [leaf for leaf in self.present if leaf.field.fits]
-        self._fits = bool(affected & ({leaf.field.fits for leaf in timed} | {leaf.key for leaf in timed}))
-        return [leaf for leaf in self.present if leaf.key in affected and leaf.key not in self.keys]
+        leaves = list(self.space.form.present(self.space.root, sheet))
+        return {leaf.key: to_json(sheet.decide(leaf)) for leaf in leaves}, bool(sheet.faults), leaves
 
     def _check(self, key: str) -> None:
-        leaf = next((leaf for leaf in self.present if leaf.key == key), None)
+        leaf = self.leaves.get(key)
         if leaf is None:
             group = next(iter(self.space.form.by_key[key][0].guards), ("its group", ""))
-            raise UserError(f"{key} does not exist here: {group[0]} is {to_json(self.base.get(group[0], 'none'))}",
+            raise UserError(f"{key} does not exist here: {group[0]} is {self.base.get(group[0], 'none')}",
                             code="key-absent")
         if leaf.field.kind != "size":
             raise UserError(f"{key} is no whole number: only sizes can be solved for; try `scalesearch cost --sweep`",
@@ -111,17 +104,11 @@ def unknown(space: Space, key: str) -> str:
     return f"{key} is not a key of this space" + (f"; did you mean `{meant}`?" if meant else "")
 
 
-def first(space: Space, key: str) -> int:
-    """A value to begin with: the one that is written, or the first of those that are offered."""
-    parameters = offered(space, key)
-    if parameters is not None:
-        return int(parameters[0])
-
-    def ask(name: str, parameter: Parameter) -> Any:
-        return (parameter.values() or [0])[0]
-
-    value = space.answer(ask).get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 1
+def written(space: Space, key: str) -> int | None:
+    """The size that the file gives ``key``, or the first of those that it offers; None where it is off or absent."""
+    values = offered(space, key)
+    value = values[0] if values else space.answer(lambda _, parameter: (parameter.values() or [0])[0]).get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def offered(space: Space, key: str) -> Sequence[int] | None:

@@ -169,3 +169,23 @@ def test_trades_end_where_the_cost_does_and_hold_another_architecture() -> None:
 def test_bad_trades_are_user_errors(keys: tuple[str, ...], hold: str, code: str) -> None:
     with refuses(code):
         trade(SMALL, keys, hold)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [("encoder.key_value_heads", "decoder.key_value_heads"), ("low_rank.ffn", "encoder.depth"),
+     ("low_rank.attention", "encoder.key_value_heads"), ("width", "encoder.score_heads")],
+)  # fmt: skip
+def test_a_trade_holds_the_costs_of_the_file_as_it_is(keys: tuple[str, str]) -> None:
+    """Whether the traded sizes are off there or not, and every pair within the tolerance of those is one."""
+    found = trade(TRANSFORMER, keys, "params.total within 1%", ranges=dict.fromkeys(keys, range(1, 11)))
+    whole = bill(TRANSFORMER, {})
+    assert whole and found.reference["params.total"] == whole["params.total"] == 60_915_712
+    bills = {(a, b): bill(TRANSFORMER, {keys[0]: a, keys[1]: b}) for a in (1, 8, 10) for b in (1, 6, 8)}
+    kept = {pair for pair, costs in bills.items() if costs and abs(costs["params.total"] / 60_915_712 - 1) <= 0.01}
+    assert {tuple(row[key] for key in keys) for row in found.rows} & set(bills) == kept
+
+
+def test_a_key_that_is_off_has_no_value_of_its_own() -> None:
+    (most,) = solve(TRANSFORMER, "max encoder.key_value_heads", "params.total <= 60M")
+    assert most.best and most.follows == {} and most.best.costs["params.total"] <= 60_000_000

@@ -88,7 +88,7 @@ def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dic
 
 def _values(space: Space, each: tuple[str, ...]) -> dict[str, Any]:
     """The values of ``--for``; without any, as in ``--for encoder.depth``, those that the file gives."""
-    from scalesearch.whatif.varied import first, offered, unknown
+    from scalesearch.whatif.varied import offered, unknown, written
 
     values: dict[str, Any] = {}
     for text in each:
@@ -96,7 +96,12 @@ def _values(space: Space, each: tuple[str, ...]) -> dict[str, Any]:
         if key not in space.form.by_key:
             raise UserError(f"--for {unknown(space, key)}", code="unknown-key")
         changed = space.set(pairs((text,), "--for")) if "=" in text else space
-        values[key] = offered(changed, key) or [first(changed, key)]
+        if not (sizes := offered(changed, key)):
+            if (size := written(changed, key)) is None:
+                raise UserError(f"--for {key}: it is off in the file, which gives no size to take; give some, as in "
+                                f"--for {key}=1..8", code="key-absent")
+            sizes = [size]
+        values[key] = sizes
     return values
 
 
