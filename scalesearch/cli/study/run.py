@@ -44,8 +44,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     from rich.console import Console
 
     from scalesearch.library import find_file
-    from scalesearch.study.config.locate import at_its_place
-    from scalesearch.study.config.reader import read_study
+    from scalesearch.study.config.reader import at_its_place, read_study
     from scalesearch.study.trials.compatibility import Changed
 
     console = Console(stderr=as_json)

@@ -44,14 +44,14 @@ def setting(
 
     Args:
         default: where the file gives none; ``REQUIRED`` where it must.
-        read, form: of a value that is no plain constant; see ``Field``.
+        read, form: of a value that is no plain constant; see ``Field``. Without ``read`` it stays a node.
         key: what the file calls it, where that is no name in Python.
         of: the schema of a mapping under this key.
         items: the schema of each of a list of mappings.
         shown: the default in words, where it follows from other keys.
     """
     given = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words, "also": also, "synonyms": synonyms}
-    extra = {"read": read, "form": form, "items": items} if read or items else {}
+    extra = {"read": read, "form": form, "items": items} if read or items or form else {}
     meta = {"setting": given, "extra": extra, "key": key, "group": of, "shown": shown}
     if isinstance(default, dict | list):
         return dataclasses.field(default_factory=default.copy, metadata=meta)

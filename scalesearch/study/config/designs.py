@@ -27,7 +27,7 @@ from scalesearch.space import Space
 from scalesearch.space.binding.constants import Reader
 from scalesearch.space.syntax.diagnostics import Place
 from scalesearch.space.syntax.nodes import Node, Sequence, Table
-from scalesearch.study.config.rows import ABLATION, GRID, SCALING, SEARCH, Row, Rows
+from scalesearch.study.config.rows import ABLATION, GRID, SCALING, SEARCH, Reference, Rows
 from scalesearch.study.config.scaling_rules import EXAMPLE, steps_of
 from scalesearch.study.config.sections import ROW, ReferenceSpec
 from scalesearch.study.config.spec import StudySpec
@@ -89,7 +89,7 @@ class _Rows:
 
     def __init__(self, space: Space | None, opened: Open, reader: Reader) -> None:
         self.space, self.opened, self.reader, self.wrong = space, opened, reader, reader.wrong
-        self.rows: list[Row] = []
+        self.rows: list[Reference] = []
         self.first: Space | None = None  # of the rows
 
     def listed(self, rows: Iterable[ReferenceSpec | None]) -> Rows | None:
@@ -149,7 +149,7 @@ class _Rows:
         """Adds a row; returns whether its architecture can be built."""
         try:
             made = make()
-            self.rows.append(Row(name, made.closed("it")))
+            self.rows.append(Reference(name, made.closed("it"), {}))
         except UserError as error:
             for problem in getattr(error, "problems", ()) or [error]:
                 self.wrong(place, f"{name}: {problem.message}", problem.help, code=problem.code)

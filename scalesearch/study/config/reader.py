@@ -26,18 +26,18 @@ from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL
 from scalesearch.space import Constraint, Space, SpaceErrors, read_space
-from scalesearch.space.binding.constants import Reader, override, read_constants
+from scalesearch.space.binding.constants import Reader, override, placed, read_constants
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
-from scalesearch.space.syntax.diagnostics import Place, Source
+from scalesearch.space.syntax.diagnostics import Place, Problem, Source
 from scalesearch.space.syntax.nodes import Node, Table, Text
 from scalesearch.space.syntax.yaml_reader import compose, read_text
 from scalesearch.study.config.designs import check_keys, read_rows, space_key
-from scalesearch.study.config.locate import shown
 from scalesearch.study.config.objectives import measure, objective, refuse_foreign
 from scalesearch.study.config.rows import SEARCH
 from scalesearch.study.config.sections import misplaced, seeds_of
 from scalesearch.study.config.spec import STUDY, StudySpec
+from scalesearch.study.config.storage_url import hide
 from scalesearch.study.config.values import ANSWERS, read_answers, written
 from scalesearch.train.recipe import check_compatible, check_model_kind
 
@@ -65,6 +65,17 @@ def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) ->
     if spec is None:
         raise shown(reader.problems)
     return spec
+
+
+def at_its_place(error: UserError, spec: StudySpec) -> UserError:
+    """Adds file, line and column to ``error``, where it is of a key that the file has."""
+    located = placed(error, spec.places)
+    return shown(located.problems) if isinstance(located, SpaceErrors) and located is not error else error
+
+
+def shown(problems: Sequence[Problem]) -> SpaceErrors:
+    """Error with all problems. The lines of the file in it hold no password of a storage."""
+    return SpaceErrors(problems, hide(str(SpaceErrors(problems))))
 
 
 class _Study:

@@ -19,12 +19,15 @@ MOST = 10_000  # rows: each is a training
 
 
 @dataclass(frozen=True)
-class Row:
-    """Architecture under its name. ``params`` hold what distinguishes it, where it is of a space."""
+class Reference:
+    """Named architecture: a reference of a search, or a row.
+
+    ``params`` are its parameters where the study's space could have proposed it, else None.
+    """
 
     label: str
     architecture: Architecture
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Rows:
     """
 
     kind: str
-    rows: tuple[Row, ...]
+    rows: tuple[Reference, ...]
     base: str
     space: Space | None = None
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -78,7 +81,7 @@ class Rows:
         return replace(self, rows=rows, base=base, left_out={name: why for name, why in reasons.items() if why})
 
 
-def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tuple[Row, ...]:
+def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tuple[Reference, ...]:
     """Makes a row for each distinct network of ``space`` that can be built and ``fits``.
 
     It is named by the answers that differ.
@@ -93,7 +96,7 @@ def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tup
                         f"{MOST:,} is trained. Close some parameters, or search it (kind: search)", key="space",
                         code="grid-too-large")
     names = short_names([path for path, _ in space.dimensions()])
-    rows: dict[str, Row] = {}
+    rows: dict[str, Reference] = {}
     for answers in space.enumerate():
         try:
             architecture = space.architecture(answers)
@@ -101,7 +104,7 @@ def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tup
             continue
         if architecture.id not in rows and fits(architecture):
             label = ", ".join(f"{names[path]} {value}" for path, value in answers.params.items())
-            rows[architecture.id] = Row(label or space.name, architecture, dict(answers.params))
+            rows[architecture.id] = Reference(label or space.name, architecture, dict(answers.params))
     if not rows:
         raise UserError(f"budget: none of the space's {size:,} combinations can be built and meets it", key="budget",
                         code="budget-unmet")

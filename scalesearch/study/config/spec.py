@@ -32,7 +32,7 @@ from scalesearch.study.config.sections import (
     TeacherSpec,
     WarmSpec,
 )
-from scalesearch.study.config.values import read_node, read_shares, read_storage
+from scalesearch.study.config.values import read_shares, read_storage
 from scalesearch.train.recipe import RECIPE, Recipe
 
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
@@ -108,22 +108,22 @@ class StudySpec:
     places: Mapping[str, Place]
     name: str | None = setting(None, "its name", key="study", shown="the file's name", synonyms=("name", "study_name"))
     kind: str = setting(SEARCH, "a search, or named architectures in place of one", words=KINDS, synonyms=("type",))
-    space: Space = setting(None, "what may be proposed", read=read_node, form=SPACE,
+    space: Space = setting(None, "what may be proposed", form=SPACE,
                            shown="must be given, unless each row is a file",
                            synonyms=("search_space", "model", "architecture"))
-    base: Node | None = setting(None, "of rows: the architecture that they change", read=read_node, form=SPACE,
+    base: Node | None = setting(None, "of rows: the architecture that they change", form=SPACE,
                                 shown="the space", synonyms=("baseline",))
     data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus", of=DATA,
                              synonyms=("dataset", "corpus"))
     recipe: Recipe = setting(REQUIRED, "how each candidate is trained; a text is a preset's name", of=RECIPE,
                              synonyms=("training", "train", "trainer", "hyperparameters"))
-    objectives: tuple[Objective, ...] = setting(REQUIRED, "what the front is of", read=read_node,
+    objectives: tuple[Objective, ...] = setting(REQUIRED, "what the front is of",
                                                 form="a mapping of metrics and costs to `min` or `max`, "
                                                      "such as `{bleu: max, params.total: min}`",
                                                 synonyms=("metrics", "objective", "metric", "directions", "goals"))
     protocol: Mapping[str, Any] = setting({}, "lengths and vocabulary of which costs are", of=PROTOCOL,
                                           synonyms=("cost", "costs"))
-    budget: Constraint | None = setting(None, "what every candidate meets", read=read_node,
+    budget: Constraint | None = setting(None, "what every candidate meets",
                                         form="the name of one of the space's budgets, or a condition such as "
                                              "`params.total <= 2M and macs.total <= 40M`",
                                         synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
@@ -141,10 +141,10 @@ class StudySpec:
                                                     synonyms=("references", "baselines", "enqueue"))
     rows: Rows | None = setting((), "of a grid: the architectures to train", items=ROW,
                                 form="a list of files and mappings")
-    changes: Node | None = setting(None, "of an ablation: what is changed of the base, one by one", read=read_node,
+    changes: Node | None = setting(None, "of an ablation: what is changed of the base, one by one",
                                    form="a list such as `[share: none, {name: alone, set: {…}}]`",
                                    synonyms=("ablations", "variants"))
-    rules: Node | None = setting(None, "of a scaling study: how the base grows", read=read_node,
+    rules: Node | None = setting(None, "of a scaling study: how the base grows",
                                  form="a mapping such as `{deeper: 2 | 4 | 6, wider: 96 | 128}`",
                                  synonyms=("growth", "scaling"))
     held_out: str = setting(LARGEST, "of a scaling study: the size that each rule's fit is checked by",

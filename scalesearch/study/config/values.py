@@ -14,11 +14,6 @@ ANSWERS = "a mapping of keys to values of the space language, such as `{encoder.
 OWN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
-def read_node(node: Node, complain: Complain) -> Node:
-    """The node as it is, for what depends on other keys."""
-    return node
-
-
 def read_answers(node: Node, complain: Complain) -> Mapping[str, str]:
     """Key to value in the space language."""
     if isinstance(node, Table):

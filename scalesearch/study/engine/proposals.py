@@ -12,9 +12,10 @@ from optuna.samplers import BaseSampler
 
 from scalesearch.samplers.base import Exhausted
 from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.optuna_sync.view import SearchStudy
 from scalesearch.study.trials.callback import Callback
-from scalesearch.study.trials.plan import Plan, Reference
+from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 

@@ -19,13 +19,14 @@ from scalesearch.library import find_file
 from scalesearch.samplers import make_sampler
 from scalesearch.space import Space, read_space
 from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import ReferenceSpec
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.optuna_sync.export import reach
 from scalesearch.study.trials.compatibility import refuse_a_changed, refuse_other_references
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.event_log import now
-from scalesearch.study.trials.plan import Plan, Reference
+from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.record import SEARCHERS
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta
@@ -117,7 +118,7 @@ def references(spec: StudySpec) -> tuple[Reference, ...]:
         UserError: one of them leaves something open or cannot be built.
     """
     if spec.rows is not None:
-        return tuple(Reference(row.label, row.architecture, row.params) for row in spec.rows.rows)
+        return spec.rows.rows
     with about("reference"):
         return tuple(_reference(reference, spec) for reference in spec.references)
 

@@ -6,21 +6,9 @@ from typing import Any
 
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL, Rungs
-from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import ONE, Seeds
 from scalesearch.study.trials.evaluator import Evaluator
-
-
-@dataclass(frozen=True)
-class Reference:
-    """An architecture that the study file names: trained first, labelled in plots.
-
-    ``params`` holds its parameters where the space could have proposed it, else None.
-    """
-
-    label: str
-    architecture: Architecture
-    params: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from scalesearch.cli.study.group import command
 from scalesearch.cli.study.tables import size_at
 from scalesearch.errors import UserError
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.results.figures import own_figures
 from scalesearch.study.results.results import load
 from scalesearch.study.results.scaling import publish_scaling
-from scalesearch.study.trials.plan import Reference
 from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work

@@ -6,7 +6,7 @@ import pandas as pd
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
-from scalesearch.study.trials.plan import Reference
+from scalesearch.study.config.rows import Reference
 from tests.study.fakes import architecture_of, make_driver, make_plan
 
 

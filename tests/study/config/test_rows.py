@@ -7,13 +7,12 @@ from rich.console import Console
 
 from scalesearch.report.ablation import ablation
 from scalesearch.study.config.reader import read_study
-from scalesearch.study.config.rows import short_names
+from scalesearch.study.config.rows import Reference, short_names
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
 from scalesearch.study.results.results import load
 from scalesearch.study.results.tables import table_of
-from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.trial import State
 from tests.corpora import DATA
 from tests.errors import refuses

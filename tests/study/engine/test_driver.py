@@ -8,8 +8,8 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.callback import Callback
-from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.errors import refuses

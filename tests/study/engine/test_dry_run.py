@@ -6,9 +6,9 @@ import pytest
 
 from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule.rungs import FULL
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.dry_run import first_proposals
-from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.trial import State
 from tests.study.fakes import OBJECTIVES, architecture_of, make_driver, make_plan, make_sampler_of
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.lease import held
 from scalesearch.study.executors.local import InProcessRunner
@@ -16,7 +17,6 @@ from scalesearch.study.monitor.format import short
 from scalesearch.study.monitor.heartbeat import RUNNING, STOPPED, Heartbeat, Owner
 from scalesearch.study.monitor.running import describe_progress
 from scalesearch.study.monitor.snapshot import Snapshots
-from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.trial import Origin, State
 from tests.study.fakes import architecture_of, breaking_work, fake_work, make_driver, make_plan
 from tests.study.made import drawn

@@ -9,6 +9,7 @@ from datetime import datetime
 import pytest
 
 from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import Progress
 from scalesearch.study.monitor.heartbeat import FINISHED
@@ -16,7 +17,6 @@ from scalesearch.study.monitor.render import Plain
 from scalesearch.study.monitor.running import running_teacher
 from scalesearch.study.monitor.snapshot import Watch
 from scalesearch.study.results.results import load
-from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from scalesearch.study.trials.trials import Trials

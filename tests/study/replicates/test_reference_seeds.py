@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.trials.plan import Reference
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 

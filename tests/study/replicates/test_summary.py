@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 
 from scalesearch.pareto.noise import pooled
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.base import Crashed, Done, Runner
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.monitor.console import Lines, Screen
 from scalesearch.study.replicates.allocation import NEIGHBOURS
 from scalesearch.study.results.results import choose, load, publish
-from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.processes import ended, wait_until

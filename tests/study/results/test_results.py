@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from scalesearch.pareto.front import pareto_front
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.results.results import choose, load, publish
-from scalesearch.study.trials.plan import Reference
 from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 

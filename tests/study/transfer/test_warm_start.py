@@ -9,11 +9,11 @@ import pytest
 from scalesearch.schedule.rungs import Rungs, promotable
 from scalesearch.space.syntax.parameters import IntRange
 from scalesearch.study.config.objectives import objective
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import WARM_FILE, WarmSpec
 from scalesearch.study.optuna_sync.attributes import NUMBER
 from scalesearch.study.results.results import load
 from scalesearch.study.transfer.warm_start import begin, choose
-from scalesearch.study.trials.plan import Reference
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, Origin, State
 from tests.errors import refuses
