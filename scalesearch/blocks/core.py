@@ -149,46 +149,31 @@ class Line:
     copies: Mapping[str, Size]
 
 
-def walk(root: Block, path: str = "", vocab: Size | None = None) -> Iterator[Line]:
-    """Yield every leaf beneath ``root`` once, repeated layers as counts.
-
-    ``vocab``: tokens, where shapes need it.
-    """
-    yield from _walk(root, path, 1, 1, (), vocab)
-
-
-def _walk(
-    node: Block, path: str, calls: Size, copies: Size, ties: tuple[tuple[Size, Tie], ...], vocab: Size | None
+def walk(
+    node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1, copies: Size = 1,
+    tie: tuple[Size, Tie] | None = None,
 ) -> Iterator[Line]:
-    """Yield the leaves of one node; ``ties``: those of its part, each with its number of groups."""
+    """Yield every leaf beneath ``node`` once, repeated layers as counts.
+
+    Args:
+        vocab: tokens, where shapes need it.
+        calls, copies: of the node in a pass.
+        tie: the tie of the part that the node is in, and its groups.
+    """
     if isinstance(node, Repeat):
-        yield from _walk_repeat(node, path, calls, copies, vocab)
-        return
-    if vocab is not None:
-        node = node.at(vocab)
-    yield from _line(node, path, calls, copies, ties)
-    for name, part in node.parts().items():
+        layer, depth, ties = node.layer, node.depth, {one.part: one for one in node.ties}
+    else:
+        layer, depth, ties = node if vocab is None else node.at(vocab), 1, {}
+        weights = layer.weights()
+        if weights or layer.work():
+            counts = {name: copies if tie is None or tie[1].spares(path, name) else tie[0] for name in weights}
+            yield Line(path, layer, calls, counts)
+    for name, part in layer.parts().items():
         use = part if isinstance(part, Use) else Use(part)
-        count = copies if use.tied is None else 0
-        yield from _walk(use.block, join(path, name), calls * use.calls, count, ties, vocab)
-
-
-def _walk_repeat(node: Repeat, path: str, calls: Size, copies: Size, vocab: Size | None) -> Iterator[Line]:
-    by_part = {tie.part: tie for tie in node.ties}
-    for name, part in node.layer.parts().items():
-        use = part if isinstance(part, Use) else Use(part)
-        tie = by_part.get(name)
-        inner = () if tie is None else ((copies * tie.schedule.unique(node.depth), tie),)
-        each = copies * node.depth
-        yield from _walk(use.block, join(path, name), calls * node.depth * use.calls, each, inner, vocab)
-
-
-def _line(node: Block, path: str, calls: Size, copies: Size, ties: tuple[tuple[Size, Tie], ...]) -> Iterator[Line]:
-    weights, work = node.weights(), node.work()
-    if not weights and not work:
-        return
-    counts = {name: next((groups for groups, tie in ties if not tie.spares(path, name)), copies) for name in weights}
-    yield Line(path, node, calls, counts)
+        if isinstance(node, Repeat):
+            tie = (copies * ties[name].schedule.unique(depth), ties[name]) if name in ties else None
+        count = copies * depth if use.tied is None else 0
+        yield from walk(use.block, join(path, name), vocab, calls * depth * use.calls, count, tie)
 
 
 def join(path: str, name: str) -> str:

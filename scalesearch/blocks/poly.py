@@ -7,6 +7,7 @@ a handful of monomials, whatever the number of layers, that NumPy evaluates chun
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -96,6 +97,10 @@ class Each(np.ndarray[Any, Any]):
 
     def __bool__(self) -> bool:
         return bool(self.item()) if self.ndim == 0 else truth(self != 0)
+
+
+def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda poly, other: compare(poly.values(), number(other)).view(Each)
 
 
 class Poly:
@@ -191,34 +196,16 @@ class Poly:
     def __rtruediv__(self, other: Any) -> Any:
         return other / self.values()
 
-    def _compared(self, other: Any, how: Callable[[Any, Any], Any]) -> Any:
-        return how(self.values(), number(other)).view(Each)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compared(other, np.less)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compared(other, np.less_equal)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compared(other, np.greater)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compared(other, np.greater_equal)
-
-    def __eq__(self, other: object) -> Any:
-        return self._compared(other, np.equal)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compared(other, np.not_equal)
-
+    __lt__, __le__ = _comparison(np.less), _comparison(np.less_equal)
+    __gt__, __ge__ = _comparison(np.greater), _comparison(np.greater_equal)
+    __eq__, __ne__ = _comparison(np.equal), _comparison(np.not_equal)
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
         return truth(self.values() != 0)
 
     def __str__(self) -> str:
-        ordered = sorted(self.terms.items(), key=_order)
+        ordered = sorted(self.terms.items(), key=lambda item: (-len(item[0]), item[0]))
         terms = [_term(self.columns.names, key, factor) for key, factor in ordered if factor]
         return " + ".join(terms).replace("+ -", "- ") or "0"
 
@@ -233,21 +220,12 @@ def _divided(left: Poly, right: Poly) -> Poly | None:
     if len(right.terms) != 1:
         return None
     ((divisor, factor),) = right.terms.items()
-    terms = {}
+    below, terms = Counter(divisor), {}
     for key, coefficient in left.terms.items():
-        rest = list(key)
-        for column in divisor:
-            if column not in rest:
-                return None
-            rest.remove(column)
-        if coefficient % factor:
+        if coefficient % factor or not below <= Counter(key):
             return None
-        terms[tuple(rest)] = coefficient // factor
+        terms[tuple(sorted((Counter(key) - below).elements()))] = coefficient // factor
     return Poly(left.columns, terms)
-
-
-def _order(item: tuple[Key, int]) -> tuple[int, Key]:
-    return -len(item[0]), item[0]
 
 
 def _term(names: list[str], key: Key, factor: int) -> str:

@@ -36,12 +36,8 @@ class EncoderDecoder(Block):
     output: Use
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {
-            "embedding": self.embedding,
-            "encoder": self.encoder,
-            "decoder": self.decoder,
-            "output": self.output,
-        }
+        stacks = {"encoder": self.encoder, "decoder": self.decoder}
+        return {"embedding": self.embedding, **stacks, "output": self.output}
 
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
         """Encode token ids (batch, S), padded at the end.

@@ -13,7 +13,6 @@ from typing import Any
 from scalesearch.blocks.core import Block, Repeat, Size, Use, block
 from scalesearch.blocks.elementwise import plus
 from scalesearch.blocks.embedding import sinusoid
-from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import LayerNorm, Linear
 from scalesearch.blocks.mixers.scores import GlobalScores
 
@@ -81,15 +80,14 @@ class Stack(Block):
     last_norm: bool = True
 
     @property
-    def layer(self) -> EncoderLayer | DecoderLayer:
+    def layer(self) -> Any:
         """The repeated layer."""
-        assert isinstance(self.layers.layer, EncoderLayer | DecoderLayer)
         return self.layers.layer
 
     @property
     def normed(self) -> bool:
         """True if a norm comes last."""
-        return self.layer.norm == "pre" and self.last_norm
+        return bool(self.layer.norm == "pre" and self.last_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
         main, solver = self.layer.main, SOLVERS[self.solver]
@@ -139,28 +137,21 @@ class WaistedStack(Block):
     last_norm: bool = True
 
     @property
-    def layer(self) -> EncoderLayer:
+    def layer(self) -> Any:
         """The first layer, which says what the stack is."""
-        assert isinstance(self.first.layer, EncoderLayer)
         return self.first.layer
 
     @property
     def normed(self) -> bool:
         """True if a norm comes last."""
-        return self.layer.norm == "pre" and self.last_norm
+        return bool(self.layer.norm == "pre" and self.last_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
         outer, over = self.layer.main.d, (self.layer.main.queries,)
         inner: Size = self.middle.layer.main.d  # type: ignore[attr-defined]
-        last = {"norm": LayerNorm(outer, over)} if self.normed else {}
-        return {
-            "first": self.first,
-            "enter": Linear(outer, inner, over),
-            "middle": self.middle,
-            "leave": Linear(inner, outer, over),
-            "last": self.last,
-            **last,
-        }
+        enter, leave = Linear(outer, inner, over), Linear(inner, outer, over)
+        parts = {"first": self.first, "enter": enter, "middle": self.middle, "leave": leave, "last": self.last}
+        return parts | ({"norm": LayerNorm(outer, over)} if self.normed else {})
 
     def forward(self, m: Any, x: Any, present: Any, bias: Any) -> Any:
         x = run(m, m.first, x, (present, bias, {}), self.steps, "euler")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import nn
 
@@ -10,6 +12,8 @@ from scalesearch.blocks.share import Borrow
 from scalesearch.nn.init import initialise
 from scalesearch.nn.model import Model
 from scalesearch.nn.module import Dropout, Module
+
+Built = TypeVar("Built", bound=Module)
 
 
 def build(
@@ -23,28 +27,24 @@ def build(
     dtype: torch.dtype = torch.float32,
 ) -> Model:
     """The model that ``block`` describes, with ``vocab`` tokens, initialised by the scheme ``init`` from ``seed``."""
-    rates = dropout or Dropout()
-    model = Model(block.at(vocab), rates)
-    _fill(model, vocab, rates)
-    _tie(model, model)
-    model.to_empty(device=device).to(dtype)
-    if torch.device(device).type != "meta":
-        initialise(model, init, seed)
-    return model
+    return _made(Model(block.at(vocab), dropout or Dropout()), vocab, init, seed, device, dtype)
 
 
 def module(block: Block, *, vocab: int = 8, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Module:
     """One block as a module of its own, weights drawn from the default scheme: for tests and inspection."""
-    root = Module(block.at(vocab), Dropout())
-    _fill(root, vocab, root.rates)
+    return _made(Module(block.at(vocab), Dropout()), vocab, "xavier", 1, device, dtype)
+
+
+def _made(root: Built, vocab: int, init: str, seed: int, device: str | torch.device, dtype: torch.dtype) -> Built:
+    _fill(root, vocab)
     _tie(root, root)
     root.to_empty(device=device).to(dtype)
-    if device != "meta":
-        initialise(root, "xavier", 1)
+    if torch.device(device).type != "meta":
+        initialise(root, init, seed)
     return root
 
 
-def _fill(node: Module, vocab: int, rates: Dropout) -> None:
+def _fill(node: Module, vocab: int) -> Module:
     """Add weights (on the meta device) and parts to ``node``. Raises ValueError at sizes that misfit."""
     if (wrong := node.block.misfit()) is not None:
         raise ValueError(f"{type(node.block).__name__}.{wrong[0]}: {wrong[1]}")
@@ -54,16 +54,11 @@ def _fill(node: Module, vocab: int, rates: Dropout) -> None:
     for name, part in node.block.parts().items():
         inner = part.block if isinstance(part, Use) else part
         if isinstance(inner, Repeat):
-            layers = [_filled(inner.layer, vocab, rates) for _ in range(inner.depth)]
+            layers = [_fill(Module(inner.layer.at(vocab), node.rates), vocab) for _ in range(inner.depth)]
             node.add_module(name, nn.ModuleList(layers))
         else:
-            node.add_module(name, _filled(inner, vocab, rates))
-
-
-def _filled(block: Block, vocab: int, rates: Dropout) -> Module:
-    child = Module(block.at(vocab), rates)
-    _fill(child, vocab, rates)
-    return child
+            node.add_module(name, _fill(Module(inner.at(vocab), node.rates), vocab))
+    return node
 
 
 def _tie(node: Module, root: Module) -> None:

@@ -97,11 +97,13 @@ class Scores(Block):
         return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra, inner=True)}
 
     def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None) -> Any:
+        from torch.nn.functional import pad
+
         q = q * self.head_dim**-0.5
         scores = m.product(q, k.transpose(2, 3))
         if self.clip:
             relative = m.relative(q, k.shape[2] - self.extra)
-            scores = scores + (_behind(relative, self.extra) if self.extra else relative)
+            scores = scores + pad(relative, (self.extra, 0))  # prompts have no distance
         if self.heads_out:
             scores = m.deepen(m.widen(scores).relu())
         if self.residual:
@@ -109,13 +111,6 @@ class Scores(Block):
             carried[self.residual] = scores
         scores = scores if bias is None else plus(scores, bias)
         return m.mix(dropout(scores.softmax(-1), m.rates.attention, m.training), v)
-
-
-def _behind(scores: Any, extra: int) -> Any:
-    """Scores with ``extra`` keys of score 0 in front."""
-    from torch.nn.functional import pad
-
-    return pad(scores, (extra, 0))
 
 
 @block
