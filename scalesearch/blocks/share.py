@@ -1,7 +1,7 @@
 """Schedules of weight sharing within a stack; layers and groups count from 0.
 
-A schedule is a value. ``assign(depth)`` gives each layer its group; ``unique(depth)`` is the number of groups. The
-first layer of a group owns its weights.
+A schedule is a value. ``groups(depth)`` gives each layer its group; ``unique(depth)`` is their number. The first layer
+of a group owns its weights.
 """
 
 from __future__ import annotations
@@ -29,11 +29,6 @@ class Schedule:
     def misfit(self, depth: int) -> str | None:
         """The reason why the schedule does not fit ``depth`` layers, or None."""
         return None
-
-    def assign(self, depth: int) -> list[int]:
-        """The group of each layer, numbered by first use (a restricted growth string)."""
-        order: dict[int, int] = {}
-        return [order.setdefault(group, len(order)) for group in self.groups(depth)]
 
     def owners(self, depth: int) -> list[int]:
         """The first layer of the group of each layer."""

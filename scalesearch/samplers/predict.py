@@ -1,14 +1,15 @@
-"""What a trial that was paused early would have come to: a line through those that were not.
+"""Final values of trials that were paused early, predicted from those that were not.
 
-A sampler must hear of every trial that cost something, or it learns only from the few that were trained to the end. So
-the final value of a paused one is read off its loss at the last rung, by a line (Theil and Sen: the median of all
-slopes, which a diverged run cannot bend) through the trials of which both are known.
+A sampler that learned only from trials trained to the end would learn from few. So the final value of a paused one is
+read off its loss at its last rung, by a line (Theil and Sen: the median of all slopes, which a diverged run cannot
+bend) through the trials of which both are known.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,8 +28,8 @@ def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Obj
                          exact: Exact = exact_values) -> dict[int, list[float]]:
     """Trial number to values in the order of ``objectives``: real ones where there are any, predicted for the paused.
 
-    As long as too few were trained to the end, every measured objective of every trial is told by its loss at the first
-    rung, so that all are on one scale.
+    As long as too few were trained to the end, every measured objective of every trial is its loss at the first rung,
+    so that all are on one scale.
 
     Args:
         exact: gives, of a trial, objective to value for those that are not measured.
@@ -37,31 +38,21 @@ def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Obj
     paused = [trial for trial in trials if is_paused(trial) and rungs_of(trial)]
     if not paused:
         return {trial.number: list(trial.values) for trial in ended}
-    if sum(bool(rungs_of(trial)) for trial in ended) < FEWEST:  # a reference passes no rung
-        return {trial.number: _early(trial, objectives, exact) for trial in trials
-                if rungs_of(trial) and (is_complete(trial) or is_paused(trial))}
-    lines = {(at, rung): _line(ended, at, objective, rung) for at, objective in enumerate(objectives)
-             if objective.measured for rung in range(max(len(rungs_of(trial)) for trial in paused))}
-    return {trial.number: list(trial.values) if is_complete(trial) else _late(trial, objectives, lines, exact)
-            for trial in trials if is_complete(trial) or (is_paused(trial) and rungs_of(trial))}
+    early = sum(bool(rungs_of(trial)) for trial in ended) < FEWEST  # a reference passes no rung
 
+    @cache
+    def line(at: int, rung: int) -> tuple[float, float]:
+        return (0.0, float(objectives[at].sign)) if early else _line(ended, at, objectives[at], rung)
 
-def _early(trial: FrozenTrial, objectives: Sequence[Objective], exact: Exact) -> list[float]:
-    loss, costs = log_loss(trial, 0), exact(trial, objectives)
-    return [objective.sign * loss if objective.measured else costs[objective.name] for objective in objectives]
+    def predicted(trial: FrozenTrial) -> list[float]:
+        rung, costs = 0 if early else len(rungs_of(trial)) - 1, exact(trial, objectives)
+        lines = [line(at, rung) if one.measured else None for at, one in enumerate(objectives)]
+        return [costs[objective.name] if its is None else its[0] + its[1] * log_loss(trial, rung)
+                for objective, its in zip(objectives, lines)]
 
-
-def _late(trial: FrozenTrial, objectives: Sequence[Objective], lines: Mapping[tuple[int, int], tuple[float, float]],
-          exact: Exact) -> list[float]:
-    costs, rung = exact(trial, objectives), len(rungs_of(trial)) - 1
-    found = []
-    for at, objective in enumerate(objectives):
-        if objective.measured:
-            start, slope = lines[at, rung]
-            found.append(start + slope * log_loss(trial, rung))
-        else:
-            found.append(costs[objective.name])
-    return found
+    return {trial.number: list(trial.values) if is_complete(trial) and not early else predicted(trial)
+            for trial in trials
+            if (is_complete(trial) and not early) or (rungs_of(trial) and (is_complete(trial) or is_paused(trial)))}
 
 
 def log_loss(trial: FrozenTrial, rung: int) -> float:

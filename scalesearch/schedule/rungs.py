@@ -122,21 +122,12 @@ def spread(points: Points, count: int) -> list[int]:
 
 def _far_apart(points: Points, members: NDArray[np.intp], taken: Sequence[int]) -> list[int]:
     """``members`` in the order in which each is the farthest from all before it, those ``taken`` included."""
-    left, order = list(members), []
-    if not taken:
-        first = min(left, key=lambda i: (points[i, 0], i))
-        left.remove(first)
-        order.append(int(first))
-    near = np.array([_distance(points, i, [*taken, *order]) for i in left])
-    while left:
-        at = int(near.argmax())
-        chosen = left.pop(at)
-        order.append(int(chosen))
-        near = np.delete(near, at)
-        if left:
-            near = np.minimum(near, np.linalg.norm(points[left] - points[chosen], axis=1))
+    order = [] if taken else [int(members[points[members, 0].argmin()])]
+    left = np.setdiff1d(members, order)
+    apart = np.linalg.norm(points[left][:, None] - points[[*taken, *order]][None], axis=2).min(1)
+    for _ in left:
+        at = int(apart.argmax())
+        order.append(int(left[at]))
+        apart = np.minimum(apart, np.linalg.norm(points[left] - points[left[at]], axis=1))
+        apart[at] = -1.0  # of none that is left
     return order
-
-
-def _distance(points: Points, i: int, others: Sequence[int]) -> float:
-    return float(np.linalg.norm(points[list(others)] - points[i], axis=1).min())

@@ -83,14 +83,14 @@ def test_a_gate_is_its_definition(gate: str, cross: bool) -> None:
 class ByIndex(Gating):
     """QgV across sequences as the published code has it: key j is gated by the decoder's position j."""
 
-    def value(self, m, y):
-        return m.project("value", y * m.project("query", self.x).sigmoid()) if y.shape == self.x.shape else y
+    def value(self, project, y):
+        return project("value", y * project("query", self.x).sigmoid()) if y.shape == self.x.shape else y
 
-    def query(self, m, x):
+    def query(self, project, x):
         object.__setattr__(self, "x", x)
         return x
 
-    def mixed(self, m, mixed, x):
+    def mixed(self, project, mixed, x):
         return mixed
 
 

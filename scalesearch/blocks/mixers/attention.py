@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -142,7 +143,8 @@ class Attention(Mixer):
     ) -> Any:
         y = x if memory is None else memory
         joined = self._joined(m, x) if memory is None and m.folds is not None and cache is not None else None
-        query = self._split(self.gating.query(_Maps(m), x) if joined is None else joined[0], self.score_heads)
+        query = self.gating.query(functools.partial(self._map, m), x) if joined is None else joined[0]
+        query = self._split(query, self.score_heads)
         key, value = self._keys_values(m, joined, y, cache)
         if self.prompt:
             key, value, bias = self._prompted(m, key, value, bias)
@@ -150,9 +152,14 @@ class Attention(Mixer):
             key, value = self._repeated(key, self.score_heads), self._repeated(value, self.bias_heads)
         more = (carried,) if isinstance(self._core(), Scores) else ()
         mixed = m.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
-        mixed = self.gating.mixed(_Maps(m), mixed, x)
+        mixed = self.gating.mixed(functools.partial(self._map, m), mixed, x)
         mixed = mixed if self.partial is None else m.partial(mixed, x)
-        return _Maps(m).project("out", mixed)
+        return self._map(m, "out", mixed)
+
+    def _map(self, m: Any, slot: str, x: Any) -> Any:
+        """The map in ``slot``, and its adapter if it has one, applied to ``x``."""
+        y = getattr(m, slot)(x)
+        return y + getattr(m, f"{slot}_adapter")(x) if slot in self.adapters else y
 
     def _joined(self, m: Any, x: Any) -> Any:
         """Query, key and value features of ``x`` by one product; None where they are more than three matrices."""
@@ -178,15 +185,13 @@ class Attention(Mixer):
         return key, value
 
     def _project(self, m: Any, y: Any) -> tuple[Any, Any]:
-        maps, gating = _Maps(m), self.gating
+        maps, gating = functools.partial(self._map, m), self.gating
         key = gating.key_gate(maps, gating.key(maps, y), y)
         return self._split_pair(key, gating.value(maps, y))
 
     def _split_pair(self, key: Any, value: Any) -> tuple[Any, Any]:
-        return (
-            self._split(key, self.kv_heads or self.score_heads),
-            self._split(value, self.kv_heads or self.bias_heads),
-        )
+        heads = self.kv_heads or self.score_heads, self.kv_heads or self.bias_heads
+        return self._split(key, heads[0]), self._split(value, heads[1])
 
     def _prompted(self, m: Any, key: Any, value: Any, bias: Any) -> tuple[Any, Any, Any]:
         """Keys and values with the prompt's in front, which no mask hides."""
@@ -204,16 +209,3 @@ class Attention(Mixer):
     def _split(self, x: Any, heads: int) -> Any:
         """(batch, positions, heads · n) to (batch, heads, positions, n)."""
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-class _Maps:
-    """An attention module's maps, each with the adapter beside it."""
-
-    def __init__(self, m: Any) -> None:
-        self.m = m
-
-    def project(self, slot: str, x: Any) -> Any:
-        """The map in ``slot``, and its adapter if it has one, applied to ``x``."""
-        m = self.m
-        y = getattr(m, slot)(x)
-        return y + getattr(m, f"{slot}_adapter")(x) if slot in m.block.adapters else y

@@ -13,13 +13,14 @@ goes to the query's side (of the scores for QgK, of the mixed values for QgV), w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.blocks.elementwise import times
 
 GATES = ("none", "QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")
-SLOT = {"Q": "query", "K": "key", "V": "value"}
+Project = Callable[[str, Any], Any]  # the map in a slot, applied
 
 
 @dataclass(frozen=True)
@@ -63,42 +64,42 @@ class Gating:
         projected = ("key",) if self.other != "Q" else ()
         return projected + (("query", "value") if self.gated != "Q" else ())
 
-    def query(self, m: Any, x: Any) -> Any:
+    def query(self, project: Project, x: Any) -> Any:
         """(batch, queries, d) to the query's features, its own gate applied."""
         if self.gate == "none":
-            return m.project("query", x)
+            return project("query", x)
         if self.other == "Q":
-            return m.project("key", x)
+            return project("key", x)
         if self.gating == "Q":
             # Of a gate over keys, query t's own share: Σ (q ⊙ σ(W_Q q)) K' = Σ q (K' ⊙ σ(W_Q q)).
-            return times(x, m.project("query", x).sigmoid()) if self.gated == "K" and self.across else x
-        return m.project("value", x) if self.across else m.project("value", times(x, m.project("query", x).sigmoid()))
+            return times(x, project("query", x).sigmoid()) if self.gated == "K" and self.across else x
+        return project("value", x) if self.across else project("value", times(x, project("query", x).sigmoid()))
 
-    def key(self, m: Any, y: Any) -> Any:
+    def key(self, project: Project, y: Any) -> Any:
         """(batch, keys, d) to the key's features."""
         if self.gate == "none" or self.other == "K":
-            return m.project("key", y)
+            return project("key", y)
         if self.gated == "K":
-            return m.project("value", y if self.across else times(y, m.project("query", y).sigmoid()))
+            return project("value", y if self.across else times(y, project("query", y).sigmoid()))
         # Raw, but for a gate over queries that must stand on the key's side.
-        return times(y, m.project("query", y).sigmoid()) if self.gated == "Q" and self.across else y
+        return times(y, project("query", y).sigmoid()) if self.gated == "Q" and self.across else y
 
-    def value(self, m: Any, y: Any) -> Any:
+    def value(self, project: Project, y: Any) -> Any:
         """(batch, keys, d) to the value's features."""
         if self.gate == "none":
-            return m.project("value", y)
+            return project("value", y)
         if self.other == "V":
-            return m.project("key", y)
+            return project("key", y)
         if self.gated == "V":
-            return m.project("value", y if self.across else times(y, m.project("query", y).sigmoid()))
+            return project("value", y if self.across else times(y, project("query", y).sigmoid()))
         return y
 
-    def key_gate(self, m: Any, key: Any, y: Any) -> Any:
+    def key_gate(self, project: Project, key: Any, y: Any) -> Any:
         """The key's features, gated where VgQ spans two sequences."""
         needed = self.gate == "VgQ" and self.across
-        return times(key, m.project("query", y).sigmoid()) if needed else key
+        return times(key, project("query", y).sigmoid()) if needed else key
 
-    def mixed(self, m: Any, mixed: Any, x: Any) -> Any:
+    def mixed(self, project: Project, mixed: Any, x: Any) -> Any:
         """The mixed values (batch, queries, width), gated where QgV spans two sequences."""
         needed = self.gate == "QgV" and self.across
-        return times(mixed, m.project("query", x).sigmoid()) if needed else mixed
+        return times(mixed, project("query", x).sigmoid()) if needed else mixed
