@@ -25,6 +25,7 @@ _MODEL = "tokenizer.model"
 _SIDES = ("source", "target")
 # Plain arrays without a header, so that their hash is the hash of the numbers on every machine.
 _IDS, _OFFSETS = np.dtype("<i4"), np.dtype("<i8")
+Stored = tuple[dict[str, Any], Tokenizer, dict[str, Split]]  # meta data, tokenizer, splits
 
 
 class Damaged(Exception):
@@ -81,14 +82,12 @@ def _sum(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def fetch(folder: Path) -> tuple[dict[str, Any], Tokenizer, dict[str, Split]] | None:
-    """Reads ``folder`` as (meta data, tokenizer, splits), ids memory-mapped; None if there is none.
+def fetch(folder: Path) -> Stored:
+    """Reads ``folder``, ids memory-mapped.
 
     Raises:
-        Damaged: a file is missing or is not what was written.
+        Damaged: a file, or all of them, is missing or is not what was written.
     """
-    if not folder.exists():
-        return None
     try:
         meta: dict[str, Any] = json.loads((folder / _META).read_text())
         sums = meta["files"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from scalesearch.data.cache import Damaged, fetch, key_of, store
+from scalesearch.data.cache import Damaged, Stored, fetch, key_of, store
 from scalesearch.data.files import default_cache
 from scalesearch.data.prepare import Counts, notes, prepare
 from scalesearch.data.sources import fingerprint, read
@@ -65,14 +65,10 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
     """
     full = spec.resolve(base)
     folder = (cache or default_cache()) / key_of(_identity(full))
-    repairs: list[str] = []
     try:
-        cached = fetch(folder)
+        (meta, tokenizer, splits), repairs = fetch(folder), []
     except Damaged:
-        cached = None
-    if cached is None:
-        cached, repairs = _make(full, folder)
-    meta, tokenizer, splits = cached
+        (meta, tokenizer, splits), repairs = _make(full, folder)
     return Corpus(name=_name(full), hash=meta["hash"], synthetic=spec.builtin is not None,
                   spec=spec, tokenizer=tokenizer, counts=meta["counts"],
                   notes=(*notes(spec, meta["counts"]), *repairs), folder=folder, **splits)
@@ -92,34 +88,29 @@ def _identity(spec: DataSpec) -> dict[str, Any]:
     return {"text": fingerprint(spec), "vocabulary": vocabulary, **fields, **shape, **mixed}
 
 
-def _make(spec: DataSpec, folder: Path) -> tuple[Any, list[str]]:
+def _make(spec: DataSpec, folder: Path) -> tuple[Stored, list[str]]:
     """Makes and stores the corpus, unless another process has meanwhile; with notes of repairs."""
-    repairs = []
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{folder.name}.lock"):
             try:
-                cached = fetch(folder)
+                return fetch(folder), []
             except Damaged as damage:
-                repairs.append(f"the cached corpus was damaged and has been made again ({damage})")
-                cached = None
-            if cached is None:
-                store(folder, prepare(spec, read(spec)))
-                cached = fetch(folder)
+                note = f"the cached corpus was damaged and has been made again ({damage})"
+                repairs = [note] if folder.exists() else []
+            store(folder, prepare(spec, read(spec)))
+            return fetch(folder), repairs
     except OSError as error:
         raise UserError(f"data: the cache {folder.parent} cannot be written: {error.strerror or error}. "
                         "Give another cache folder, or set XDG_CACHE_HOME to one", key="data",
                         code="cache-not-writable") from None
-    return cached, repairs
 
 
 def _name(spec: DataSpec) -> str:
     suffix = (" (distilled, mixed)" if spec.mix else " (distilled)") if spec.distilled else ""
-    return (spec.name or spec.builtin or _name_of_files(spec)) + suffix
-
-
-def _name_of_files(spec: DataSpec) -> str:
+    if given := spec.name or spec.builtin:
+        return given + suffix
     first = spec.train[0]
     folder = Path(first if isinstance(first, str) else first.source).parent.name
     what = f"{spec.source}-{spec.target}" if spec.source and spec.target else spec.task
-    return f"{folder} {what}".strip()
+    return f"{folder} {what}".strip() + suffix

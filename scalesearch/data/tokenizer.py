@@ -16,6 +16,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,8 @@ class Tokenizer:
     """
 
     def __init__(self, model: bytes, path: Path | None = None) -> None:
-        self.bytes = model
-        self.path = path
-        self._processor = _load(model, path)
+        self.bytes, self.path = model, path
+        self._processor = _load(model, path or "the tokenizer")
         self.vocab_size: int = self._processor.vocab_size()
 
     @classmethod
@@ -102,14 +102,11 @@ class Tokenizer:
         return f"Tokenizer(vocab_size={self.vocab_size})"
 
 
-def _load(model: bytes, path: Path | None) -> sentencepiece.SentencePieceProcessor:
-    name = path or "the tokenizer"
+def _load(model: bytes, name: Path | str) -> sentencepiece.SentencePieceProcessor:
     processor = sentencepiece.SentencePieceProcessor()
-    try:
+    with suppress(RuntimeError):
         processor.LoadFromSerializedProto(model)
-    except RuntimeError:
-        raise UserError(f"{name}: not a sentencepiece model", code="not-a-tokenizer") from None
-    if not model or processor.vocab_size() == 0:
+    if processor.vocab_size() == 0:
         raise UserError(f"{name}: not a sentencepiece model", code="not-a-tokenizer")
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids != (PAD, UNK, BOS, EOS):

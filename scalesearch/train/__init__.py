@@ -7,15 +7,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scalesearch.train.checkpoint import Checkpoint, load_checkpoint, read_checkpoint
+    from scalesearch.train.checkpoint import Checkpoint, read_checkpoint
     from scalesearch.train.recipe import PRESETS, Recipe
     from scalesearch.train.result import Result
     from scalesearch.train.training import train
 
-_HOMES = {"Checkpoint": "checkpoint", "load_checkpoint": "checkpoint", "read_checkpoint": "checkpoint",
+_HOMES = {"Checkpoint": "checkpoint", "read_checkpoint": "checkpoint",
           "PRESETS": "recipe", "Recipe": "recipe", "Result": "result", "train": "training"}
 
-__all__ = ["PRESETS", "Checkpoint", "Recipe", "Result", "load_checkpoint", "read_checkpoint", "train"]
+__all__ = ["PRESETS", "Checkpoint", "Recipe", "Result", "read_checkpoint", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -146,9 +146,3 @@ def read_checkpoint(directory: Path | str) -> Checkpoint:
     recipe = Recipe.from_mapping(loads((folder / RECIPE).read_text()))
     return Checkpoint(model.eval(), tokenizer, architecture, spec["lowercase"],
                       spec["max_length"], recipe, spec["task"])
-
-
-def load_checkpoint(directory: Path | str) -> tuple[Any, Tokenizer, Any]:
-    """Reads model, tokenizer and architecture of a finished training; see :func:`read_checkpoint`."""
-    trained = read_checkpoint(directory)
-    return trained.model, trained.tokenizer, trained.architecture

@@ -42,7 +42,6 @@ class Engine:
         self.optimizer = adam(self.parameters, recipe)
         self.states = torch.compile(self._states, dynamic=True) if hardware.compiled else self._states
         self.parts = 1
-        self.unit: Tensor | None = None  # the gradient of the loss by itself; None is 1
 
     def update(self, batches: list[Batch], lr: float) -> Tensor:
         """Takes one step on ``batches``; returns the smoothed loss per token, on the device.
@@ -105,7 +104,7 @@ class Engine:
             total = torch.zeros((), device=self.hardware.device)
             for piece in (piece for batch in shard.batches for piece in cut(batch, self.parts)):
                 loss = self.loss_sum(piece, self.recipe.label_smoothing) / shard.tokens
-                loss.backward(self.unit)
+                loss.backward()
                 total += loss.detach()
             return total
         except (RuntimeError, MemoryError) as error:

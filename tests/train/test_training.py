@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from scalesearch.signals import Interrupted
-from scalesearch.train import Result, load_checkpoint, loop, read_checkpoint, train
+from scalesearch.train import Result, loop, read_checkpoint, train
 from scalesearch.train import engine as engines
 from scalesearch.train.averaging import read_weights
 from tests.errors import refuses
@@ -51,10 +51,9 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     assert {event["kind"] for event in events} >= {"validation", "decode", "done"}
     assert sorted(path.name for path in out.iterdir()) == [
         "architecture.yaml", "data.json", "model.safetensors", "recipe.json", "result.json", "tokenizer.model"]
-    model, tokenizer, architecture = load_checkpoint(out)
-    assert (architecture.id, tokenizer) == (tiny().id, corpus.tokenizer)
-    assert all(torch.equal(weight, weights(out)[name]) for name, weight in model.state_dict().items())
-    assert read_checkpoint(out).recipe == recipe()
+    trained = read_checkpoint(out)
+    assert (trained.architecture.id, trained.tokenizer, trained.recipe) == (tiny().id, corpus.tokenizer, recipe())
+    assert all(torch.equal(weight, weights(out)[name]) for name, weight in trained.model.state_dict().items())
 
 
 @pytest.mark.parametrize("average", ["last", "best", "none"])
@@ -213,9 +212,9 @@ def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
     with pytest.raises(Interrupted):
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     with refuses("no-checkpoint", "model.safetensors", "not finished"):
-        load_checkpoint(out)
+        read_checkpoint(out)
     with refuses("no-checkpoint"):
-        load_checkpoint(out / "nothing")
+        read_checkpoint(out / "nothing")
 
 
 def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:

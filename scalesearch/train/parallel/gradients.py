@@ -1,9 +1,8 @@
 """Updates shared by several processes; their sentences are the same as with one process.
 
-Each process accumulates the gradients of its shard by itself. Then all learn whether memory sufficed, and
-``DistributedDataParallel`` reduces the gradients in one backward pass that itself adds nothing. Reducing during the
-last backward would overlap the two, but a process that runs out of memory there would leave the others waiting, and a
-process without a batch, or a weight that only some processes used, would need a way of its own.
+Each process accumulates the gradients of its shard by itself. Then all learn whether memory sufficed and which weights
+have been used, and the gradients are summed at once. Summing them during the backward pass would overlap the two, but a
+process that runs out of memory there would leave the others waiting.
 """
 
 import time
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from scalesearch.data import Batch
 from scalesearch.train import checkpoint
@@ -30,14 +29,10 @@ class ParallelEngine(Engine):
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware, team: Team) -> None:
         super().__init__(model, recipe, hardware)
         self.team = team
-        self.unit = torch.tensor(float(team.size), device=hardware.device)  # since DDP takes the mean
         self._follower_seconds = 0.0
-        team.call(self._wrap)
+        # Of one seed, but other processors may round the first weights otherwise.
+        team.call(lambda: [dist.broadcast(weight.data, 0) for weight in self.parameters])
         self._clock = time.process_time()
-
-    def _wrap(self) -> None:
-        """Wraps the model in DDP, which copies the leader's weights to all."""
-        self.reducer = DistributedDataParallel(GradientReducer(self.model), gradient_as_bucket_view=True)
 
     def _gradients(self, shard: Shard) -> Tensor | None:
         """Gradients of all shards; returns their loss, or None if memory ran out anywhere."""
@@ -47,11 +42,14 @@ class ParallelEngine(Engine):
         self._follower_seconds += sums[1]
         if sums[0] or total is None:
             return None
-        self.team.call(lambda: dist.all_reduce(total))
-        self.team.call(lambda: self.reducer().backward())
+        gradients = [total]
         for weight, users in zip(self.parameters, sums[2:]):
-            if not users:
-                weight.grad = None  # as in one process: the optimiser leaves it alone
+            if users:  # a weight that no process used has no gradient, as in one process
+                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                gradients.append(weight.grad)
+        summed = parameters_to_vector(gradients)
+        self.team.call(lambda: dist.all_reduce(summed))
+        vector_to_parameters(summed, gradients)
         return total
 
     def _own_seconds(self) -> float:
@@ -86,18 +84,6 @@ class Leader(ParallelEngine):
         super().restore(state)
 
 
-class GradientReducer(nn.Module):
-    """Module whose backward pass adds no gradients and makes DDP reduce the accumulated ones."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self) -> Tensor:
-        # Of no element at all, so that a weight that is not finite changes no gradient.
-        return torch.stack([p.reshape(-1)[:0].sum() for p in self.model.parameters() if p.requires_grad]).sum()
-
-
 def divide(batches: list[Batch], size: int) -> list[Shard]:
     """Divides ``batches`` among processes: whole ones in turn, then the pieces of the remaining ones.
 
@@ -120,32 +106,26 @@ def lead(model: Any, architecture: Any, vocab: int, recipe: Recipe, seed: int, h
 
 
 def follow(team: Team) -> None:
-    """Follows the leader's messages until the one to end.
+    """Follows the leader's messages until the one to end; the first is to build.
 
     Raises:
         ProcessLost: the leader or another process is gone.
     """
-    engine: ParallelEngine | None = None
+    engine: Any = None
     while True:
-        command, arguments = team.receive()
-        if command == "end":
-            return
-        if command == "build":
-            engine = _build_engine(team, *arguments)
-        elif command == "random":
-            team.gather(checkpoint.random_state())
-        else:
-            assert engine is not None, "the first message is to build"
-            _execute(engine, command, arguments)
-
-
-def _execute(engine: ParallelEngine, command: str, arguments: Any) -> None:
-    if command == "restore":
-        engine.restore(arguments)
-        return
-    shard, lr, engine.parts = arguments
-    with suppress(TrainingFailed):  # memory suffices in no process then, and the leader reports it
-        engine.step(shard, lr)
+        match team.receive():
+            case "build", arguments:
+                engine = _build_engine(team, *arguments)
+            case "random", _:
+                team.gather(checkpoint.random_state())
+            case "restore", state:
+                engine.restore(state)
+            case "step", (shard, lr, parts):
+                engine.parts = parts
+                with suppress(TrainingFailed):  # memory suffices in no process then, and the leader reports it
+                    engine.step(shard, lr)
+            case _:
+                return
 
 
 def _build_engine(team: Team, block: Any, vocab: int, recipe: Recipe, seed: int) -> ParallelEngine:
