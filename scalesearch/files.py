@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from scalesearch.errors import UserError
 
+MAX_NAME = 200  # bytes; file systems take 255, and some names get an ending
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk full, quota used up, larger than a file may be
 
 
@@ -18,6 +19,12 @@ class DiskFull(UserError):
     """There is no room for a file; what stood in its place before is untouched. Passes once there is room."""
 
     code = "disk-full"
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` can name a file or a folder, and none elsewhere: it is no path."""
+    return text.strip() not in ("", ".", "..") and text.isprintable() and not set(text) & set("/\\") and \
+        len(text.encode()) <= MAX_NAME
 
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:

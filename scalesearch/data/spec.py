@@ -9,7 +9,7 @@ from scalesearch.data.builtin import MAX_PAIRS
 from scalesearch.data.files import expand
 from scalesearch.data.parts import FORM, PairOfFiles, Part, is_m2, plain, read_parts
 from scalesearch.space.binding.constants import node_of, read_constants, settle
-from scalesearch.space.schema.settings import schema_of, setting
+from scalesearch.space.schema.settings import NAME, read_name, schema_of, setting
 from scalesearch.space.syntax.diagnostics import either
 from scalesearch.tasks import TASKS
 
@@ -51,9 +51,9 @@ class DataSpec:
     pairs: int | None = setting(None, f"of the built-in corpus, its first training pairs ({BUILTIN_PAIRS:,})",
                                 high=MAX_PAIRS, unit="pairs")
     source: str | None = setting(None, "language to translate from: the ending of its files, such as en",
-                                 synonyms=("source_lang", "src", "src_lang"))
+                                 read=read_name, form=NAME, synonyms=("source_lang", "src", "src_lang"))
     target: str | None = setting(None, "language to translate into: the ending of its files, such as de",
-                                 synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
+                                 read=read_name, form=NAME, synonyms=("target_lang", "tgt", "trg", "tgt_lang"))
     train: Any = setting((), "text to train on, such as data/train for data/train.en and data/train.de",
                          read=read_parts, form=FORM, synonyms=("trainpref", "train_file", "path_train"))
     valid: Any = setting((), "text to validate on, such as data/val", read=read_parts, form=FORM,

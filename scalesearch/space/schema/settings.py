@@ -14,13 +14,15 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from scalesearch.files import is_name
 from scalesearch.space.schema.types import Complain, Field, Group
-from scalesearch.space.syntax.nodes import Node
+from scalesearch.space.syntax.nodes import Node, Text
 from scalesearch.space.syntax.parameters import say
 
 REQUIRED: Any = dataclasses.MISSING
 KINDS = {bool: "flag", int: "size", float: "number", str: "text", Path: "text"}
 OPTIONAL = "none"
+NAME = "a name (a text without slashes, of at most 200 bytes)"
 
 
 def setting(
@@ -56,6 +58,16 @@ def setting(
     if isinstance(default, dict | list):
         return dataclasses.field(default_factory=default.copy, metadata=meta)
     return dataclasses.field(default=default, metadata=meta)
+
+
+def read_name(node: Node, complain: Complain) -> str | None:
+    """A name that becomes part of a file's or a folder's: no path, which might lead elsewhere."""
+    text = node.text if isinstance(node, Text) else ""
+    if text == OPTIONAL and isinstance(node, Text) and not node.quoted:
+        return None
+    if not is_name(text):
+        complain(node, f"expected {NAME}, found `{text}`" if text else f"expected {NAME}", None)
+    return text
 
 
 def schema_of(kind: type[Any], **more: Any) -> Group:

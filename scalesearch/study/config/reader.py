@@ -22,6 +22,7 @@ from random import Random
 
 from scalesearch.errors import UserError
 from scalesearch.feasible.limits import budget_of
+from scalesearch.files import is_name
 from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL
@@ -105,6 +106,9 @@ class _Study:
         seeds = seeds_of(file.seeds, self.table.get("seeds"), trials, objectives, rows_only, wrong)
         for key, message, help in wrong:
             self.wrong(places.get(key) or places["seeds"], message, help)
+        if file.name is None and not is_name(name):
+            self.wrong(self.table.place, f"the file's name `{name}` cannot name a study's folder", "give `study: NAME`",
+                       code="not-a-name")
         folder = out or Path(file.out or f"runs/{name}")
         self._check_folders(folder)
         address, budget, seed = self._address(), self._budget(space), file.proposer.seed

@@ -13,7 +13,7 @@ from scalesearch.samplers import NAMES, SamplerSpec
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
-from scalesearch.space.schema.settings import REQUIRED, schema_of, setting
+from scalesearch.space.schema.settings import NAME, REQUIRED, read_name, schema_of, setting
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place
 from scalesearch.space.syntax.nodes import Node
@@ -106,7 +106,8 @@ class StudySpec:
     file: Path
     text: str
     places: Mapping[str, Place]
-    name: str | None = setting(None, "its name", key="study", shown="the file's name", synonyms=("name", "study_name"))
+    name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME, shown="the file's name",
+                               synonyms=("name", "study_name"))
     kind: str = setting(SEARCH, "a search, or named architectures in place of one", words=KINDS, synonyms=("type",))
     space: Space = setting(None, "what may be proposed", form=SPACE,
                            shown="must be given, unless each row is a file",

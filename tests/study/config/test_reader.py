@@ -1,13 +1,19 @@
 """Study files: what is right is understood, what is wrong is said with its place, all at once."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
 from scalesearch.samplers import NAMES, SamplerSpec
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
+from scalesearch.space.schema.settings import read_name
 from scalesearch.space.syntax.diagnostics import either
+from scalesearch.space.syntax.nodes import from_text
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.engine.dry_run import dry_run
@@ -383,3 +389,22 @@ def test_a_budget_that_hardly_anything_meets_is_no_reason_to_refuse(tmp_path):
     impossible = read_study(write(tmp_path, SPACE + REST + "protocol: { vocab: 400 }\nbudget: params.total <= 9k\n"))
     with refuses("budget-unmet", 2000, "counted", key="budget"):
         refuse_the_impossible(make_evaluator(impossible, None), 1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(max_size=12), st.text("./\\~ a\0\n", min_size=1, max_size=8), st.text("ab", min_size=190)))
+def test_a_name_is_one_component_of_a_path_or_refused(text):
+    """What study files, and languages of data files, become parts of."""
+    problems = []
+    node = replace(from_text("s.yaml", "study: ", text), text=text, quoted=True)
+    name = read_name(node, lambda *problem: problems.append(problem))
+    inside = Path(os.path.normpath(Path("/runs") / name))
+    assert problems or (inside.parent == Path("/runs") and len(inside.name.encode()) < 256 and "\n" not in name)
+
+
+@pytest.mark.parametrize("name", ["../../escaped", "..", ".", "/tmp/escaped", "a/b", '"a\\0b"', '"a\\nb"', "x" * 300])
+def test_a_study_s_name_leads_nowhere_else(tmp_path, name):
+    assert "s.yaml:1:8: expected a name" in problems(tmp_path, f"study: {name}\n" + SPACE + REST)
+    data = REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
+                        f"{{ source: {name}, target: de, train: a, valid: b, test: c }}")
+    assert "s.yaml:6:17: expected a name" in problems(tmp_path, SPACE + data)
