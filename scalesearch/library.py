@@ -7,6 +7,8 @@ from pathlib import Path
 
 from scalesearch.errors import UserError
 
+TRAINED = "architecture.yaml"  # in the folder of a training
+
 
 def library_folder(kind: str) -> Path:
     """The folder of the shipped ``spaces`` or ``studies``: inside the wheel, or beside a source checkout."""
@@ -16,12 +18,14 @@ def library_folder(kind: str) -> Path:
 
 
 def find_file(name: str, kind: str) -> Path:
-    """The file ``name``: a path that exists, or the name of a shipped one (``transformer`` is enough).
+    """The file ``name``: a path that exists, the folder of a training, or a shipped one (``transformer`` is enough).
 
     Raises:
         UserError: neither exists; the message lists what is shipped.
     """
     given = Path(name)
+    if (given / TRAINED).is_file():
+        return given / TRAINED
     if given.exists():
         return given
     folder = library_folder(kind)

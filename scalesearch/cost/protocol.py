@@ -49,16 +49,14 @@ class Protocol:
         """The vocabulary's size where a weight has that axis."""
         return self.vocab
 
+    @property
+    def settings(self) -> dict[str, int | str]:
+        """Name and lengths, as under ``cost: protocol:``; :func:`protocol_of` reads them back."""
+        return {"name": self.name, "source": self.source, "target": self.target, "vocab": self.vocab}
+
     def to_json(self) -> dict[str, Any]:
         """Name, lengths, and what the MACs include."""
-        return {
-            "name": self.name,
-            "source": self.source,
-            "target": self.target,
-            "vocab": self.vocab,
-            "passes": len(self.passes),
-            "counts": dict(self.counts),
-        }
+        return {**self.settings, "passes": len(self.passes), "counts": dict(self.counts)}
 
     def __str__(self) -> str:
         extra = [f"{n} per {_COUNTED[kind]}" for kind, n in self.counts.items() if kind in _COUNTED]

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count
 from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
 from scalesearch.space.schema.types import Field, Group
-from scalesearch.space.schema.yaml_writer import lines, scalar, tree
+from scalesearch.space.schema.yaml_writer import flow, lines, scalar, tree
 from scalesearch.space.syntax.diagnostics import Problem, Source, Unbuildable
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Table
@@ -168,7 +169,7 @@ class Space:
             raise UserError(f"{name or self.document.place.source.name} leaves {shown} open; "
                             "choose one value for each (--set key=value, in a study file under set:)",
                             code="open-parameters")
-        return self.architecture(self.answer(self.replay({})))
+        return replace(self.architecture(self.answer(self.replay({}))), protocol=self.protocol)
 
     def to_yaml(self) -> str:
         """The canonical YAML, with defaults and full names; reads back to an equal space."""
@@ -177,8 +178,7 @@ class Space:
         return "\n".join(lines({**head, **tree(self.root), **where, **self._cost()})) + "\n"
 
     def _cost(self) -> dict[str, Any]:
-        protocol = ", ".join(f"{key}: {value}" for key, value in self.protocol.items())
-        cost: dict[str, Any] = {"protocol": f"{{ {protocol} }}"}
+        cost: dict[str, Any] = {"protocol": flow(self.protocol)}
         if self.budgets:
             cost["budgets"] = {name: scalar(constraint.text) for name, constraint in self.budgets.items()}
         return {"cost": cost}

@@ -10,7 +10,7 @@
 import pickle
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,8 @@ def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe)
     """Writes the description of a run; an existing architecture file stays."""
     directory.mkdir(parents=True, exist_ok=True)
     if not (directory / ARCHITECTURE).exists():
-        write_text(directory / ARCHITECTURE, architecture.to_yaml())
+        protocol = {**architecture.protocol, "vocab": corpus.tokenizer.vocab_size}
+        write_text(directory / ARCHITECTURE, replace(architecture, protocol=protocol).to_yaml())
     write_atomic(directory / TOKENIZER, lambda file: file.write(corpus.tokenizer.bytes))
     write_json(directory / RECIPE, recipe.to_json())
     write_json(directory / DATA, corpus.to_json())

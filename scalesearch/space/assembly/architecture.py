@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, Use, canonical
@@ -27,11 +27,12 @@ ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "d
 
 @dataclass(frozen=True)
 class Architecture:
-    """One network: its answers, its blocks, and an ``id`` that only the blocks decide."""
+    """One network: its answers, its blocks, an ``id`` that only the blocks decide, and the protocol of its costs."""
 
     answers: Mapping[str, Any]
     block: Block
     id: str
+    protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as a space's; empty where none is known
 
     def to_json(self) -> dict[str, Any]:
         """Id and answers."""
@@ -41,7 +42,7 @@ class Architecture:
         """An architecture file: a space with nothing left to choose."""
         from scalesearch.space.schema.yaml_writer import answers_to_yaml
 
-        text: str = answers_to_yaml(self.answers, name or self.id)
+        text: str = answers_to_yaml(self.answers, name or self.id, protocol=self.protocol)
         return text
 
 

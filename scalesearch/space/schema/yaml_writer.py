@@ -82,20 +82,28 @@ def _item(value: Any) -> str:
     return text if FLOW_SAFE.fullmatch(text) else _quoted(text)
 
 
-def answers_to_yaml(answers: Mapping[str, Any], name: str = "", schema: Group | None = None) -> str:
+def answers_to_yaml(answers: Mapping[str, Any], name: str = "", schema: Group | None = None,
+                    protocol: Mapping[str, Any] | None = None) -> str:
     """An architecture file: every answer as a constant.
 
     Args:
         answers: key to JSON value, as in a record.
         name: what the file calls itself.
         schema: the keys; the built-in ones where none is given.
+        protocol: of the costs; see ``Space.protocol``.
     """
     if schema is None:
         from scalesearch.space.schema.builtin import architecture_schema
 
         schema = architecture_schema()
     head = {"space": scalar(name)} if name else {}
-    return "\n".join(lines(head | _answered(schema, answers, ""))) + "\n"
+    cost = {"cost": {"protocol": flow(protocol)}} if protocol else {}
+    return "\n".join(lines(head | _answered(schema, answers, "") | cost)) + "\n"
+
+
+def flow(protocol: Mapping[str, Any]) -> str:
+    """A protocol on one line, as spaces have it."""
+    return f"{{ {', '.join(f'{key}: {value}' for key, value in protocol.items())} }}"
 
 
 def _answered(group: Group, answers: Mapping[str, Any], key: str) -> dict[str, Any]:

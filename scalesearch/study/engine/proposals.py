@@ -86,7 +86,10 @@ class Proposals:
         return trial
 
     def architecture(self, trial: Trial) -> Architecture:
-        """Architecture of ``trial``."""
+        """Architecture of ``trial``, with the protocol that its costs are of."""
+        return replace(self._architecture(trial), protocol=self.plan.evaluator.protocol.settings)
+
+    def _architecture(self, trial: Trial) -> Architecture:
         trial = self.study.trials[trial.of] if trial.origin == Origin.REPLICATE and trial.of is not None else trial
         if trial.origin == Origin.REFERENCE:
             return next(one.architecture for one in self.plan.references if one.label == trial.label)

@@ -83,17 +83,17 @@ def test_every_record_holds_what_it_must(folder):
 
 
 def test_the_exported_architecture_costs_what_the_record_says(folder):
-    from scalesearch.cost import cost, find_protocol
-    from scalesearch.space import read_space
-
+    """With the study's protocol and vocabulary, whatever the space's own are; the folder stands for its file."""
     command(folder, "study", "export", "found", "--best", "params.total", "--to", "best")
     record = json.loads((folder / "best" / "record.json").read_text())
-    space = read_space(folder / "best" / "architecture.yaml")
-    architecture = space.closed()
-    assert architecture.id == record["architecture"]
-    protocol = record["protocol"]
-    found = cost(architecture.block, find_protocol(*(protocol[key] for key in ("name", "source", "target", "vocab"))))
-    assert found["macs.total"] == record["costs"]["macs.total"]
+    said = json.loads(command(folder, "cost", "best", "--json"))
+    assert said["architecture"]["id"] == record["architecture"] and said["protocol"] == record["protocol"]
+    flat = {f"{kind}.{name}": value for kind in ("params", "macs", "memory") for name, value in said[kind].items()}
+    assert flat == {name: record["costs"][name] for name in flat}
+    again = command(folder, "train", "best", "--data", "tiny.yaml", "--recipe-set", "steps=2", "--out",
+                    "again")
+    assert record["architecture"] in again
+    assert json.loads(command(folder, "cost", "again", "--json"))["protocol"] == record["protocol"]
 
 
 def test_seeds_that_are_asked_for_later_are_trained_and_reported(folder, tmp_path):
