@@ -84,10 +84,12 @@ def fork_folder(folder: Path) -> Path:
 
 def _command_of(fork: Path) -> str:
     """The command that was given, as it would be for a fork."""
+    from scalesearch.study.config.storage_url import hide
+
     given = click.get_current_context().params
     flags = [(f"--{key}", str(given[key])) for key in ("trials", "workers", "backend", "address", "out") if given[key]]
     words = [given["study"], *itertools.chain(*flags), *itertools.chain(*(("--set", one) for one in given["sets"]))]
-    return shlex.join(["scalesearch", "study", "run", *words, "--fork", str(fork)])
+    return shlex.join(["scalesearch", "study", "run", *map(hide, words), "--fork", str(fork)])
 
 
 def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySpec:

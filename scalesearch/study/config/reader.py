@@ -75,8 +75,10 @@ def at_its_place(error: UserError, spec: StudySpec) -> UserError:
 
 
 def shown(problems: Sequence[Problem]) -> SpaceErrors:
-    """Error with all problems. The lines of the file in it hold no password of a storage."""
-    return SpaceErrors(problems, hide(str(SpaceErrors(problems))))
+    """Error with all problems. The lines of the file in it, and what the command line sets, hold no password."""
+    sources = {one.place.source: replace(one.place.source, name=hide(one.place.source.name)) for one in problems}
+    named = [replace(one, place=replace(one.place, source=sources[one.place.source])) for one in problems]
+    return SpaceErrors(named, hide(str(SpaceErrors(named))))
 
 
 class _Study:

@@ -1,12 +1,20 @@
-"""URLs of storages, read and shown without any database's library."""
+"""URLs of storages: read, and shown without secrets. What is not known to be harmless is hidden."""
 
 import re
 
 from scalesearch.errors import UserError
 
-EMBEDDED = "embedded"  # the word for the storage in the study's own folder, which is what a study has unless told
+EMBEDDED = "embedded"  # the word for the storage in the study's own folder
 FORM = re.compile(r"[A-Za-z][\w.]*(\+\w+)?://\S*")
-SECRETS = (re.compile(r"(\w://[^\s:/@]*):[^\s/]*@"), re.compile(r"([?&]password=)[^\s&]*"))
+# In a text, a URL goes on to the last @ of its line, since a password may hold anything, and then to a space or to a
+# quote that closes something.
+URL = re.compile(r"([A-Za-z][\w.+]*://)((?:[^\n]*@)?(?:(?!['\"`](?:[\s,.;:)\]}]|\Z))\S)*)")
+PAIR = re.compile(r"(?i)\b(\w*(?:pass(?:w\w*|phrase)?|pwd|secret)\s*=\s*)('[^'\n]*'|\"[^\"\n]*\"|[^\s;&'\"`]+)")
+PLAIN = re.compile(r"[\w.\-/\[\]% ~+#]*")  # what users, hosts and databases are of; no `=` of further settings
+HARMLESS = ("application_name", "charset", "client_encoding", "connect_timeout", "driver", "isolation_level", "mode",
+            "sslmode", "ssl_mode", "timeout", "uri")  # keys of a query whose values are shown
+SECRETS = ("odbc_connect", "passwd", "password", "pwd", "sslpassword")
+HIDDEN = "***"
 
 
 def storage_url(text: str) -> str | None:
@@ -18,13 +26,37 @@ def storage_url(text: str) -> str | None:
     if text == EMBEDDED:
         return None
     if not FORM.fullmatch(text):
-        raise UserError(f"`{hide(text)}` is not a storage: write `embedded`, or a URL such as "
-                        "postgresql://user@host/database or sqlite:///file.db", code="bad-storage-url")
+        raise UserError("not a storage: write `embedded`, or a URL such as postgresql://user@host/database or "
+                        "sqlite:///file.db", code="bad-storage-url")
+    if text.partition("?")[0].count("@") > 1:  # a database's library would take what follows the first for the host
+        raise UserError("a password that holds @ is written with %40 in its place", code="bad-storage-url")
     if text.startswith("postgres://"):
         raise UserError("the scheme `postgres` is not known; write postgresql://…", code="bad-storage-url")
     return text
 
 
 def hide(text: str) -> str:
-    """``text`` with ``***`` in place of every password in a URL in it."""
-    return SECRETS[1].sub(r"\1***", SECRETS[0].sub(r"\1:***@", text))
+    """``text`` with ``***`` in place of every password, and of what may be one, in the URLs and settings in it."""
+    return PAIR.sub(rf"\1{HIDDEN}", URL.sub(lambda url: url[1] + _shown(url[1], url[2]), text))
+
+
+def _shown(scheme: str, rest: str) -> str:
+    """What may be shown of a URL after its ``scheme://``."""
+    from sqlalchemy.engine import make_url  # Optuna needs it for every storage that has a URL
+    from sqlalchemy.exc import SQLAlchemyError
+
+    ending = rest[len(rest.rstrip(".,:;!)]}")) :]  # of the sentence around it
+    credentials, at, place = rest.removesuffix(ending).rpartition("@") if rest[:1] != "/" else ("", "", rest)
+    user, colon, _ = credentials.partition(":")
+    location, mark, query = place.partition("?")
+    try:
+        url = make_url(f"{scheme}{place}")
+    except (ValueError, SQLAlchemyError):
+        return HIDDEN
+    parts = (user, url.host or "", url.database or "")
+    if url.password or url.username or not all(map(PLAIN.fullmatch, parts)):
+        return HIDDEN + ending
+    pairs = [pair.partition("=") for pair in query.split("&") if query]
+    shown = [f"{key}={value if key in HARMLESS and PLAIN.fullmatch(value) else HIDDEN}"
+             if key.lower() in (*HARMLESS, *SECRETS) else HIDDEN for key, _, value in pairs]
+    return f"{user}{colon and f':{HIDDEN}'}{at}{location}{mark}{'&'.join(shown)}{ending}"

@@ -55,7 +55,7 @@ def read_storage(node: Node, complain: Complain) -> str | None:
     try:
         return storage_url(written(node))
     except UserError as error:
-        complain(node, str(error), None)
+        complain(node, f"storage: {error}", None)
         return None
 
 
