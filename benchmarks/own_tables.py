@@ -60,7 +60,7 @@ def _head(results: Results, first: dict[str, Any]) -> str:
     """What must be known to read the numbers."""
     meta, said = results.study.meta, first.get("metrics") or {}
     recipe = {name: value for name, value in meta.recipe.items() if value is not None}
-    facts = {"study": meta.name, "space": meta.space, "data": f"{meta.data['name']} {meta.data['hash']}",
+    facts = {"study": meta.name, "space": meta.space, "data": f"{meta.data.name} {meta.data.hash}",
              "seed": meta.seed, "bleu": f"{said.get('bleu_signature')}, {said.get('decode')}, {said.get('split')}",
              "device": f"{first.get('device')}, {first.get('dtype')}", "protocol": json.dumps(meta.protocol),
              "recipe": json.dumps(recipe), "versions": json.dumps(first["versions"])}

@@ -7,10 +7,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
+
+import msgspec
 
 from scalesearch.errors import UserError
 
+T = TypeVar("T")
 MAX_NAME = 200  # bytes; file systems take 255, and some names get an ending
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk full, quota used up, larger than a file may be
 
@@ -101,3 +104,27 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Atomically write ``value`` as indented JSON; NaN is refused, since no other reader takes it."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path, form: type[T]) -> T:
+    """Reads the JSON file ``path`` as a ``form``: a dataclass, a TypedDict, or any type of plain values.
+
+    Numbers that JSON does not know, such as NaN, are None.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UserError: it is no JSON, or a value has another type than ``form`` says.
+    """
+    try:
+        return msgspec.convert(json.loads(path.read_bytes(), parse_constant=lambda _: None), form)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: {error}; the file was changed, or the disk damaged it. Restore it",
+                        code="file-damaged") from None
+
+
+def peek_json(path: Path, form: type[T]) -> T | None:
+    """As :func:`read_json`, of a file that another process may be writing; None where it cannot be read."""
+    try:
+        return read_json(path, form)
+    except (OSError, UserError):
+        return None

@@ -31,7 +31,7 @@ from scalesearch.study.trials.callback import Callback, Callbacks
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.study_meta import StudyMeta
+from scalesearch.study.trials.study_meta import DataFacts, StudyMeta
 from tests.study.slow_work import wait_for_leave
 
 OBJECTIVES = (objective("bleu", "max"), objective("params.total", "min"))
@@ -42,7 +42,7 @@ KIND, SLOPE = Choice(("plain", "gated")), FloatRange(0.5, 2.0)
 META = StudyMeta(
     id="fake-1", name="fake", created="2026-01-01T00:00:00.000+00:00", space="f00", objectives=OBJECTIVES, seed=1,
     protocol={"name": "forward", "source": 10, "target": 10, "vocab": 100, "counts": {"mac": 1}}, recipe={},
-    data={"name": "toy", "hash": "abc"}, synthetic=True, trials=6, limits=("params.total <= 6000",),
+    data=DataFacts("toy", "abc"), synthetic=True, trials=6, limits=("params.total <= 6000",),
     bounds={"params.total": 6000}, versions={},
 )
 
@@ -114,7 +114,7 @@ def fake_result(folder, job):
     if job.get("held"):
         wait_for_leave(folder.parent.parent)
     metrics = {"bleu": score(answers), "loss": 1.0, "bleu_signature": "sig|v:1"}
-    return {"state": "complete", "metrics": metrics, "seconds": 0.01, "curve": [[1, 2]]}
+    return {"state": "complete", "metrics": metrics, "seconds": 0.01, "curve": [{"step": 1, "valid_loss": 2.0}]}
 
 
 def fake_work(folder):

@@ -213,7 +213,8 @@ class Killed:
         if kind == ALL:
             return list(family)
         if kind == WORKER:
-            found = {(lease.read(path.parent) or {}).get("process") for path in self.folder.glob("trials/*/lease.json")}
+            holders = (lease.read(path.parent) for path in self.folder.glob("trials/*/lease.json"))
+            found = {holder and holder.process for holder in holders}
             ours = {pid for pid, birth in self._pids.items() if birth == _birth(pid)}  # orphans too
             busy = sorted(pid for pid in found & ours if pid != self.process.pid and alive(pid))
             return [self.rng.choice(busy)] if busy else []

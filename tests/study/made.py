@@ -9,8 +9,8 @@ from rich.console import Console
 
 from scalesearch.study.monitor import heartbeat
 from scalesearch.study.monitor.eta import Situation
+from scalesearch.study.monitor.events import LogFollower
 from scalesearch.study.monitor.heartbeat import RUNNING
-from scalesearch.study.monitor.log_follower import LogFollower
 from scalesearch.study.monitor.render import draw
 from scalesearch.study.monitor.running import running_trials
 from scalesearch.study.trials.study_dir import StudyDir

@@ -71,7 +71,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         raise UserError(shown, code=error.code) from None
     except UserError as error:
         raise at_its_place(error, spec) from None
-    from scalesearch.study.trials.interruptions import resumable
+    from scalesearch.study.trials.study_dir import resumable
 
     with resumable(fork or spec.out):
         _report(fork or spec.out, console, as_json)

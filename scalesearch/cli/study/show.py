@@ -138,7 +138,7 @@ def as_json_of(results: Results) -> dict[str, Any]:
         "folder": str(results.study.folder),
         "objectives": results.objectives,
         "protocol": meta.protocol,
-        "data": meta.data,
+        "data": meta.to_json()["data"],
         "synthetic": meta.synthetic,
         "bleu_signature": results.signature,
         "seed": meta.seed,

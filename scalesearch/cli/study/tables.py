@@ -125,7 +125,7 @@ def _side(results: Results, name: str) -> Side:
     from scalesearch.study.config.sections import describe_taught
 
     meta = results.study.meta
-    return Side(name, results.table, results.objectives, meta.protocol, str(meta.data["hash"]), results.signature,
+    return Side(name, results.table, results.objectives, meta.protocol, meta.data.hash, results.signature,
                 meta.recipe, describe_taught(results.teacher) if results.teacher else "")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from scalesearch.space.binding.static_checks import cycle_of, needs_of
+from scalesearch.space.binding.static_checks import needs_of
 from scalesearch.space.schema.bound_tree import Branch, Leaf
 from scalesearch.space.syntax.choices import options
 from scalesearch.space.syntax.diagnostics import Place, Problem
@@ -14,10 +14,8 @@ from scalesearch.space.syntax.nodes import Node
 def mend(root: Branch, problems: list[Problem]) -> tuple[Branch, set[str]]:
     """Replaces each key that is wrong or depends on one by a constant; also returns the sound keys."""
     needs = needs_of(root)
-    if not problems:
-        return root, set(needs)
     bad = {leaf.key for leaf in root.leaves() if _is_broken(leaf, problems)}
-    bad |= {key for key in needs if cycle_of(key, needs)}
+    bad |= _circular(needs)
     while spread := {key for key, others in needs.items() if key not in bad and others & bad}:
         bad |= spread
     return (_without(root, bad) if bad else root), set(needs) - bad
@@ -32,6 +30,20 @@ def _is_broken(leaf: Leaf, problems: Iterable[Problem]) -> bool:
 
 def _inside(inner: Place, outer: Place) -> bool:
     return (inner.source, inner.line) == (outer.source, outer.line) and outer.column <= inner.column <= outer.end
+
+
+def _circular(needs: dict[str, set[str]]) -> set[str]:
+    """Keys that depend on themselves, directly or not."""
+
+    def reached(start: str) -> set[str]:
+        reachable: set[str] = set()
+        new = needs.get(start, set())
+        while new - reachable:
+            reachable |= new
+            new = {key for other in new for key in needs.get(other, ())}
+        return reachable
+
+    return {key for key in needs if key in reached(key)}
 
 
 def _without(branch: Branch, bad: set[str]) -> Branch:

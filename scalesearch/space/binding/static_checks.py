@@ -1,7 +1,7 @@
 """Checks a space before sampling: cycles, schedules that never fit, unsatisfiable constraints."""
 
 import random
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
 from scalesearch.space.binding.schedule_checks import never_fits
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
@@ -22,7 +22,7 @@ def cycles(root: Branch) -> list[Problem]:
     first = {leaf.key: leaf for leaf in reversed(leaves) if any(True for _ in expressions(leaf.spec))}
     problems, seen = [], set[frozenset[str]]()
     for leaf in leaves:
-        cycle = cycle_of(leaf.key, needs)
+        cycle = _cycle(leaf.key, needs)
         if cycle and leaf.key in first and frozenset(cycle) not in seen:
             seen.add(frozenset(cycle))
             problems.append(_circular(first[leaf.key], cycle))
@@ -39,7 +39,7 @@ def needs_of(root: Branch) -> dict[str, set[str]]:
     return needs
 
 
-def cycle_of(start: str, needs: dict[str, set[str]]) -> list[str]:
+def _cycle(start: str, needs: dict[str, set[str]]) -> list[str]:
     """The shortest path from ``start`` back to itself, without its end; empty if none."""
     paths = [[start]]
     seen: set[str] = set()
@@ -65,8 +65,12 @@ def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
     """Problems of schedules that fit no possible depth, where schedule and depth are ``sound``."""
     form = Questionnaire(root)
     judged = [leaf for leaf in form.leaves if leaf.field.fits and {leaf.key, leaf.field.fits} <= sound]
-    return [Problem(leaf.place(span), f"`{text}` fits no possible depth", reason, code="no-depth-fits")
-            for leaf in judged for span, text, reason in never_fits(form, leaf, sound)]
+    return [problem for leaf in judged for problem in _misfit(form, leaf, sound)]
+
+
+def _misfit(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[Problem]:
+    for span, text, reason in never_fits(form, leaf, sound):
+        yield Problem(leaf.place(span), f"`{text}` fits no possible depth", reason, code="no-depth-fits")
 
 
 def unsatisfiable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:

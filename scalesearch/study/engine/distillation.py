@@ -9,12 +9,10 @@ Both are jobs of the study's own runner, as its candidates are: they train where
 stopped, and are not done again. Only the process that owns the study starts them.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -23,7 +21,7 @@ from rich.progress_bar import ProgressBar
 from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache
 from scalesearch.data.files import expand
 from scalesearch.errors import UserError
-from scalesearch.files import write_json, write_text
+from scalesearch.files import read_json, write_json, write_text
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.study.config.sections import ReferenceSpec, TeacherSpec
 from scalesearch.study.config.spec import StudySpec
@@ -32,6 +30,9 @@ from scalesearch.study.executors.base import Done, Job, Runner
 from scalesearch.study.executors.worker import Progress
 from scalesearch.study.monitor.running import CORPUS, describe_progress, share
 from scalesearch.study.monitor.running import TEACHER as FOLDER
+from scalesearch.study.trials.plan import JobFile
+from scalesearch.study.trials.record import TeacherFacts
+from scalesearch.study.trials.study_meta import DataFacts, TeacherMeta
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import FILE, Result
 
@@ -41,11 +42,21 @@ TASK = ("builtin", "source", "target")
 
 
 @dataclass(frozen=True)
+class Translated:
+    """What a teacher's job has left; of a training, the state alone counts here."""
+
+    state: str
+    reason: str = ""
+    pairs: int = 0
+    decode: str = ""
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Teacher:
     """A teacher that was looked at, and nothing about it is wrong.
 
     Attributes:
-        architecture: what it is.
         recipe: how it is to be trained; None where ``folder`` holds it already.
         folder: of the finished training, absolute; None where it is to be trained.
     """
@@ -56,26 +67,19 @@ class Teacher:
     folder: Path | None = None
 
     @property
-    def search(self) -> dict[str, Any]:
-        """Search of its translations."""
-        return {"beam": self.spec.beam, "length_penalty": self.spec.length_penalty}
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON that a resumed study must agree with."""
-        new = {} if self.recipe is None else {"recipe": self.recipe.to_json(), "seed": self.spec.seed}
-        return {"architecture": self.architecture.id, **new, **self.search, "mix": self.spec.mix}
+    def meta(self) -> TeacherMeta:
+        """What a resumed study must agree with."""
+        spec, recipe = self.spec, self.recipe
+        return TeacherMeta(self.architecture.id, spec.beam, spec.length_penalty, spec.mix,
+                           recipe and recipe.to_json(), spec.seed if recipe else None)
 
     def describe(self) -> str:
         """Describes it in a line."""
-        who = f"{self.architecture.id} in {self.spec.folder}" if self.recipe is None else \
-            f"{self.architecture.id}, trained once: {self.recipe.describe()}"
-        return f"{who}; {_translations(self.spec)}"
-
-
-def _translations(spec: TeacherSpec) -> str:
-    searched = "greedily" if spec.beam == 1 else f"with beam {spec.beam}"
-    learned = "its translations and the real pairs" if spec.mix else "its translations"
-    return f"translates the training text {searched}; candidates learn from {learned}"
+        spec = self.spec
+        who = f" in {spec.folder}" if self.recipe is None else f", trained once: {self.recipe.describe()}"
+        searched = "greedily" if spec.beam == 1 else f"with beam {spec.beam}"
+        learned = "its translations and the real pairs" if spec.mix else "its translations"
+        return f"{self.architecture.id}{who}; translates the training text {searched}; candidates learn from {learned}"
 
 
 def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
@@ -87,18 +91,14 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     wanted = spec.teacher
     if wanted is None:
         return None
-    if wanted.folder is not None:
-        folder = _folder(wanted.folder)
-        return Teacher(wanted, _finished(folder, corpus), None, folder)
-    space = reference_space(ReferenceSpec("teacher", wanted.file, wanted.set), spec)
-    return Teacher(wanted, space.closed("teacher: it"), wanted.recipe or spec.recipe)
-
-
-def _folder(written: str) -> Path:
+    if wanted.folder is None:
+        space = reference_space(ReferenceSpec("teacher", wanted.file, wanted.set), spec)
+        return Teacher(wanted, space.closed("teacher: it"), wanted.recipe or spec.recipe)
     try:
-        return expand(written, "teacher")
+        folder = expand(wanted.folder, "teacher")
     except UserError as error:
         raise UserError(error.message.removeprefix("data: "), key="teacher", code=error.code) from None
+    return Teacher(wanted, _finished(folder, corpus), None, folder)
 
 
 def _finished(folder: Path, corpus: Corpus) -> Architecture:
@@ -118,15 +118,15 @@ def _finished(folder: Path, corpus: Corpus) -> Architecture:
         raise UserError(f"teacher: {folder} holds no finished training ({', '.join(missing)} missing); finish it with "
                         "`scalesearch train … --resume`, or name another folder", key="teacher",
                         code="teacher-unfinished")
-    done = Result.read(folder)
-    if done is None or done.state != "complete":
-        raise UserError(f"teacher: the training in {folder} failed: {done and done.reason}", key="teacher",
+    done = read_json(folder / FILE, Translated)
+    if done.state != "complete":
+        raise UserError(f"teacher: the training in {folder} failed: {done.reason}", key="teacher",
                         code="teacher-failed")
-    learned = json.loads((folder / DATA).read_text())["spec"]
-    differing = [key for key in TASK if learned.get(key) != getattr(corpus.spec, key)]
+    learned, ours = read_json(folder / DATA, DataFacts).spec, corpus.spec
+    differing = [key for key in TASK if learned.get(key) != getattr(ours, key)]
     if differing:
         raise UserError(f"teacher: {folder} learned another task: " + ", ".join(
-            f"{key} {learned.get(key)}, and the study's is {getattr(corpus.spec, key)}" for key in differing),
+            f"{key} {learned.get(key)}, and the study's is {getattr(ours, key)}" for key in differing),
                         key="teacher", code="teacher-of-another-task")
     if Tokenizer.from_file(folder / TOKENIZER) != corpus.tokenizer:
         raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it on the same data "
@@ -143,7 +143,7 @@ def distilled(spec: StudySpec) -> DataSpec:
     return replace(spec.data, distilled=str(prefix), mix=spec.teacher.mix)
 
 
-def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -> dict[str, Any]:
+def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -> TeacherFacts:
     """Trains and translates until ``distilled(spec)`` can be loaded; returns the teacher's facts for records.
 
     Raises:
@@ -151,23 +151,18 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
         KeyboardInterrupt: what was done so far is kept.
     """
     place = (spec.out / FOLDER).resolve()
-    data, threads = spec.data.resolve().to_json(), spec.resources.threads_per_trial
-    school = teacher.folder or place
+    common: JobFile = {"data": spec.data.resolve().to_json(), "threads": spec.resources.threads_per_trial}
     if teacher.recipe is not None:
         if not (place / "architecture.yaml").exists():
             write_text(place / "architecture.yaml", teacher.architecture.to_yaml())
-        job = {"data": data, "cache": str(default_cache()), "recipe": teacher.recipe.to_json(),
-               "seed": teacher.spec.seed, "threads": threads}
+        job: JobFile = {**common, "cache": str(default_cache()), "recipe": teacher.recipe.to_json(),
+                        "seed": teacher.spec.seed}
         _finish(place, job, f"the teacher ({teacher.architecture.id}) in training", spec.attempts, runner, console)
-    job = {"teacher": str(school), "data": data, "prefix": PREFIX, "search": teacher.search, "threads": threads}
+    school = teacher.folder or place
+    job = {**common, "teacher": str(school), "prefix": PREFIX,
+           "search": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
     made = _finish(place / CORPUS, job, "the teacher translates the training text", spec.attempts, runner, console)
-    return _facts(teacher, school, made)
-
-
-def _facts(teacher: Teacher, school: Path, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of the teacher: its id, its score, the effort of training and translating."""
-    result = Result.read(school)
-    assert result is not None, "it was there when the translations were made"
+    result = read_json(school / FILE, Result)
     metrics = result.metrics
     scored = {metrics["split"]: metrics, **({"test": metrics["test"]} if "test" in metrics else {})}
     return {
@@ -178,23 +173,22 @@ def _facts(teacher: Teacher, school: Path, made: Mapping[str, Any]) -> dict[str,
         "seed": result.seed,
         "corpus": result.corpus,
         "cpu_seconds": result.total_cpu_seconds,
-        "translations": {key: made[key] for key in ("pairs", "decode", "cpu_seconds")},
+        "translations": {"pairs": made.pairs, "decode": made.decode, "cpu_seconds": made.cpu_seconds},
         "mix": teacher.spec.mix,
     }
 
 
-def _finish(folder: Path, job: Mapping[str, Any], words: str, attempts: int, runner: Runner, console: Console,
-            ) -> dict[str, Any]:
+def _finish(folder: Path, job: JobFile, words: str, attempts: int, runner: Runner, console: Console) -> Translated:
     """The result of the job in ``folder``, which is done now unless it was before."""
-    file = folder / "result.json"
+    file = folder / FILE
     if not file.exists():
-        write_json(folder / "job.json", dict(job))
+        write_json(folder / "job.json", job)
         with _shown(folder, words, console):
             _run(folder, attempts, runner)
-    result: dict[str, Any] = json.loads(file.read_text())
-    if result["state"] != "complete":
-        raise UserError(f"teacher: its training failed: {result.get('reason')}. Change its recipe, and start another "
-                        "study with --out", key="teacher", code="teacher-failed")
+    result = read_json(file, Translated)
+    if result.state != "complete":
+        raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, and start another study "
+                        "with --out", key="teacher", code="teacher-failed")
     return result
 
 

@@ -6,14 +6,15 @@ made; the folder holds architecture and job before training starts; the worker w
 every incomplete step is resumed from its last durable state.
 """
 
-import json
-from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from optuna.samplers import BaseSampler
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull, write_json, write_text
+from scalesearch.files import DiskFull, read_json, write_json, write_text
 from scalesearch.schedule.scheduler import NEW, Scheduler
 from scalesearch.study.config.objectives import values
 from scalesearch.study.engine.proposals import REJECTED, Proposals
@@ -22,11 +23,11 @@ from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.optuna_sync.attributes import NUMBER
 from scalesearch.study.replicates.summary import describe_end, propose_replicate
 from scalesearch.study.trials.callback import Callback
-from scalesearch.study.trials.compute import spent
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.record import make_record
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import Kind, Origin, State, Trial
+from scalesearch.study.trials.trial import Kind, Origin, Rung, State, Trial
+from scalesearch.train.result import FILE, Result
 
 SLACK = 1e-9  # of compute: shares of full trainings are added up as floats
 
@@ -66,7 +67,7 @@ class Driver:
     def recover(self) -> None:
         """Collects results that nobody recorded, and starts again what was in training."""
         for trial in self.trials.having(State.PENDING):
-            if self._left_something(trial):
+            if self._left(trial):
                 self._collect(trial)
             else:
                 self.callback.message(f"trial {trial.number} goes on from its last checkpoint")
@@ -90,14 +91,14 @@ class Driver:
         """Chooses a free worker's trial. In this order: a reference, an enqueued trial, a paused one or a new one."""
         if (trial := self.proposals.reference()) is not None:
             return trial
-        if self._left() <= SLACK:
+        if self._compute_left() <= SLACK:
             return None  # the last of the references was none to train
         if (trial := self.proposals.enqueued()) is not None:
             return trial
-        chosen = self.scheduler.next(self.search.history(), self._left())
+        chosen = self.scheduler.next(self.search.history(), self._compute_left())
         if chosen is NEW and (trial := self.proposals.sampled()) is None:
             # Where nothing new is found, paused trials may still be trained on.
-            chosen = self.scheduler.next(self.search.history(), self._left(), exhausted=True)
+            chosen = self.scheduler.next(self.search.history(), self._compute_left(), exhausted=True)
             self._exhausted = "" if chosen else self._why_exhausted()
         return trial if chosen is NEW or chosen is None else self.trials[chosen.user_attrs[NUMBER]]
 
@@ -117,11 +118,11 @@ class Driver:
         if self._count(State.FAILED) > self.plan.trials // 2 + 3:
             raise UserError(f"{self._count(State.FAILED)} candidates failed, the last with: {failed[-1].reason}",
                             code="too-many-failed")
-        return len(self.trials.of(Origin.REFERENCE)) < len(self.plan.references) or self._left() > SLACK
+        return len(self.trials.of(Origin.REFERENCE)) < len(self.plan.references) or self._compute_left() > SLACK
 
-    def _left(self) -> float:
+    def _compute_left(self) -> float:
         """Full trainings' worth of compute."""
-        return self.plan.trials - spent(self.trials, self.plan.rungs)
+        return self.plan.trials - self.trials.spent(self.plan.rungs)
 
     def _count(self, *states: State) -> int:
         return sum(trial.origin.charged for trial in self.trials.having(*states))
@@ -149,53 +150,59 @@ class Driver:
         self.callback.started(trial)
         self.runner.submit(Job(trial.number, folder, trial.attempts))
 
-    def _left_something(self, trial: Trial) -> bool:
-        """Whether a worker has left what nobody collected yet."""
+    def _left(self, trial: Trial) -> Path | None:
+        """The file that a worker has left and nobody collected yet: a result, or one of the next rung."""
         folder = self.study.trial_folder(trial)
-        return any((folder / name).exists() for name in ("result.json", rung_file(len(trial.rungs))))
+        files = (folder / name for name in ("result.json", rung_file(len(trial.rungs))))
+        return next((file for file in files if file.exists()), None)
 
     def _on_event(self, event: Event) -> None:
         trial = self.trials[event.job.trial]
         if isinstance(event, Done):
             self._collect(trial)
             return
-        trial = self._append(Kind.CRASHED, trial, attempt=event.job.attempt, reason=event.reason,
-                             counts=event.kind == FAULT)
-        if event.kind == NO_ROOM:
-            raise DiskFull(event.reason)
-        if event.again and trial.crashes < self.plan.attempts:
-            self.callback.message(f"trial {trial.number}: its worker died ({event.reason}); started again")
+        self._crashed(trial, event.reason, event.kind == FAULT, event.again, event.kind == NO_ROOM)
+
+    def _crashed(self, trial: Trial, reason: str, counts: bool = True, again: bool = True, full: bool = False) -> None:
+        trial = self._append(Kind.CRASHED, trial, attempt=trial.attempts, reason=reason, counts=counts)
+        if full:
+            raise DiskFull(reason)
+        if again and trial.crashes < self.plan.attempts:
+            self.callback.message(f"trial {trial.number}: its worker died ({reason}); started again")
             self._submit(trial)
         else:
-            self._finish(trial, {"state": State.FAILED, "reason": event.reason}, {})
+            self._finish(trial, None, State.FAILED, reason=reason)
 
     def _collect(self, trial: Trial) -> None:
-        """Collects the result that ``trial`` has left, or its loss at a rung."""
-        folder = self.study.trial_folder(trial)
-        if not (folder / "result.json").exists():
-            self._pause(trial, json.loads((folder / rung_file(len(trial.rungs))).read_text()))
-            return
-        text = (folder / "result.json").read_text()
-        result = json.loads(text, parse_constant=lambda _: None)  # NaN and Infinity say nothing
-        end = {"wall_seconds": result.get("total_seconds") or result.get("seconds")}
+        """Collects what the worker of ``trial`` has left. A damaged file is put aside and the training gone on with."""
+        file = self._left(trial)
+        assert file is not None, "a worker that is done has left something"
         try:
-            if result["state"] != "complete":
-                raise UserError(result.get("reason") or "training failed", code="training-failed")
-            end |= {"state": State.COMPLETE, "values": values(self.plan.objectives, result["metrics"], trial.costs)}
+            result = read_json(file, Result)
+            metrics = result.metrics
+            rung = None if file.name == FILE else msgspec.convert({**metrics, "loss": metrics.get("valid_loss")}, Rung)
+        except (UserError, ValueError) as damaged:
+            file.replace(file.with_suffix(".damaged"))
+            self._crashed(trial, f"what it left cannot be read: {damaged}")
+            return
+        if rung is not None:
+            self.callback.paused(self._append(Kind.RUNG, trial, rung=len(trial.rungs), **asdict(rung)))
+            return
+        try:
+            if result.state != "complete":
+                raise UserError(result.reason or "training failed", code="training-failed")
+            scores = values(self.plan.objectives, metrics, trial.costs)
         except UserError as error:
-            end |= {"state": State.FAILED, "reason": str(error)}
-        self._finish(trial, end, result)
+            self._finish(trial, result, State.FAILED, reason=str(error))
+        else:
+            self._finish(trial, result, State.COMPLETE, values=scores)
 
-    def _pause(self, trial: Trial, left: Mapping[str, Any]) -> None:
-        facts = {key: left["metrics"].get(key) for key in ("step", "tokens", "share", "cpu_seconds", "seconds")}
-        trial = self._append(Kind.RUNG, trial, rung=len(trial.rungs), loss=left["metrics"]["valid_loss"], **facts)
-        self.callback.paused(trial)
-
-    def _finish(self, trial: Trial, end: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    def _finish(self, trial: Trial, result: Result | None, state: State, **end: Any) -> None:
         """Record, then event, then Optuna: never announced before it is safe."""
-        ended = trial.after({"event": Kind.ENDED, **end})
+        seconds = (result.total_seconds or result.seconds or None) if result else None
+        ended = replace(trial, **{"state": state, "reason": "", "wall_seconds": seconds, **end})
         write_json(self.study.trial_folder(trial) / "record.json", make_record(ended, self.plan.shared, result))
-        self.callback.ended(self._append(Kind.ENDED, trial, **end))
+        self.callback.ended(self._append(Kind.ENDED, trial, state=state, wall_seconds=seconds, **end))
 
     def _append(self, kind: Kind, trial: Trial, **facts: Any) -> Trial:
         trial = self.study.append(kind, trial.number, **facts)

@@ -1,10 +1,11 @@
 """Dry run of a study: its feasible share and first proposals, or its rows."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from optuna.samplers import BaseSampler
 from rich.console import Console
 from rich.table import Table
 
@@ -14,18 +15,18 @@ from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import Teacher, find_teacher
 from scalesearch.study.engine.proposals import Proposals
-from scalesearch.study.engine.setup import Feasibility
 from scalesearch.study.monitor.format import short
 from scalesearch.study.transfer.fork import carried, describe, open_old
 from scalesearch.study.transfer.warm_start import WarmStart, choose
 from scalesearch.study.trials.callback import Callback
-from scalesearch.study.trials.evaluator import Evaluator
-from scalesearch.study.trials.event_log import Event, EventLog
+from scalesearch.study.trials.evaluator import Evaluator, Feasibility, estimate_feasibility
+from scalesearch.study.trials.event_log import EventLog, sealed
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import Kind, State, Trial
+from scalesearch.study.trials.trial import Event, Kind, State, Trial
 
 SHOWN = 8
+IN_JSON = ("label", "architecture", "params", "costs", "feasible", "state", "reason")  # of a proposal
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class DryRun:
         """JSON of all fields."""
         spec, common = self.spec, {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),
                                    "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
-                                   "teacher": self.teacher and self.teacher.to_json()}
-        trials = [_json(trial) for trial in self.trials]
+                                   "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta)}
+        trials = [{key: trial.to_json()[key] for key in IN_JSON} for trial in self.trials]
         if spec.rows is not None:
             return {**common, **spec.rows.to_json(), "trainings": self.trainings, "architectures": trials}
         assert self.feasibility is not None, "of a search"
@@ -140,40 +141,38 @@ def dry_run(spec: StudySpec) -> DryRun:
         fingerprint(spec.data.resolve())
     teacher = find_teacher(spec, corpus) if corpus else None
     evaluator = setup.make_evaluator(spec, corpus)
+    within = setup.drop_infeasible_rows(spec, evaluator)
     if spec.rows is not None:
-        within = setup.drop_infeasible_rows(spec, evaluator)
         listed = spec.rows.rows or setup.references(within)
         trials = (replace(evaluator.evaluate_architecture(row.architecture, {}), number=number, label=row.label)
                   for number, row in enumerate(listed))
         return DryRun(within, evaluator, tuple(trials), teacher=teacher)
-    setup.refuse_the_impossible(evaluator, spec.proposer.seed)
-    odds, warm = setup.estimate_feasibility(evaluator, spec.proposer.seed), None
+    sampler, warm = setup.sampler_of(spec, evaluator), None
     if spec.warm and corpus:
-        meta = setup.meta_of(spec, evaluator, corpus, {} if teacher else None)
-        shared = {**meta.shared, "teacher": {"to": "be"}} if teacher else meta.shared
-        warm = choose(spec.warm, setup.make_plan(spec, evaluator, shared, corpus),
-                      getattr(setup.sampler_of(spec, evaluator), "n_startup_trials", 10))
-    return DryRun(spec, evaluator, first_proposals(spec, evaluator), spec.space.size(), odds, teacher, warm)
+        plan = setup.set_up(spec, corpus, teacher and teacher.meta).plan
+        warm = choose(spec.warm, plan, getattr(sampler, "n_startup_trials", 10))
+    plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
+    return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.size(),
+                  estimate_feasibility(evaluator, spec.proposer.seed), teacher, warm)
 
 
 class _Unwritten(EventLog):
     """An event log that keeps nothing."""
 
     def append(self, kind: Kind, trial: int, **facts: Any) -> Event:
-        return {"event": kind, "trial": trial, **facts}
+        return Event.from_json(sealed({"event": kind, "trial": trial, **facts}))
 
 
-def first_proposals(spec: StudySpec, evaluator: Evaluator, count: int = SHOWN) -> tuple[Trial, ...]:
+def first_proposals(plan: Plan, sampler: BaseSampler | None, count: int = SHOWN) -> tuple[Trial, ...]:
     """Proposes as a run would before any result counts, rejected proposals included."""
-    study, sampler = StudyDir(Path()), setup.sampler_of(spec, evaluator)
+    study = StudyDir(Path())
     study.log = _Unwritten(Path())
-    plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
     proposals = Proposals(plan, study, sampler, Callback())
     while proposals.reference():
         pass
     named = len(study.trials)
     startup = getattr(sampler, "n_startup_trials", count + named)  # further ones depend on results
-    count = min(count, spec.trials, max(1, startup - named))
+    count = min(count, plan.trials, max(1, startup - named))
     for _ in range(count):
         if proposals.sampled() is None:
             break
@@ -188,11 +187,6 @@ def describe_fork(spec: StudySpec, folder: Path) -> list[str]:
     """
     old, new = open_old(spec, folder)
     corpus = setup.load_data(new.data)
-    evaluator, teacher = setup.make_evaluator(new, corpus), find_teacher(new, corpus)
-    meta = setup.meta_of(new, evaluator, corpus, teacher and teacher.to_json())
-    return describe(old, carried(old, setup.make_plan(new, evaluator, meta.shared, corpus), meta))
-
-
-def _json(trial: Trial) -> Mapping[str, Any]:
-    shown = ("label", "architecture", "params", "costs", "feasible", "state", "reason")
-    return {key: value for key, value in trial.to_json().items() if key in shown}
+    teacher = find_teacher(new, corpus)
+    ready = setup.set_up(new, corpus, teacher and teacher.meta)
+    return describe(old, carried(old, ready.plan, ready.meta))

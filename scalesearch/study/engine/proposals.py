@@ -3,9 +3,8 @@
 They come from the sampler, the study file or another study.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import takewhile
 
 import optuna
 from optuna.samplers import BaseSampler
@@ -15,7 +14,7 @@ from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.optuna_sync.view import SearchStudy
 from scalesearch.study.trials.callback import Callback
-from scalesearch.study.trials.plan import Plan
+from scalesearch.study.trials.plan import JobFile, Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
@@ -43,20 +42,25 @@ class Proposals:
     def _refer(self, reference: Reference) -> Trial:
         trial = self.plan.evaluator.evaluate_architecture(reference.architecture, reference.params)
         # A reference is trained even where it misses a limit.
-        return self._announce(replace(trial, state=State.PENDING, origin=Origin.REFERENCE, label=reference.label))
+        return self._enqueue(replace(trial, state=State.PENDING, origin=Origin.REFERENCE, label=reference.label))
 
     def enqueued(self) -> Trial | None:
         """The next of another study's front that is to be trained here."""
         for params in self.plan.enqueued[len(self.study.trials.of(Origin.ENQUEUED)) :]:
-            trial = self._announce(replace(self.plan.evaluator.evaluate(params), origin=Origin.ENQUEUED))
+            trial = self._enqueue(replace(self.plan.evaluator.evaluate(params), origin=Origin.ENQUEUED))
             if trial.state == State.PENDING:
                 return trial
         return None
 
+    def _enqueue(self, trial: Trial) -> Trial:
+        """Announces ``trial`` by Optuna's queue, where there is a search and the space could have proposed it."""
+        asked = self.sampler is not None and trial.in_space and bool(trial.params)  # rows have no params
+        return self._announce(trial, self.search.enqueue(trial.params) if asked else None)
+
     def sampled(self) -> Trial | None:
         """The sampler's next new and feasible trial; None where it finds none in ``max_proposals`` proposals."""
         assert self.sampler is not None, "a study of rows proposes nothing"
-        while len(self.rejected_last()) < self.plan.max_proposals:
+        while self.rejected_last() < self.plan.max_proposals:
             try:
                 asked, params = self.search.ask(self.sampler)
             except Exhausted:
@@ -66,20 +70,17 @@ class Proposals:
                 return trial
         return None
 
-    def rejected_last(self) -> Sequence[Trial]:
-        """Proposals since the last new one. A search that was cut off among them goes on there."""
-        candidates = self.study.trials.candidates()
-        count = 0
-        while count < len(candidates) and candidates[-1 - count].state in REJECTED:
-            count += 1
-        return candidates[len(candidates) - count :]
+    def rejected_last(self) -> int:
+        """Number of proposals since the last new one. A search that was cut off among them goes on there."""
+        candidates = reversed(self.study.trials.candidates())
+        return sum(1 for _ in takewhile(lambda trial: trial.state in REJECTED, candidates))
 
     def _announce(self, trial: Trial, asked: optuna.Trial | None = None) -> Trial:
         """Numbers ``trial``, marks it as a duplicate where it is one, and logs it."""
         first = self.study.trials.first(trial.architecture) if trial.state == State.PENDING else None
         if first is not None:
             trial = replace(trial, state=State.DUPLICATE, of=first.number)
-        trial = self.study.propose(replace(trial, number=len(self.study.trials)))
+        trial = self.study.propose(replace(trial, number=self.study.trials.next_number))
         if trial.in_space:
             self.search.add(trial, asked)
         self.callback.proposed(trial)
@@ -97,11 +98,11 @@ class Proposals:
         assert architecture is not None and architecture.id == trial.architecture, "the space's hash was checked"
         return architecture
 
-    def own_job(self, trial: Trial) -> Mapping[str, Any]:
+    def own_job(self, trial: Trial) -> JobFile:
         """Job fields of this trial alone: its seed, or its next rung. References train to the end."""
         rung = len(trial.rungs)
         if trial.origin == Origin.REPLICATE:
-            return {"job": "replicate", "of": trial.of, "seed": trial.seed}
+            return {"job": "replicate", "of": trial.of, "seed": trial.seed or self.study.meta.seed}
         if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.pauses:
             return {}
         return {"rung": rung, "until": self.plan.rungs.shares[rung]}

@@ -1,14 +1,14 @@
-"""Setup of a study: from its file to a driver. What can be found wrong is found here, before anything starts."""
+"""Setup of a study: from its file to a plan. What can be found wrong is found here, before anything starts."""
 
 import math
 import random
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from optuna.samplers import BaseSampler
 
 from scalesearch.cost import protocol_of
@@ -24,27 +24,78 @@ from scalesearch.study.config.sections import ReferenceSpec
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.optuna_sync.export import reach
 from scalesearch.study.trials.compatibility import refuse_a_changed, refuse_other_references
-from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.trials.evaluator import Evaluator, estimate_feasibility
 from scalesearch.study.trials.event_log import now
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.record import SEARCHERS
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.study_meta import StudyMeta
-from scalesearch.study.trials.trial import State
+from scalesearch.study.trials.study_meta import DataFacts, StudyMeta, TeacherMeta
+from scalesearch.study.trials.trial import Params, State
 from scalesearch.train.result import versions
 
-MAX_SAMPLES = 2000  # draws after which a budget that none of them met counts as one that nothing meets
 REVISED = ("seeds", "rows", "scaling", "left_out")  # what a study may have more of when it goes on
 
 
 @dataclass(frozen=True)
-class Feasibility:
-    """Feasible share of a random sample of the space."""
+class Setup:
+    """A study that was looked at; nothing about it is wrong.
 
-    samples: int
-    feasible: int
-    missed: Mapping[str, int]  # limit to how many miss it
-    nearest: Mapping[str, float]  # limit to the least slack of any; log(cost / budget) for a budget
+    Attributes:
+        spec: without the rows that its limits forbid.
+        corpus: the real text, not a teacher's.
+    """
+
+    spec: StudySpec
+    corpus: Corpus
+    evaluator: Evaluator
+    meta: StudyMeta
+    plan: Plan
+
+
+def set_up(spec: StudySpec, corpus: Corpus, teacher: TeacherMeta | None) -> Setup:
+    """Sets a study up. Paths in its jobs are absolute, since workers may start elsewhere.
+
+    Raises:
+        UserError: nothing meets the limits, or a reference leaves something open or cannot be built.
+    """
+    evaluator = make_evaluator(spec, corpus)
+    spec = drop_infeasible_rows(spec, evaluator)
+    rows = {**spec.rows.to_json(), "rows": tuple(row.label for row in spec.rows.rows)} if spec.rows else {}
+    meta = StudyMeta(
+        id=uuid.uuid4().hex, name=spec.name, created=now(), space=spec.space.hash,
+        protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=spec.recipe.to_json(),
+        seed=spec.seed, data=data_facts(corpus), synthetic=corpus.synthetic,
+        trials=spec.trials + len(references(spec)), limits=tuple(limit.text for limit in evaluator.limits),
+        bounds=upper_bounds(evaluator.limits), versions=versions(*SEARCHERS), teacher=teacher,
+        sampler=None if spec.rows else spec.proposer, rungs=spec.rungs, seeds=spec.seeds, warm_start=spec.warm,
+        **rows,
+    ).as_read()
+    job = {"data": corpus.spec.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
+           "seed": spec.seed, "threads": spec.resources.threads_per_trial,
+           "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
+    plan = Plan(evaluator, spec.objectives, spec.trials, job, meta.shared, references(spec), spec.attempts,
+                rungs=spec.rungs, seeds=spec.seeds)
+    return Setup(spec, corpus, evaluator, meta, plan)
+
+
+def learning_from(plan: Plan, corpus: Corpus, teacher: Mapping[str, object]) -> Plan:
+    """The plan of trials that learn from ``corpus``, a teacher's translations; ``teacher`` is for their records."""
+    shared = {**plan.shared, "data": msgspec.to_builtins(data_facts(corpus)), "teacher": teacher}
+    return replace(plan, shared=shared, job={**plan.job, "data": corpus.spec.resolve().to_json()})
+
+
+def data_facts(corpus: Corpus) -> DataFacts:
+    """Facts of the text for the study and its records."""
+    return msgspec.convert(corpus.to_json(), DataFacts)
+
+
+def load_data(data: DataSpec, tell: Callable[[str], object] = str) -> Corpus:
+    """The corpus of ``data``; made and cached now, so that workers find it. Its notes go to ``tell``."""
+    with about("data"):
+        corpus = load_corpus(data, default_cache(), Path.cwd())
+    for note in corpus.notes:
+        tell(note)
+    return corpus
 
 
 def make_evaluator(spec: StudySpec, corpus: Corpus | None) -> Evaluator:
@@ -54,27 +105,11 @@ def make_evaluator(spec: StudySpec, corpus: Corpus | None) -> Evaluator:
     Raises:
         UserError: the protocol is wrong.
     """
-    given: dict[str, Any] = dict(spec.protocol)
+    given = dict(spec.protocol)
     if spec.vocab == CORPUS:
         assert corpus is not None, "the caller loads the corpus for this"
         given["vocab"] = corpus.tokenizer.vocab_size
     return Evaluator(spec.space, protocol_of({**spec.space.protocol, **given}), limits(spec.space, spec.budget))
-
-
-def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES, enough: int | None = None
-                         ) -> Feasibility:
-    """Counts the feasible among random ``samples``; stops at ``enough``, where given."""
-    rng = random.Random(seed)
-    feasible, drawn = 0, 0
-    missed, nearest = dict.fromkeys(evaluator.names, 0), dict.fromkeys(evaluator.names, math.inf)
-    while drawn < samples and (enough is None or feasible < enough):
-        trial = evaluator.evaluate(evaluator.space.sample(rng).params)
-        drawn, feasible = drawn + 1, feasible + trial.feasible
-        for name, slack in trial.constraints.items():
-            missed[name] += slack > 0
-            if trial.costs:  # of what cannot be built, no limit is known
-                nearest[name] = min(nearest[name], slack)
-    return Feasibility(drawn, feasible, missed, nearest)
 
 
 def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:
@@ -83,20 +118,16 @@ def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:
     Where none of many samples does, the space is counted, or sheets are changed until they do.
     """
     sample = estimate_feasibility(evaluator, seed, enough=1)
-    if not sample.feasible and evaluator.region.sample_feasible(random.Random(seed)) is None:
-        counted = "; counted, nothing in the space does" if evaluator.region.share == 0 else ""
-        worst = max(sample.missed, key=lambda name: sample.missed[name])
-        raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; {sample.missed[worst]} "
-                        f"of them miss `{worst}`{_nearest(worst, sample)}. Costs are of protocol {evaluator.protocol}. "
-                        "Raise the budget, or let the space hold smaller models", key="budget", code="budget-unmet")
-
-
-def _nearest(limit: str, feasibility: Feasibility) -> str:
-    """Describes by how much the nearest missed. It is said of costs alone, whose slack is the logarithm of a ratio."""
-    slack = feasibility.nearest[limit]
-    if not any(name in limit for name in COST_NAMES) or not 0 < slack < math.inf:
-        return ""
-    return f", the nearest by {math.expm1(slack):,.1%}"
+    if sample.feasible or evaluator.region.sample_feasible(random.Random(seed)) is not None:
+        return
+    counted = "; counted, nothing in the space does" if evaluator.region.share == 0 else ""
+    worst = max(sample.missed, key=lambda name: sample.missed[name])
+    slack = sample.nearest[worst]
+    is_cost = any(name in worst for name in COST_NAMES)  # whose slack is the logarithm of a ratio
+    nearest = f", the nearest by {math.expm1(slack):,.1%}" if is_cost and 0 < slack < math.inf else ""
+    raise UserError(f"budget: none of {sample.samples} random candidates meets it{counted}; {sample.missed[worst]} "
+                    f"of them miss `{worst}`{nearest}. Costs are of protocol {evaluator.protocol}. "
+                    "Raise the budget, or let the space hold smaller models", key="budget", code="budget-unmet")
 
 
 def drop_infeasible_rows(spec: StudySpec, evaluator: Evaluator) -> StudySpec:
@@ -123,6 +154,12 @@ def references(spec: StudySpec) -> tuple[Reference, ...]:
         return tuple(_reference(reference, spec) for reference in spec.references)
 
 
+def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
+    space = reference_space(reference, spec)
+    architecture = space.closed(f"reference {reference.name}: it")
+    return Reference(reference.name, architecture, params_of(spec.space, space.answer(space.replay({}))))
+
+
 def reference_space(reference: ReferenceSpec, spec: StudySpec) -> Space:
     """The study's space, or the file that ``reference`` names, with its ``set``."""
     space = spec.space
@@ -132,99 +169,13 @@ def reference_space(reference: ReferenceSpec, spec: StudySpec) -> Space:
     return space.set(reference.set) if reference.set else space
 
 
-def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
-    space = reference_space(reference, spec)
-    architecture = space.closed(f"reference {reference.name}: it")
-    return Reference(reference.name, architecture, params_of(spec.space, space.answer(space.replay({}))))
-
-
-def params_of(space: Space, answers: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def params_of(space: Space, answers: Params) -> Params | None:
     """Params by which the study's space gives ``answers``; None where it never does."""
     try:
         answered = space.answer(space.replay(answers))
     except UserError:
         return None
     return answered.params if dict(answered) == dict(answers) else None
-
-
-def make_plan(spec: StudySpec, evaluator: Evaluator, shared: Mapping[str, Any], corpus: Corpus) -> Plan:
-    """Builds the driver's plan. Paths in the jobs are absolute, since workers may start elsewhere.
-
-    Args:
-        shared: what every record says.
-        corpus: what the trials learn from.
-    """
-    job = {"data": corpus.spec.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
-           "seed": spec.seed, "threads": spec.resources.threads_per_trial,
-           "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
-    return Plan(evaluator, spec.objectives, spec.trials, job, shared, references(spec), spec.attempts,
-                rungs=spec.rungs, seeds=spec.seeds)
-
-
-def meta_of(spec: StudySpec, evaluator: Evaluator, corpus: Corpus, teacher: Mapping[str, Any] | None = None
-            ) -> StudyMeta:
-    """Builds the study's meta data, with which a resumed study must agree. ``corpus`` is the real text's."""
-    rows: dict[str, Any] = {"sampler": asdict(spec.proposer)}
-    if spec.rows:
-        rows = spec.rows.to_json() | {"rows": tuple(row.label for row in spec.rows.rows)}
-    return StudyMeta(
-        id=uuid.uuid4().hex, name=spec.name, created=now(), space=spec.space.hash,
-        protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=spec.recipe.to_json(),
-        seed=spec.seed, data=data_facts(corpus), synthetic=corpus.synthetic,
-        trials=spec.trials + len(references(spec)), limits=tuple(limit.text for limit in evaluator.limits),
-        bounds=upper_bounds(limits(spec.space, spec.budget)), versions=versions(*SEARCHERS), teacher=teacher,
-        rungs=spec.rungs, seeds=spec.seeds, warm_start=spec.warm.to_json() if spec.warm else None, **rows,
-    ).as_read()
-
-
-def data_facts(corpus: Corpus) -> dict[str, Any]:
-    """Facts of the text for the study and its records."""
-    return {key: value for key, value in corpus.to_json().items() if key not in ("counts", "notes")}
-
-
-def as_begun(spec: StudySpec) -> StudySpec:
-    """Gives ``spec`` the name that its study began with. A fork is named after its folder."""
-    study = StudyDir(spec.out)
-    return replace(spec, name=study.look().meta.name) if study.begun() else spec
-
-
-def refuse_a_second_start(spec: StudySpec, resume: bool) -> None:
-    """Refuses a folder that holds a study, unless ``resume`` is set. Raises UserError."""
-    if not resume and StudyDir(spec.out).begun():
-        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
-                        "with --out", code="study-exists")
-
-
-def open_study(spec: StudySpec, meta: StudyMeta, resume: bool) -> StudyDir:
-    """The study's folder: a new one, or with ``resume`` the one that is there.
-
-    Raises:
-        UserError: there is a study already and ``resume`` is off.
-        Changed: it is not the one that the file describes.
-    """
-    study = StudyDir(spec.out)
-    if not study.begun():
-        study.create(meta, spec.text, spec.space.to_yaml())
-        return study.load()
-    refuse_a_second_start(spec, resume)
-    study.log.repair()
-    study.load()
-    refuse_a_changed(spec.out, study.meta, meta)
-    refuse_other_references(spec.out, study.trials, references(spec))
-    revised = {key: getattr(meta, key) for key in REVISED}
-    if any(getattr(study.meta, key) != value for key, value in revised.items()):
-        study.revise(**revised)
-    return study
-
-
-def refuse_other_data(study: StudyDir, data: Mapping[str, Any]) -> None:
-    """Raises UserError where trials on record learned from other translations than those to come would."""
-    for trial in study.trials.having(State.COMPLETE):
-        record = study.record(trial)
-        if record and record["data"]["hash"] != data["hash"]:
-            raise UserError(f"{study.folder}: the teacher's translations are not those that trial {trial.number} "
-                            "learned from, so old and new candidates would not compare. Put teacher/ back, or start "
-                            "another study with --out", code="translations-changed")
 
 
 def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
@@ -240,6 +191,48 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
                             evaluator.region, spec.objectives)
 
 
+def as_begun(spec: StudySpec, resume: bool) -> StudySpec:
+    """Gives ``spec`` the name that its study began with. A fork is named after its folder.
+
+    Raises:
+        UserError: there is a study, and ``resume`` is off.
+    """
+    study = StudyDir(spec.out)
+    if not study.begun():
+        return spec
+    if not resume:
+        raise UserError(f"{spec.out}: a study is here already. Go on with --resume, or choose another folder "
+                        "with --out", code="study-exists")
+    return replace(spec, name=study.look().meta.name)
+
+
+def open_study(setup: Setup) -> StudyDir:
+    """The study's folder, loaded: a new one, or the one that is there. Raises Changed where that is another study."""
+    spec, meta = setup.spec, setup.meta
+    study = StudyDir(spec.out)
+    if not study.begun():
+        study.create(meta, spec.text, spec.space.to_yaml())
+        return study.load()
+    study.log.repair()
+    study.load()
+    refuse_a_changed(spec.out, study.meta, meta)
+    refuse_other_references(spec.out, study.trials, setup.plan.references)
+    revised = {key: getattr(meta, key) for key in REVISED}
+    if any(getattr(study.meta, key) != value for key, value in revised.items()):
+        study.revise(**revised)
+    return study
+
+
+def refuse_other_data(study: StudyDir, digest: str) -> None:
+    """Raises UserError where trials on record learned from other translations than those of this hash."""
+    for trial in study.trials.having(State.COMPLETE):
+        record = study.record(trial)
+        if record and record["data"]["hash"] != digest:
+            raise UserError(f"{study.folder}: the teacher's translations are not those that trial {trial.number} "
+                            "learned from, so old and new candidates would not compare. Put teacher/ back, or start "
+                            "another study with --out", code="translations-changed")
+
+
 def refuse_the_unreachable(spec: StudySpec) -> None:
     """Refuses a storage or a cluster that does not answer, before a large corpus is read. Raises UserError."""
     if spec.storage is not None:
@@ -249,9 +242,3 @@ def refuse_the_unreachable(spec: StudySpec) -> None:
         from scalesearch.study.executors.ray_services import refuse_no_cluster
 
         refuse_no_cluster(spec.resources.address)
-
-
-def load_data(data: DataSpec) -> Corpus:
-    """The corpus of ``data``; made and cached now, so that workers find it."""
-    with about("data"):
-        return load_corpus(data, default_cache(), Path.cwd())

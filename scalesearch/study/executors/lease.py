@@ -10,7 +10,6 @@ machine is watched as well: while its time of change moves, that worker lives; t
 A worker that was silent for so long that another took over stops when it next notes its progress, and leaves no result.
 """
 
-import json
 import math
 import os
 import platform
@@ -21,11 +20,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 
-from scalesearch.files import write_json
+from scalesearch.files import peek_json, write_json
+from scalesearch.study.trials.plan import JobFile
 
 FILE, LOCK = "lease.json", ".worker.lock"
 
@@ -65,6 +65,17 @@ def machine() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return platform.node()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Process that holds a lease; ``since`` in seconds since the epoch."""
+
+    process: int
+    host: str | None = None
+    machine: str | None = None
+    since: float | None = None
+    attempt: int = 1
 
 
 class SignOfLife:
@@ -112,33 +123,25 @@ class Lease(SignOfLife):
     """Lease of a trial's folder, for its holder."""
 
     def __init__(self, folder: Path, renew: float = TIMING.renew) -> None:
-        super().__init__(folder / FILE, {"attempt": read_json(folder / "job.json").get("attempt", 1)}, renew)
+        job = peek_json(folder / "job.json", JobFile) or {}
+        super().__init__(folder / FILE, {"attempt": job.get("attempt", 1)}, renew)
         self._lost = False
 
     def mine(self) -> bool:
         """Whether it still is this worker's."""
-        self._lost = self._lost or read(self.file.parent) not in (self.facts, None)
+        self._lost = self._lost or read(self.file.parent) not in (msgspec.convert(self.facts, Holder), None)
         return not self._lost
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """A mapping that another process writes; empty where there is none, or half of one."""
-    try:
-        content = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def read(folder: Path) -> dict[str, Any] | None:
+def read(folder: Path) -> Holder | None:
     """Holder of the lease of ``folder``, dead or alive; None where there is none."""
-    return read_json(folder / FILE) or None
+    return peek_json(folder / FILE, Holder)
 
 
 def refuse_taken(folder: Path) -> None:
     """Raises Taken where another worker has the candidate in ``folder`` by now."""
     owner = read(folder)
-    if owner is not None and (owner.get("machine"), owner.get("process")) != (machine(), os.getpid()):
+    if owner is not None and (owner.machine, owner.process) != (machine(), os.getpid()):
         raise Taken(folder.name, over=True)
 
 
@@ -155,7 +158,7 @@ def describe_silence(folder: Path) -> str:
     owner, since = read(folder), silence(folder / FILE)
     if owner is None or since < TIMING.silent:
         return ""
-    return f"no sign of life for {since:,.0f} s (process {owner.get('process')} on {owner.get('host')})"
+    return f"no sign of life for {since:,.0f} s (process {owner.process} on {owner.host})"
 
 
 @contextmanager
@@ -183,7 +186,7 @@ def outlive(folder: Path, timing: Timing = TIMING) -> None:
     """Waits until no worker of another machine shows signs of life. Raises Timeout where one goes on doing so."""
     seen, moved = None, timing.now()
     until = moved + timing.held
-    while (owner := read(folder)) is not None and owner.get("machine") != machine():
+    while (owner := read(folder)) is not None and owner.machine != machine():
         now, sign = timing.now(), 0
         with suppress(OSError):
             sign = (folder / FILE).stat().st_mtime_ns

@@ -19,7 +19,7 @@ from scalesearch.study.executors.base import FAULT, LOST, Crashed, Done, Event, 
 from scalesearch.study.executors.ray_cluster import Need, compare, refuse_the_impossible
 from scalesearch.study.executors.ray_services import PATIENCE, Pulse, connect, first_line
 from scalesearch.study.executors.shared_fs import NotShared
-from scalesearch.study.trials.interruptions import AGAIN
+from scalesearch.study.trials.study_dir import AGAIN
 
 RESTARTS = 5  # of a Ray that this process started, before a job ends again
 

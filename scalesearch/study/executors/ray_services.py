@@ -16,7 +16,7 @@ from ray.exceptions import RayError
 
 from scalesearch.errors import UserError
 from scalesearch.signals import restored
-from scalesearch.study.trials.interruptions import AGAIN
+from scalesearch.study.trials.study_dir import AGAIN
 
 EVERY = 1.0  # seconds between two probes
 PATIENCE = 20.0  # seconds that a cluster may be silent; Ray ends the driver's process after 60

@@ -17,13 +17,13 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalesearch.files import write_json
+from scalesearch.files import peek_json, write_json
 from scalesearch.signals import interruptible, stoppable
-from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, read_json, refuse_taken
+from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, refuse_taken
 from scalesearch.study.executors.shared_fs import not_there
 
 Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
@@ -73,7 +73,7 @@ def _translate(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
     from scalesearch.train.scoring.evaluate import Search
 
     search, progress = Search(**job["search"]), Progress(place)
-    before, start = progress.read().get("cpu_seconds", 0.0), time.process_time()
+    before, start = progress.read().cpu_seconds or 0.0, time.process_time()
 
     def spent() -> dict[str, float]:
         return {"cpu_seconds": before + time.process_time() - start}
@@ -143,6 +143,35 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@dataclass(frozen=True)
+class Validation:
+    """The last validation of a training."""
+
+    valid_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Report of a worker's progress; a training and a translation (``decode``) say different things.
+
+    Attributes:
+        share: done of a full training. done, of: sentences translated.
+        seconds, cpu_seconds: of the updates so far.
+    """
+
+    kind: str = ""
+    share: float | None = None
+    step: int | None = None
+    loss: float | None = None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    tokens_per_second: float | None = None
+    eta_seconds: float | None = None
+    done: int | None = None
+    of: int | None = None
+    validation: Validation | None = None
+
+
 class Progress:
     """Progress of a training, kept in ``progress.json``. It is written once in ``every`` seconds at most.
 
@@ -153,9 +182,9 @@ class Progress:
         self._file, self._every, self._last = folder / "progress.json", every, -every
         self._kept: dict[str, Any] = {}
 
-    def read(self) -> dict[str, Any]:
-        """Reads the last report, of whichever process; empty where there is none."""
-        return read_json(self._file)
+    def read(self) -> Report:
+        """Reads the last report, of whichever process; an empty one where there is none."""
+        return peek_json(self._file, Report) or Report()
 
     def __call__(self, facts: Any) -> None:
         """Notes ``facts``: JSON values, or an object whose fields are.

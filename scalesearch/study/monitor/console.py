@@ -24,19 +24,15 @@ class Lines(Callback):
         self._write = write
 
     def message(self, text: str) -> None:
-        """A line with the time before it."""
         self._write(f"{time.strftime('%H:%M:%S')} {text}")
 
     def started(self, trial: Trial) -> None:
-        """Says which trial starts."""
         self.message(describe_event(Kind.STARTED, trial))
 
     def paused(self, trial: Trial) -> None:
-        """Says how it stands."""
         self.message(describe_event(Kind.RUNG, trial))
 
     def ended(self, trial: Trial) -> None:
-        """Says what came of it."""
         self.message(describe_event(Kind.ENDED, trial))
 
 

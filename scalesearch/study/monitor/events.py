@@ -1,12 +1,17 @@
-"""Events of a study in words."""
+"""Events of a study in words, and a follower of its log, which reads only what was appended since."""
 
-from collections.abc import Mapping
+import os
+from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from scalesearch.errors import UserError
 from scalesearch.study.monitor.format import clock, short
-from scalesearch.study.trials.trial import Kind, Origin, State, Trial
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Event, Kind, Origin, State, Trial
+from scalesearch.study.trials.trials import Trials
+
+MAX_KEPT = 200  # events that are kept in words
 
 
 @dataclass(frozen=True)
@@ -21,39 +26,71 @@ class LoggedEvent:
         return f"{clock(self.time)} {self.text}"
 
 
-def logged(event: Mapping[str, Any], trial: Trial, number: int) -> LoggedEvent | None:
-    """Describes an event that ``trial`` has taken in; None where it is not shown."""
-    text = describe_event(Kind(event["event"]), trial)
-    return LoggedEvent(number, datetime.fromisoformat(event["time"]).timestamp(), text) if text else None
+class LogFollower:
+    """Follows the log of ``study``.
+
+    Attributes:
+        events: the latest events that people want to see: starts, ends, crashes, pauses.
+        problem: why the log cannot be read on; empty where it can.
+    """
+
+    def __init__(self, study: StudyDir) -> None:
+        self.study = study
+        self._forget()
+
+    def _forget(self) -> None:
+        self.study.trials = Trials()
+        self.events: deque[LoggedEvent] = deque(maxlen=MAX_KEPT)
+        self.problem = ""
+        self._at, self._file = 0, (0, 0)
+
+    def update(self) -> None:
+        """Takes in what was appended. A log that became shorter, or another file, is read from its beginning."""
+        log = self.study.log
+        try:
+            there = os.stat(log.file)
+            if (there.st_dev, there.st_ino) != self._file or there.st_size < self._at:
+                self._forget()
+                self._file = (there.st_dev, there.st_ino)
+            lines = log.lines(self._at)
+        except FileNotFoundError:  # nothing has happened yet
+            return
+        except OSError as error:  # a storage that is away for a while
+            self.problem = f"{log.file}: {error.strerror or error}"
+            return
+        self.problem = ""
+        for line in lines:
+            try:
+                event, trial = self.study.take(line)
+            except UserError as error:  # may be read whole the next time, where a storage is slow
+                self.problem = error.message
+                return
+            self._at += len(line)
+            self._note(event, trial)
+
+    def _note(self, event: Event, trial: Trial) -> None:
+        if text := describe_event(event.event, trial):
+            when = datetime.fromisoformat(event.time).timestamp()
+            self.events.append(LoggedEvent(event.line - 1, when, text))
 
 
 def describe_event(kind: Kind, trial: Trial) -> str:
-    """Describes an event of ``trial``; empty for a proposal."""
+    """Describes an event that ``trial`` has taken in; empty for a proposal."""
     match kind:
         case Kind.STARTED:
-            return describe_start(trial)
+            again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
+            again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
+            label = f" [{trial.label}]" if trial.label else ""
+            label += f" [seed {trial.seed} of trial {trial.of}]" if trial.origin == Origin.REPLICATE else ""
+            return f"trial {trial.number}{label} ({trial.architecture}) in training{again}"
         case Kind.RUNG:
             return f"trial {trial.number} is paused at rung {len(trial.rungs)}: validation loss {trial.losses[-1]:.3f}"
         case Kind.CRASHED:
             return f"trial {trial.number}: its worker died ({trial.reason})"
+        case Kind.ENDED if trial.state == State.FAILED:
+            return f"trial {trial.number} failed: {trial.reason}"
         case Kind.ENDED:
-            return describe_end(trial)
+            values = ", ".join(f"{name} {short(value)}" for name, value in (trial.values or {}).items())
+            seconds = f" after {trial.wall_seconds:.0f} wall seconds" if trial.wall_seconds is not None else ""
+            return f"trial {trial.number} complete{seconds}: {values}"
     return ""
-
-
-def describe_start(trial: Trial) -> str:
-    """Describes the start of a training."""
-    again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
-    again = f", on from rung {len(trial.rungs)}" if trial.rungs else again
-    label = f" [{trial.label}]" if trial.label else ""
-    label += f" [seed {trial.seed} of trial {trial.of}]" if trial.origin == Origin.REPLICATE else ""
-    return f"trial {trial.number}{label} ({trial.architecture}) in training{again}"
-
-
-def describe_end(trial: Trial) -> str:
-    """Describes the end of a training."""
-    if trial.state == State.FAILED:
-        return f"trial {trial.number} failed: {trial.reason}"
-    values = ", ".join(f"{name} {short(value)}" for name, value in (trial.values or {}).items())
-    seconds = f" after {trial.wall_seconds:.0f} wall seconds" if trial.wall_seconds is not None else ""
-    return f"trial {trial.number} complete{seconds}: {values}"

@@ -10,12 +10,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.study.executors.lease import TIMING, SignOfLife, machine, read_json, silence
+from scalesearch.files import peek_json
+from scalesearch.study.executors.lease import TIMING, SignOfLife, machine, silence
 
 FILE = "owner.json"
 RUNNING, FINISHED, STOPPED, UNKNOWN = "running", "finished", "stopped", "unknown"
@@ -39,6 +39,7 @@ class Owner:
     state: str
     reason: str = ""
     host: str | None = None
+    machine: str | None = None
     process: int | None = None
     since: float | None = None
     ended: float | None = None
@@ -52,10 +53,6 @@ class Owner:
     def over(self) -> bool:
         """Whether nothing more is to come of it."""
         return self.state != RUNNING
-
-    def to_json(self) -> dict[str, Any]:
-        """Its fields."""
-        return asdict(self)
 
 
 class Heartbeat(SignOfLife):
@@ -106,14 +103,11 @@ def owner_of(folder: Path, clock: Callable[[], float] = time.time) -> Owner:
     A running one whose process is gone from this machine, and that gave no sign of life since, has stopped. Of one on
     another machine that is silent, nobody knows: its state stays running, and the reason says so.
     """
-    facts = read_json(folder / FILE)
-    if "state" not in facts:
-        return Owner(UNKNOWN, "nothing says who runs it")
-    owner = Owner(**{key: facts[key] for key in Owner.__dataclass_fields__ if key in facts})
+    owner = peek_json(folder / FILE, Owner) or Owner(UNKNOWN, "nothing says who runs it")
     if owner.over:
         return owner
     silent = silence(folder / FILE, clock)
-    if silent >= 2 * TIMING.renew and facts.get("machine") == machine() and _gone(owner.process):
+    if silent >= 2 * TIMING.renew and owner.machine == machine() and _gone(owner.process):
         return replace(owner, state=STOPPED, reason=f"its process {owner.process} has died", ended=clock() - silent)
     words = f"no sign of life for {silent:,.0f} s" if silent >= TIMING.silent else ""
     return replace(owner, reason=words, silent=silent)

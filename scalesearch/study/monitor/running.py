@@ -1,15 +1,14 @@
 """Running trials and teacher of a study, from what their workers leave."""
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from scalesearch.schedule.rungs import Rungs
+from scalesearch.files import peek_json
 from scalesearch.study.executors import lease
-from scalesearch.study.executors.worker import Progress
+from scalesearch.study.executors.worker import Progress, Report
 from scalesearch.study.monitor.format import span
+from scalesearch.study.trials.plan import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
@@ -61,10 +60,6 @@ class RunningTrial:
     host: str | None
     process: int | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class RunningTeacher:
@@ -82,52 +77,74 @@ class RunningTeacher:
     share: float
     seconds_left: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class _Left:
+    """What is read here of a teacher's results."""
+
+    state: str = ""
+    reason: str = ""
+    pairs: int | None = None
 
 
 def running_trials(study: StudyDir) -> list[RunningTrial]:
     """Every candidate that has been handed to a worker, in order."""
-    return [running_trial(study, trial, study.meta.rungs) for trial in study.trials.having(State.PENDING)]
+    return [running_trial(study, trial) for trial in study.trials.having(State.PENDING)]
 
 
-def running_trial(study: StudyDir, trial: Trial, rungs: Rungs) -> RunningTrial:
+def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
     """Reads the progress of ``trial``. A file that is half written, or missing, gives nothing."""
-    place = study.trial_folder(trial)
-    facts, owner, job = _report(place, trial), lease.read(place), lease.read_json(place / "job.json")
-    rung, until = _next_rung(trial, rungs)
-    done = max(until if facts.get("kind") in AT_THE_END else share(facts),
-               rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0)
+    place, rungs, reached = study.trial_folder(trial), study.meta.rungs, len(trial.rungs)
+    report, owner, job = Progress(place).read(), lease.read(place), peek_json(place / "job.json", JobFile)
+    if report.kind == "done" and trial.rungs:
+        report = Report()  # it is from before the last rung, and not of the training that goes on
+    named = trial.origin in (Origin.REFERENCE, Origin.REPLICATE)  # these do not pause
+    rung, until = (None, 1.0) if named or reached >= rungs.pauses else (reached + 1, rungs.shares[reached])
+    at_end = report.kind in AT_THE_END
+    done = max(until if at_end else share(report), rungs.shares[reached - 1] if reached else 0.0)
+    pace = report.seconds / done if report.seconds is not None and done and not at_end else None
+    left = None if pace is None else max(0.0, pace * (until - done))
     silent = lease.describe_silence(place)
-    doing = SILENT if silent else _doing(facts, owner)
+    begun = SCORING if at_end else TRAINING if report.kind else STARTING
+    doing = SILENT if silent else begun if owner else WAITING
+    steps = ((job or {}).get("recipe") or {}).get("steps")
     return RunningTrial(
-        trial.number, _kind(trial), trial.name, trial.architecture,
-        *(trial.costs.get(name) for name in ("params.total", "macs.total")),
-        _attempt(trial), doing, silent or _words(doing, facts), done, rung, until, *_times(facts, done, until),
-        _since(owner), facts.get("step"), (job.get("recipe") or {}).get("steps"), facts.get("loss"),
-        (facts.get("validation") or {}).get("valid_loss"), *((owner or {}).get(key) for key in ("host", "process")),
+        trial=trial.number, kind=str(trial.origin) if named else "candidate", name=trial.name, id=trial.architecture,
+        params=trial.costs.get("params.total"), macs=trial.costs.get("macs.total"),
+        attempt=max(1, trial.attempts - reached), doing=doing, words=silent or _words(doing, report), share=done,
+        rung=rung, until=until, seconds_left=0.0 if at_end else left, full_seconds=pace,
+        elapsed=max(0.0, time.time() - owner.since) if owner and owner.since is not None else None, step=report.step,
+        steps=steps if isinstance(steps, int) else None, loss=report.loss,
+        valid=report.validation and report.validation.valid_loss, host=owner and owner.host,
+        process=owner and owner.process,
     )
 
 
-def describe_progress(facts: Mapping[str, Any]) -> str:
-    """A trainer's report in a few words."""
-    if facts.get("kind") == "decode":
-        return f"translating, {facts.get('done')} of {facts.get('of')}"
-    shown = [f"{facts['share']:.0%}"] if isinstance(facts.get("share"), int | float) else []
-    for key, words in (("loss", "loss {:.3f}"), ("tokens_per_second", "{:,.0f} tokens/s")):
-        if isinstance(facts.get(key), int | float):
-            shown.append(words.format(facts[key]))
-    if isinstance(facts.get("eta_seconds"), int | float):
-        shown.append(f"{span(facts['eta_seconds'])} left")
+def _words(doing: str, report: Report) -> str:
+    if doing == WAITING:
+        return "waiting for a worker" + (f", {share(report):.0%} done" if report.share else "")
+    if report.kind == "done":
+        return "at its end"
+    return describe_progress(report) if report.kind else STARTING
+
+
+def describe_progress(report: Report) -> str:
+    """A worker's report in a few words."""
+    if report.kind == "decode":
+        return f"translating, {report.done} of {report.of}"
+    shown = [words.format(value) for words, value in (
+        ("{:.0%}", report.share), ("loss {:.3f}", report.loss), ("{:,.0f} tokens/s", report.tokens_per_second),
+        ) if value is not None]
+    if report.eta_seconds is not None:
+        shown.append(f"{span(report.eta_seconds)} left")
     return ", ".join(shown) or "in training"
 
 
-def share(facts: Mapping[str, Any]) -> float:
+def share(report: Report) -> float:
     """Share of a training or translation that is done, from 0 to 1."""
-    if facts.get("kind") == "decode":
-        return float((facts.get("done") or 0) / (facts.get("of") or 1))
-    return min(1.0, float(facts.get("share") or 0))
+    if report.kind == "decode":
+        return (report.done or 0) / (report.of or 1)
+    return min(1.0, report.share or 0.0)
 
 
 def running_teacher(study: StudyDir) -> RunningTeacher | None:
@@ -135,74 +152,22 @@ def running_teacher(study: StudyDir) -> RunningTeacher | None:
     if not study.meta.teacher:
         return None
     place = study.folder / TEACHER
-    made, learned = lease.read_json(place / CORPUS / "result.json"), lease.read_json(place / "result.json")
+    made, learned = (peek_json(folder / "result.json", _Left) for folder in (place / CORPUS, place))
     for result in (made, learned):
-        if result and result.get("state") != "complete":
-            return RunningTeacher("failed", str(result.get("reason") or "failed"), 0.0)
+        if result and result.state != "complete":
+            return RunningTeacher("failed", result.reason or "failed", 0.0)
     if made:
-        pairs = f" {made['pairs']:,} sentences" if isinstance(made.get("pairs"), int) else ""
+        pairs = "" if made.pairs is None else f" {made.pairs:,} sentences"
         return RunningTeacher("done", f"has translated{pairs}", 1.0)
-    if (place / CORPUS / "job.json").exists():
-        return _taught("translating", place / CORPUS)
-    return _taught("training", place) if (place / "job.json").exists() else RunningTeacher(WAITING, "to begin", 0.0)
+    for stage, folder in (("translating", place / CORPUS), ("training", place)):
+        if (folder / "job.json").exists():
+            return _taught(stage, folder)
+    return RunningTeacher(WAITING, "to begin", 0.0)
 
 
 def _taught(stage: str, place: Path) -> RunningTeacher:
-    facts = Progress(place).read()
-    words = lease.describe_silence(place) or (describe_progress(facts) if facts else STARTING)
+    report = Progress(place).read()
+    words = lease.describe_silence(place) or (describe_progress(report) if report.kind else STARTING)
     if lease.read(place) is None:
-        words = f"{WAITING} for a worker, {share(facts):.0%} done"
-    return RunningTeacher(stage, words, share(facts), facts.get("eta_seconds"))
-
-
-def _attempt(trial: Trial) -> int:
-    return max(1, trial.attempts - len(trial.rungs))
-
-
-def _report(place: Path, trial: Trial) -> dict[str, Any]:
-    """Reads the worker's last report. One from before the last rung is none of the training that goes on."""
-    facts = Progress(place).read()
-    return {} if facts.get("kind") == "done" and trial.rungs else facts
-
-
-def _kind(trial: Trial) -> str:
-    return str(trial.origin) if trial.origin in (Origin.REFERENCE, Origin.REPLICATE) else "candidate"
-
-
-def _next_rung(trial: Trial, rungs: Rungs) -> tuple[int | None, float]:
-    """References and further seeds go to the end at once, as the driver has it."""
-    reached = len(trial.rungs)
-    if trial.origin in (Origin.REFERENCE, Origin.REPLICATE) or reached >= rungs.pauses:
-        return None, 1.0
-    return reached + 1, rungs.shares[reached]
-
-
-def _doing(facts: Mapping[str, Any], owner: Mapping[str, Any] | None) -> str:
-    if owner is None:
-        return WAITING
-    if not facts:
-        return STARTING
-    return SCORING if facts.get("kind") in AT_THE_END else TRAINING
-
-
-def _words(doing: str, facts: Mapping[str, Any]) -> str:
-    if doing == WAITING:
-        return f"waiting for a worker, {share(facts):.0%} done" if facts.get("share") else "waiting for a worker"
-    if facts.get("kind") == "done":
-        return "at its end"
-    return describe_progress(facts) if facts else STARTING
-
-
-def _times(facts: Mapping[str, Any], done: float, until: float) -> tuple[float | None, float | None]:
-    """Seconds to ``until`` and of a full training, by the pace up to ``done``."""
-    spent = facts.get("seconds")
-    if facts.get("kind") in AT_THE_END:
-        return 0.0, None
-    if not isinstance(spent, int | float) or not done:
-        return None, None
-    return max(0.0, spent * (until - done) / done), spent / done
-
-
-def _since(owner: Mapping[str, Any] | None) -> float | None:
-    since = (owner or {}).get("since")
-    return max(0.0, time.time() - since) if isinstance(since, int | float) else None
+        words = f"{WAITING} for a worker, {share(report):.0%} done"
+    return RunningTeacher(stage, words, share(report), report.eta_seconds)

@@ -1,24 +1,25 @@
 """Snapshots of a study, behind ``study run``, ``watch`` and ``status``; they only read."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.monitor.eta import Done, Eta, Situation, Wanted, done_so_far, time_left
-from scalesearch.study.monitor.events import LoggedEvent
+from scalesearch.study.monitor.events import LogFollower, LoggedEvent
 from scalesearch.study.monitor.heartbeat import RUNNING, Owner, owner_of
-from scalesearch.study.monitor.log_follower import LogFollower
 from scalesearch.study.monitor.running import RunningTeacher, RunningTrial, running_teacher, running_trials
 from scalesearch.study.replicates.allocation import Replicated
 from scalesearch.study.replicates.summary import candidates_of, with_replicates
@@ -116,17 +117,7 @@ class StudySnapshot:
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    if hasattr(value, "__dataclass_fields__"):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+        return msgspec.to_builtins(self)
 
 
 class Snapshots:
@@ -163,23 +154,16 @@ class Watch:
 
     def _begin(self, study: StudyDir) -> None:
         self.study, self.follower, self._snapshots = study, LogFollower(study), Snapshots(study)
-        self._look()
+        self.study.look()
 
     def look(self) -> StudySnapshot:
         """The study as it is now."""
         known = self.study.meta.id
-        self._look()
+        self.study.look()
         if self.study.meta.id != known:  # another study in the same place
             self._begin(StudyDir(self.study.folder))
         self.follower.update()
         return self._snapshots.take(owner_of(self.study.folder), tuple(self.follower.events), self.follower.problem)
-
-    def _look(self) -> None:
-        try:
-            self.study.look()
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f"{self.study.folder}/study.json: not a study's; the file was changed or damaged",
-                            code="not-a-study") from None
 
 
 def wanted(meta: StudyMeta, trials: Trials, owner: Owner) -> Wanted:
@@ -191,11 +175,8 @@ def wanted(meta: StudyMeta, trials: Trials, owner: Owner) -> Wanted:
 
 
 def _counts(trials: Trials) -> dict[str, int]:
-    counts = dict.fromkeys((State.COMPLETE, State.PENDING, State.PAUSED, State.FAILED, State.INFEASIBLE,
-                            State.DUPLICATE), 0)
-    for trial in trials.candidates():
-        counts[trial.state] += 1
-    return {str(state): count for state, count in counts.items()}
+    counts = Counter(trial.state for trial in trials.candidates())
+    return {str(state): counts[state] for state in State}
 
 
 def rung_rows(trials: Trials, rungs: Rungs) -> tuple[RungRow, ...]:
@@ -203,17 +184,15 @@ def rung_rows(trials: Trials, rungs: Rungs) -> tuple[RungRow, ...]:
     if not rungs.pauses:
         return ()
     charged = [trial for trial in trials if trial.origin.charged]
+    rows = []
+    for rung, share in enumerate(rungs.shares[:-1]):
+        there = [trial for trial in charged if len(trial.rungs) > rung]
+        stayed = Counter(trial.state for trial in there if len(trial.rungs) == rung + 1)
+        paused, failed = stayed[State.PAUSED], stayed[State.FAILED]
+        best = min((trial.losses[rung] for trial in there), default=None)
+        rows.append(RungRow(share, len(there), len(there) - paused - failed, paused, failed, best))
     ended = sum(trial.state == State.COMPLETE for trial in charged)
-    rows = [_rung_row(share, rung, [trial for trial in charged if len(trial.rungs) > rung])
-            for rung, share in enumerate(rungs.shares[:-1])]
     return (*rows, RungRow(1.0, ended, 0, 0, 0, None))
-
-
-def _rung_row(share: float, rung: int, there: list[Any]) -> RungRow:
-    last = [trial for trial in there if len(trial.rungs) == rung + 1]  # that have not come to the next rung
-    paused, failed = (sum(trial.state == state for trial in last) for state in (State.PAUSED, State.FAILED))
-    best = min((trial.losses[rung] for trial in there), default=None)
-    return RungRow(share, len(there), len(there) - paused - failed, paused, failed, best)
 
 
 def front_of(meta: StudyMeta, trials: Trials) -> Front:
@@ -227,7 +206,7 @@ def front_of(meta: StudyMeta, trials: Trials) -> Front:
         return Front(meta.directions, main, 0, tuple(_row(one, objectives) for one in _few(rows)))
     values = np.array([[one.value(objective.name) for objective in objectives] for one in done], float)
     on = pareto_front(values, list(meta.directions.values()))
-    members = sorted((one for one, is_on in zip(done, on) if is_on), key=lambda one: sign * one.value(main))
+    members = sorted(compress(done, on), key=lambda one: sign * one.value(main))
     return Front(meta.directions, main, len(members), tuple(_row(one, objectives) for one in _few(members)),
                  _volume(done, values, on, objectives))
 

@@ -2,15 +2,15 @@
 
 In it are the trials that the space could have proposed, in their order: trained ones are COMPLETE, infeasible ones
 PRUNED with their constraints, failed ones and duplicates FAIL, everything else RUNNING. Replicates are not in it, and
-references from outside the space are shown to the scheduler alone: Optuna knows no trial without parameters.
+references from outside the space are shown to the scheduler alone: Optuna knows no trial without parameters. What a
+study does now goes through ask, or the queue, and tell; what it did before it was opened is added as it ended.
 """
 
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
@@ -18,7 +18,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.encoding import encode, suggest
 from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS
 from scalesearch.study.optuna_sync.attributes import NUMBER
-from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.study.trials.trial import Origin, Params, State, Trial
 from scalesearch.study.trials.trials import Trials
 
 STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
@@ -47,7 +47,7 @@ class SearchStudy:
             if trial.in_space:
                 self.add(trial)
 
-    def ask(self, sampler: BaseSampler) -> tuple[optuna.Trial, Mapping[str, Any]]:
+    def ask(self, sampler: BaseSampler) -> tuple[optuna.Trial, Params]:
         """A new trial of Optuna's, and the params that ``sampler`` proposes for it.
 
         Raises:
@@ -64,6 +64,11 @@ class SearchStudy:
             for left in self._all()[number:]:  # the search ends here; nobody is to take it for one in training
                 self.study.tell(left.number, state=TrialState.FAIL)
             raise
+
+    def enqueue(self, params: Params) -> optuna.Trial:
+        """The trial of Optuna's in which no sampler has a say: ``params`` are known."""
+        self.study.enqueue_trial(encode(self.space, params)[0])
+        return self.ask(RandomSampler())[0]
 
     def add(self, trial: Trial, asked: optuna.Trial | None = None) -> None:
         """Adds an evaluated ``trial``. ``asked`` is Optuna's own where a sampler proposed it."""

@@ -48,7 +48,7 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
     chosen = of_a_reference(trials, seeds) or next_training(candidates_of(trials), objectives, on_top(trials, seeds))
     if chosen is None:
         return None
-    again = replace(chosen.first, number=len(trials), state=State.PENDING, origin=Origin.REPLICATE,
+    again = replace(chosen.first, number=trials.next_number, state=State.PENDING, origin=Origin.REPLICATE,
                     of=chosen.number, seed=seed + chosen.tried, values=None, reason="", rungs=(), attempts=0,
                     crashes=0, wall_seconds=None, source=None)
     return study.propose(again)

@@ -51,7 +51,7 @@ class Results:
     def subject(self) -> Subject:
         """Subject of its figures."""
         meta = self.study.meta
-        return Subject(self.objectives, meta.protocol, meta.bounds, meta.data["name"], meta.synthetic,
+        return Subject(self.objectives, meta.protocol, meta.bounds, meta.data.name, meta.synthetic,
                        self.signature, self.verdict.confidence)
 
     @property
@@ -97,7 +97,7 @@ class Results:
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
         lines = [
             f"Costs: {protocol_words(meta.protocol)}; FLOPs = 2 · MACs.",
-            f"Data: {meta.data['name']}, hash {meta.data['hash']}{synthetic if meta.synthetic else ''}.",
+            f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
             "Chosen by scores on valid; what is called test was not looked at in choosing.",
             *self.verdict.notes(meta.seed),
         ]

@@ -75,7 +75,7 @@ def import_trial(study: StudyDir, trial: Trial, shared: Mapping[str, Any]) -> Tr
         UserError: its folder is gone.
     """
     assert trial.source is not None, "it comes from somewhere"
-    trial = replace(trial, number=len(study.trials), state=State.COMPLETE)
+    trial = replace(trial, number=study.trials.next_number, state=State.COMPLETE)
     source, target = Path(trial.source["folder"]), study.trial_folder(trial)
     if not (source / "record.json").is_file():
         raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another study with --out",

@@ -1,5 +1,7 @@
 """Callbacks: what a driver tells of a study's progress."""
 
+from functools import partial
+
 from scalesearch.study.trials.trial import Trial
 
 
@@ -33,31 +35,9 @@ class Callbacks(Callback):
 
     def __init__(self, *callbacks: Callback) -> None:
         self._callbacks = callbacks
+        for hook in ("message", "proposed", "started", "paused", "ended", "update", "close"):
+            setattr(self, hook, partial(self._each, hook))
 
-    def message(self, text: str) -> None:
-        for one in self._callbacks:
-            one.message(text)
-
-    def proposed(self, trial: Trial) -> None:
-        for one in self._callbacks:
-            one.proposed(trial)
-
-    def started(self, trial: Trial) -> None:
-        for one in self._callbacks:
-            one.started(trial)
-
-    def paused(self, trial: Trial) -> None:
-        for one in self._callbacks:
-            one.paused(trial)
-
-    def ended(self, trial: Trial) -> None:
-        for one in self._callbacks:
-            one.ended(trial)
-
-    def update(self) -> None:
-        for one in self._callbacks:
-            one.update()
-
-    def close(self) -> None:
-        for one in self._callbacks:
-            one.close()
+    def _each(self, hook: str, *given: str | Trial) -> None:
+        for callback in self._callbacks:
+            getattr(callback, hook)(*given)

@@ -1,11 +1,12 @@
 """Changes of a study file since its study began, and their meaning for its trials."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
 from scalesearch.errors import UserError
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.study_meta import StudyMeta
-from scalesearch.study.trials.trial import Origin, State
+from scalesearch.study.trials.trial import Origin, Params, State
 from scalesearch.study.trials.trials import Trials
 
 # What changes which candidates are looked for, and not what a trained one is worth: numbers stay comparable.
@@ -20,10 +21,7 @@ SEARCHED = {
     "kind": "the kind of study",
 }
 # What changes what comes of training the same architecture.
-TRAINED = {
-    "seed": "the training seed",
-    "teacher": "the teacher",
-}
+TRAINED = {"seed": "the training seed", "teacher": "the teacher"}
 
 
 class Changed(UserError):
@@ -31,30 +29,30 @@ class Changed(UserError):
 
     code = "study-changed"
 
-    def __init__(self, message: str, fork: bool) -> None:
+    def __init__(self, message: str, fork: bool = False) -> None:
         super().__init__(message)
         self.fork = fork
 
 
-def refuse_a_changed(place: Any, old: StudyMeta, new: StudyMeta) -> None:
+def refuse_a_changed(place: Path, old: StudyMeta, new: StudyMeta) -> None:
     """Refuses a study that has changed since it began in ``place``, from ``old`` to ``new``. Raises Changed."""
-    searched = [words for key, words in SEARCHED.items() if getattr(old, key) != getattr(new, key)]
     trained = trained_otherwise(old, new)
-    measured = ["what the recipe measures"] if not trained and old.recipe != new.recipe else []
-    changed = searched + trained + measured
+    changed = [*_differing(SEARCHED, old, new), *trained]
+    if not trained and old.recipe != new.recipe:
+        changed.append("what the recipe measures")
     if not changed:
         return
     begun = f"{place}: since this study began, {_and(changed)} changed"
     if new.kind != "search":
-        raise Changed(f"{begun}. Undo that, or start another study with --out", fork=False)
+        raise Changed(f"{begun}. Undo that, or start another study with --out")
     if trained:
         raise Changed(f"{begun}, so old and new candidates would not compare. Undo that, or start another study with "
-                      "--out", fork=False)
+                      "--out")
     raise Changed(f"{begun}. Undo that, or start another study with --out, or go on in another folder with those "
                   "finished candidates that still count, which changes nothing here: --fork FOLDER", fork=True)
 
 
-def refuse_other_references(place: Any, trials: Trials, references: Sequence[Any]) -> None:
+def refuse_other_references(place: Path, trials: Trials, references: Sequence[Reference]) -> None:
     """Refuses references whose names were trained as other architectures. Raises Changed."""
     now = {reference.label: reference.architecture.id for reference in references}
     for trial in trials.of(Origin.REFERENCE):
@@ -63,18 +61,21 @@ def refuse_other_references(place: Any, trials: Trials, references: Sequence[Any
             continue
         what = "is another architecture now" if trial.label in now else "is no longer there, and was in training"
         raise Changed(f"{place}: since this study began, `{trial.label}` changed: it {what}. Undo that, give the new "
-                      "one a name of its own, or start another study with --out", fork=False)
+                      "one a name of its own, or start another study with --out")
 
 
 def trained_otherwise(old: StudyMeta, new: StudyMeta) -> list[str]:
     """Differences that make old trials' numbers incomparable with new ones, in words."""
-    changed = [words for key, words in TRAINED.items() if getattr(old, key) != getattr(new, key)]
-    if _unmeasured(old.recipe) != _unmeasured(new.recipe):
-        changed.insert(0, "the training recipe")
-    return changed + ["the data"] * (old.data["hash"] != new.data["hash"])
+    recipe = ["the training recipe"] if _unmeasured(old.recipe) != _unmeasured(new.recipe) else []
+    data = ["the data"] if old.data.hash != new.data.hash else []
+    return recipe + _differing(TRAINED, old, new) + data
 
 
-def _unmeasured(recipe: Mapping[str, Any]) -> dict[str, Any]:
+def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[str]:
+    return [words for key, words in names.items() if getattr(old, key) != getattr(new, key)]
+
+
+def _unmeasured(recipe: Params) -> Params:
     """A recipe without what is measured of a model once it is trained."""
     return {key: value for key, value in recipe.items() if key != "measure"}
 

@@ -1,8 +1,9 @@
 """Evaluation of proposals before any training: their costs and constraints."""
 
 import math
+import random
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,10 +17,11 @@ from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.known import Known
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.schema.cost_names import COST_NAMES
-from scalesearch.study.trials.trial import State, Trial
+from scalesearch.study.trials.trial import Params, State, Trial
 
 BUILDABLE = "buildable"
 MAX_KEPT = 2000  # evaluated proposals that are remembered, some ten kilobytes each
+MAX_SAMPLES = 2000  # draws after which a budget that none of them met counts as one that nothing meets
 MAX_SLACK = 50.0  # a slack is a logarithm of a ratio; nothing real is e^50 times a budget, and Optuna wants finite ones
 
 
@@ -50,7 +52,7 @@ class Evaluator:
         """The space's answers where an Optuna trial suggests its parameters: a define-by-run function."""
         return suggest(self.space, trial)
 
-    def known(self, params: Mapping[str, Any], objectives: tuple[Objective, ...] = ()) -> Known:
+    def known(self, params: Params, objectives: tuple[Objective, ...] = ()) -> Known:
         """Costs, constraints and architecture of Optuna's ``params``, exact before training."""
         trial = self.evaluate(decode(self.space, params).params)
         values = [None if one.measured or not trial.costs else float(trial.costs[one.name]) for one in objectives]
@@ -61,7 +63,7 @@ class Evaluator:
         """The part of the space that the limits allow."""
         return FeasibleRegion(self.define, self.known, lambda: ExactDraws.of(self.space, self.protocol, self.limits))
 
-    def evaluate(self, params: Mapping[str, Any]) -> Trial:
+    def evaluate(self, params: Params) -> Trial:
         """The trial, of no number yet, that the space makes of ``params``: pending or infeasible.
 
         Raises:
@@ -69,11 +71,11 @@ class Evaluator:
         """
         return replace(self._evaluated(params)[0], params=params)
 
-    def architecture(self, params: Mapping[str, Any]) -> Architecture | None:
+    def architecture(self, params: Params) -> Architecture | None:
         """Architecture of ``params``; None where nothing can be built."""
         return self._evaluated(params)[1]
 
-    def _evaluated(self, params: Mapping[str, Any]) -> tuple[Trial, Architecture | None]:
+    def _evaluated(self, params: Params) -> tuple[Trial, Architecture | None]:
         key = tuple(sorted((name, repr(value)) for name, value in params.items()))
         if key not in self._kept:
             if len(self._kept) >= MAX_KEPT:
@@ -81,7 +83,7 @@ class Evaluator:
             self._kept[key] = self._evaluate(params)
         return self._kept[key]
 
-    def _evaluate(self, params: Mapping[str, Any]) -> tuple[Trial, Architecture | None]:
+    def _evaluate(self, params: Params) -> tuple[Trial, Architecture | None]:
         answers = self.space.answer(lambda path, parameter: params[path])
         try:
             architecture = self.space.architecture(answers)
@@ -91,7 +93,7 @@ class Evaluator:
                          reason=str(error)), None
         return self.evaluate_architecture(architecture, params), architecture
 
-    def evaluate_architecture(self, architecture: Architecture, params: Mapping[str, Any] | None = None) -> Trial:
+    def evaluate_architecture(self, architecture: Architecture, params: Params | None = None) -> Trial:
         """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
         price = cost(architecture.block, self.protocol)
 
@@ -116,3 +118,29 @@ def _miss(text: str, slack: float) -> str:
     """Describes a missed limit. By how much is said of costs alone, whose slack is the logarithm of a ratio."""
     far = f" (by {math.expm1(slack):.1%})" if any(name in text for name in COST_NAMES) else ""
     return f"not {text}{far}"
+
+
+@dataclass(frozen=True)
+class Feasibility:
+    """Feasible share of a random sample of the space."""
+
+    samples: int
+    feasible: int
+    missed: Mapping[str, int]  # limit to how many miss it
+    nearest: Mapping[str, float]  # limit to the least slack of any; log(cost / budget) for a budget
+
+
+def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAMPLES, enough: int | None = None
+                         ) -> Feasibility:
+    """Counts the feasible among random ``samples``; stops at ``enough``, where given."""
+    rng = random.Random(seed)
+    feasible, drawn = 0, 0
+    missed, nearest = dict.fromkeys(evaluator.names, 0), dict.fromkeys(evaluator.names, math.inf)
+    while drawn < samples and (enough is None or feasible < enough):
+        trial = evaluator.evaluate(evaluator.space.sample(rng).params)
+        drawn, feasible = drawn + 1, feasible + trial.feasible
+        for name, slack in trial.constraints.items():
+            missed[name] += slack > 0
+            if trial.costs:  # of what cannot be built, no limit is known
+                nearest[name] = min(nearest[name], slack)
+    return Feasibility(drawn, feasible, missed, nearest)

@@ -1,8 +1,13 @@
-"""Event log of a study: JSON lines, synced before anything acts on them."""
+"""Event log of a study: JSON lines, synced before anything acts on them.
+
+Each line says its number and ends with a checksum of what stands before it, so that a line that was changed, lost,
+moved or doubled is noticed.
+"""
 
 import errno
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +15,9 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.files import room_for, sync_folder
-from scalesearch.study.trials.trial import Kind
+from scalesearch.study.trials.trial import Event, Kind
 
-Event = dict[str, Any]
+SEAL = b', "crc": "'
 
 
 class EventLog:
@@ -20,6 +25,7 @@ class EventLog:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self._end = (0, 0)  # bytes and lines of the file when it was last appended to
 
     def append(self, kind: Kind, trial: int, **facts: Any) -> Event:
         """Writes one event, synced to the disk, and returns it.
@@ -28,10 +34,11 @@ class EventLog:
             OSError: the disk is gone; the log is left as it was.
             DiskFull: there is no room; likewise.
         """
-        event = {"event": kind, "trial": trial, "time": now(), **facts}
-        line = json.dumps(event, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         with room_for(self.file), self.file.open("ab", buffering=0) as file:
             size = file.tell()
+            number = 1 + (self._end[1] if size == self._end[0] else len(self.lines()))
+            line = sealed({"line": number, "event": kind, "trial": trial, "time": now(), **facts})
+            event = Event.from_json(line)  # as it will be read again: what happens live is what is folded later
             try:
                 if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -41,21 +48,27 @@ class EventLog:
                 raise
             if not size:
                 sync_folder(self.file.parent)  # a new file's name is durable once its folder is
-        return json.loads(line)  # as it will be read again: what happens live is what is folded later
+        self._end = size + len(line), number
+        return event
 
     def __iter__(self) -> Iterator[Event]:
-        """Every event, in order.
+        """Every event, in order. Raises UserError at a line that is damaged."""
+        return (self.read(line, number) for number, line in enumerate(self.lines(), 1))
 
-        Raises:
-            UserError: a line before the last is damaged.
-        """
-        for number, line in enumerate(self.lines(), 1):
-            try:
-                yield json.loads(line)
-            except ValueError:
-                raise UserError(f"{self.file}:{number}: not a JSON line; the log was changed or the disk damaged "
-                                "it. Restore the file, or delete this line to lose that one event",
-                                code="log-damaged") from None
+    def read(self, line: bytes, number: int) -> Event:
+        """The event in line ``number``. Raises UserError where it is damaged, or another is due there."""
+        try:
+            event = unsealed(line)
+            if event.line != number:
+                raise ValueError(f"it is numbered {event.line}, so lines were lost, moved or doubled")
+        except ValueError as error:
+            raise self.damaged(number, error) from None
+        return event
+
+    def damaged(self, number: int, why: Exception) -> UserError:
+        """The error that names a damaged line, and how to save the rest."""
+        return UserError(f"{self.file}:{number}: a damaged line ({why}). Restore the file, or have `scalesearch study "
+                         f"repair {self.file.parent}` copy what is whole into another folder", code="log-damaged")
 
     def lines(self, start: int = 0) -> list[bytes]:
         """Whole lines from byte ``start`` on, with their ends. A last one that is cut off is left out."""
@@ -63,8 +76,8 @@ class EventLog:
             return []
         with self.file.open("rb") as file:
             file.seek(start)
-            data = file.read()
-        return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
+            lines = file.readlines()
+        return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
 
     def repair(self) -> None:
         """Removes a last line that a crash cut off, and keeps it beside the log."""
@@ -73,6 +86,20 @@ class EventLog:
         if whole < len(data):
             self.file.with_suffix(".torn").write_bytes(data[whole:])
             os.truncate(self.file, whole)
+
+
+def sealed(event: dict[str, Any]) -> bytes:
+    """The line of an event, with its checksum."""
+    text = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
+    return text[:-1] + SEAL + b'%08x"}\n' % zlib.crc32(text)
+
+
+def unsealed(line: bytes) -> Event:
+    """The event of a line. Raises ValueError where it is not as it was written."""
+    text, seal, checksum = line.rpartition(SEAL)
+    if not seal or checksum != b'%08x"}\n' % zlib.crc32(text + b"}"):
+        raise ValueError("its checksum is wrong")
+    return Event.from_json(line)
 
 
 def now() -> str:

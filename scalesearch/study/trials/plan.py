@@ -2,13 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import ONE, Seeds
 from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.trials.trial import Params
+
+
+class JobFile(TypedDict, total=False):
+    """What ``job.json`` says: a training, or a teacher's translating of the training text.
+
+    ``rung`` and ``until`` (a share of a full training) are of a trial that pauses; ``job`` and ``of`` of a replicate.
+    """
+
+    trial: int
+    attempt: int
+    data: Params
+    cache: str
+    recipe: Params
+    seed: int
+    threads: int
+    processes: int
+    proxies: bool
+    rung: int
+    until: float
+    job: str
+    of: int | None
+    teacher: str
+    prefix: str
+    search: Params
 
 
 @dataclass(frozen=True)
@@ -30,11 +55,11 @@ class Plan:
     evaluator: Evaluator
     objectives: tuple[Objective, ...]
     trials: int
-    job: Mapping[str, Any] = field(default_factory=dict)
+    job: JobFile = field(default_factory=JobFile)
     shared: Mapping[str, Any] = field(default_factory=dict)
     references: tuple[Reference, ...] = ()
     attempts: int = 3
     max_proposals: int = 1000
     rungs: Rungs = FULL
     seeds: Seeds = ONE
-    enqueued: tuple[Mapping[str, Any], ...] = ()
+    enqueued: tuple[Params, ...] = ()

@@ -1,22 +1,61 @@
 """A trial's record: everything one needs to believe its numbers, and to make them again."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
-from scalesearch.study.trials.trial import Trial
-from scalesearch.train.result import versions
+from scalesearch.study.trials.trial import Numbers, Params, Trial
+from scalesearch.train.result import Result, versions
 
 SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
 
 
-def make_record(trial: Trial, shared: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+class Translations(TypedDict):
+    """A teacher's translations of the training text, by the search ``decode``."""
+
+    pairs: int
+    decode: str
+    cpu_seconds: float
+
+
+class TeacherFacts(TypedDict, total=False):
+    """A teacher, as the records of its pupils hold it; ``bleu`` by split."""
+
+    architecture: str
+    params: int
+    bleu: Numbers
+    decode: str
+    seed: int
+    corpus: str
+    cpu_seconds: float
+    translations: Translations
+    mix: bool
+
+
+class Record(TypedDict, total=False):
+    """What is read of ``record.json``, which holds the trial's, the study's and the training's fields side by side."""
+
+    trial: int
+    state: str
+    values: Numbers | None
+    metrics: Params
+    curve: list[Params]
+    data: Params
+    recipe: Params
+    seed: int
+    processes: int
+    teacher: TeacherFacts | None
+
+
+def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
     """Record of a trained or failed trial: its JSON, its study's, its training's.
 
     Args:
         trial: as it ended.
         shared: what all trials of the study share (:attr:`StudyMeta.shared`).
-        result: what training left, as JSON; empty where its worker died.
+        result: what training left; None where its worker died.
     """
-    of_training = {key: value for key, value in result.items() if key not in ("state", "reason", "params")}
-    return {**of_training, **shared, **trial.to_json(), "seed": trial.seed or shared["study_seed"],
-            "versions": {**versions(*SEARCHERS), **of_training.get("versions", {})}}
+    training = result.to_json() if result else {}
+    for name in ("state", "reason", "params"):  # the trial has its own
+        training.pop(name, None)
+    return {**training, **shared, **trial.to_json(), "seed": trial.seed or shared["study_seed"],
+            "versions": {**versions(*SEARCHERS), **training.get("versions", {})}}

@@ -14,7 +14,6 @@
       front.csv  all.csv  seeds.csv  bleu-vs-params.svg …
 """
 
-import json
 import os
 import platform
 from collections.abc import Iterator
@@ -23,15 +22,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
-from scalesearch.files import write_json, write_text
+from scalesearch.files import DiskFull, read_json, write_json, write_text
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.trials.event_log import EventLog
+from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_meta import StudyMeta
-from scalesearch.study.trials.trial import Kind, State, Trial
+from scalesearch.study.trials.trial import Event, Kind, State, Trial
 from scalesearch.study.trials.trials import Trials
+
+AGAIN = "What finished is safe; go on with the same command and --resume"
 
 
 class StudyDir:
@@ -79,21 +82,30 @@ class StudyDir:
         """
         self.look()
         self.trials = Trials()
-        for event in self.log:
-            self.trials.apply(event)
+        for line in self.log.lines():
+            self.take(line)
         return self
+
+    def take(self, line: bytes) -> tuple[Event, Trial]:
+        """Takes in the next line of the log. Raises UserError where it is damaged."""
+        number = self.trials.events + 1
+        event = self.log.read(line, number)
+        try:
+            return event, self.trials.apply(event)
+        except ValueError as error:
+            raise self.log.damaged(number, error) from None
 
     def look(self) -> "StudyDir":
         """Reads what the study is, and nothing of what has happened in it.
 
         Raises:
-            UserError: no study is here, or it is of another format.
+            UserError: no study is here, it is damaged, or of another format.
         """
         if not self.exists():
             raise UserError(f"{self.folder}: there is no study here (no study.json); start one with "
                             "`scalesearch study run STUDY.yaml`", code="no-study")
         try:
-            self.meta = StudyMeta.from_json(json.loads((self.folder / "study.json").read_text()))
+            self.meta = StudyMeta.from_json((self.folder / "study.json").read_bytes())
         except UserError as error:
             raise UserError(f"{self.folder}: {error}", code=error.code) from None
         return self
@@ -111,10 +123,14 @@ class StudyDir:
         """Folder of one trained trial."""
         return self.folder / "trials" / trial.folder
 
-    def record(self, trial: Trial) -> dict[str, Any] | None:
-        """The record of a finished trial, or None where it has none."""
-        path = self.trial_folder(trial) / "record.json"
-        return json.loads(path.read_text()) if path.is_file() else None
+    def record(self, trial: Trial) -> Record | None:
+        """The record of a finished trial; None where it has none, or its file is damaged."""
+        try:
+            record = read_json(self.trial_folder(trial) / "record.json", dict)
+            msgspec.convert(record, Record)
+        except (FileNotFoundError, UserError, ValueError):
+            return None
+        return record
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of all trials for tables: records of ended ones, else the trials' JSON."""
@@ -146,3 +162,24 @@ class StudyDir:
             yield
         finally:
             lock.release()
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """A stretch of the study in ``folder`` that its disk may cut off; the error says how to go on.
+
+    Raises:
+        DiskFull: there is no room.
+        UserError: the disk fails otherwise.
+    """
+    try:
+        yield
+    except DiskFull as full:
+        text = str(full)
+        raise DiskFull(text if "--resume" in text else f"{text} with --resume: what finished is safe") from full
+    except (ConnectionError, BrokenPipeError, TimeoutError):
+        raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise UserError(f"{folder}: the study cannot go on: {where}{error.strerror or error}. {AGAIN}",
+                        code="disk-error") from error

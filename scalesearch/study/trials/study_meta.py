@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
+from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.study.config.objectives import objective
-from scalesearch.study.config.sections import ONE, Seeds
+from scalesearch.study.config.sections import ONE, Seeds, WarmSpec
+from scalesearch.study.trials.trial import Numbers, Params
 from scalesearch.tasks import MEASURED, TASKS
 
-FORMAT = 2  # of the study's folder; studies of other formats are refused
-Json = Mapping[str, Any]
+FORMAT = 3  # of the study's folder; studies of other formats are refused
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """Text that a study trains on; ``spec`` is what the data file says of it."""
+
+    name: str
+    hash: str
+    synthetic: bool = False
+    spec: Params = field(default_factory=dict)
+    vocab: int | None = None
+
+
+@dataclass(frozen=True)
+class TeacherMeta:
+    """Teacher of a study: its architecture's id, how it translates, and how it is trained where it is not yet."""
+
+    architecture: str
+    beam: int = 5
+    length_penalty: float = 1.0
+    mix: bool = False
+    recipe: Params | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -29,7 +54,7 @@ class StudyMeta:
         space: hash of the search space. protocol: of the costs. limits: constraints in words.
         bounds: cost to the number that a budget allows, for plots.
         trials: full trainings of the search and references together.
-        sampler: name, arguments and seed; None where nothing is proposed.
+        sampler: None where nothing is proposed.
         kind: ``search``, or that of a study of rows; with ``rows`` (labels), ``base``, ``scaling``, ``left_out``.
     """
 
@@ -37,27 +62,27 @@ class StudyMeta:
     name: str
     created: str
     space: str
-    protocol: Json
+    protocol: Params
     objectives: tuple[Objective, ...]
-    recipe: Json
+    recipe: Params
     seed: int
-    data: Json
+    data: DataFacts
     synthetic: bool
     trials: int
     limits: tuple[str, ...]
-    bounds: Json
-    versions: Json
-    teacher: Json | None = None
-    sampler: Json | None = None
+    bounds: Numbers
+    versions: Mapping[str, str]
+    teacher: TeacherMeta | None = None
+    sampler: SamplerSpec | None = None
     kind: str = "search"
     rows: tuple[str, ...] | None = None
     base: str | None = None
-    scaling: Json | None = None
-    left_out: Json = field(default_factory=dict)
+    scaling: Params | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
     rungs: Rungs = FULL
     seeds: Seeds = ONE
-    warm_start: Json | None = None
-    forked_from: Json | None = None
+    warm_start: WarmSpec | None = None
+    forked_from: Mapping[str, str | int] | None = None
 
     @cached_property
     def directions(self) -> dict[str, str]:
@@ -67,7 +92,7 @@ class StudyMeta:
     @property
     def task(self) -> str:
         """Name of the models' task."""
-        return str(self.data.get("spec", {}).get("task", "translation"))
+        return str(self.data.spec.get("task", "translation"))
 
     @property
     def main_objective(self) -> str:
@@ -80,34 +105,39 @@ class StudyMeta:
     def shared(self) -> dict[str, Any]:
         """Facts of the study that every record holds."""
         return {"study": self.name, "space": self.space, "protocol": self.protocol, "objectives": self.directions,
-                "recipe": self.recipe, "study_seed": self.seed, "data": self.data, "teacher": self.teacher}
+                "recipe": self.recipe, "study_seed": self.seed, "data": asdict(self.data),
+                "teacher": self.teacher and asdict(self.teacher)}
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {one.name: msgspec.to_builtins(getattr(self, one.name)) for one in fields(self)}
         return {"format": FORMAT, **values, "objectives": self.directions,
-                "rungs": asdict(self.rungs) if self.rungs.pauses else None,
-                "seeds": asdict(self.seeds) if self.seeds.wanted else None}
+                "rungs": values["rungs"] if self.rungs.pauses else None,
+                "seeds": values["seeds"] if self.seeds.wanted else None}
 
     def as_read(self) -> StudyMeta:
         """Copy of itself as a file gives it back. It compares with one that was read."""
-        return StudyMeta.from_json(json.loads(json.dumps(self.to_json())))
+        return StudyMeta.from_json(msgspec.json.encode(self.to_json()))
 
     @classmethod
-    def from_json(cls, data: Json) -> StudyMeta:
+    def from_json(cls, text: bytes) -> StudyMeta:
         """Reads what :meth:`to_json` wrote.
 
         Raises:
-            UserError: it is of another format.
+            UserError: it is of another format, or damaged.
         """
-        if data.get("format") != FORMAT:
-            raise UserError(f"it is a study of format {data.get('format')}, made by another version of scalesearch; "
-                            f"this one reads format {FORMAT} only. Read it with the version that made it "
-                            f"({data.get('versions', {}).get('scalesearch', 'unknown')}), or start it anew with --out",
-                            code="other-format")
-        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
-        known |= {"objectives": tuple(objective(name, way) for name, way in data["objectives"].items()),
-                  "limits": tuple(data["limits"]), "rows": None if data["rows"] is None else tuple(data["rows"]),
-                  "rungs": Rungs(tuple(data["rungs"]["shares"]), data["rungs"]["eta"]) if data["rungs"] else FULL,
-                  "seeds": Seeds(**data["seeds"]) if data["seeds"] else ONE}
-        return cls(**known)
+        try:
+            data = msgspec.json.decode(text, type=dict)
+            if data.get("format") == FORMAT:
+                ways = msgspec.convert(data["objectives"], dict[str, str])
+                given = {"rungs": FULL, "seeds": ONE, **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
+                objectives = tuple(objective(*one) for one in ways.items())
+                return msgspec.convert({**data, "objectives": objectives, **given}, cls, from_attributes=True)
+        except (ValueError, KeyError, RecursionError) as error:
+            raise UserError(f"study.json is no study's ({error}); the file was changed, or the disk damaged it",
+                            code="not-a-study") from None
+        made_by = data.get("versions")
+        version = made_by.get("scalesearch", "unknown") if isinstance(made_by, dict) else "unknown"
+        raise UserError(f"it is a study of format {data.get('format')}, made by another version of scalesearch; this "
+                        f"one reads format {FORMAT} only. Read it with the version that made it ({version}), or start "
+                        "it anew with --out", code="other-format")

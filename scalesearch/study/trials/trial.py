@@ -7,7 +7,11 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-Json = Mapping[str, Any]
+import msgspec
+
+Value = bool | int | float | str | list[object] | dict[str, object] | None  # of a parameter, as JSON holds it
+Params = Mapping[str, Value]
+Numbers = Mapping[str, int | float]
 
 
 class State(StrEnum):
@@ -60,10 +64,42 @@ class Rung:
     cpu_seconds: float | None = None
     seconds: float | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Event of a study's log, of which each kind has some of the fields.
+
+    Attributes:
+        trial: its number. time: in UTC. line: number of its line in the log, from 1.
+        proposed: the trial as it was announced. reached: the rung.
+        counts: of a crash, whether it is the trial's own fault.
+        state, values, reason, wall_seconds: of an end.
+    """
+
+    event: Kind
+    trial: int
+    time: str = ""
+    line: int = 0
+    proposed: Trial | None = None
+    reached: Rung | None = None
+    counts: bool = True
+    state: State | None = None
+    values: Numbers | None = None
+    reason: str = ""
+    wall_seconds: float | None = None
+
     @classmethod
-    def from_json(cls, facts: Json) -> Rung:
-        """The rung that an event or a worker's file describes."""
-        return cls(**{one.name: facts.get(one.name) for one in fields(cls)})
+    def from_json(cls, line: bytes) -> Event:
+        """Reads a line of the log. Raises ValueError where it is no event, or lacks what its kind has."""
+        event = _EVENT.decode(line)
+        match event.event:
+            case Kind.PROPOSED:
+                return replace(event, proposed=Trial.from_json(msgspec.json.decode(line)))
+            case Kind.RUNG:
+                return replace(event, reached=_RUNG.decode(line))
+            case Kind.ENDED if event.state is None:
+                raise ValueError("it says no state")
+        return event
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +119,6 @@ class Trial:
         label: what plots call a reference.
         of: for a duplicate or a replicate, the number of the trial with the same architecture.
         seed: of a replicate's training; others have the study's.
-        rungs: what it came to at each rung that it has reached.
         attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
             the disk was full is no fault of the trial's.
         wall_seconds: from its start to its result: training, validation, decoding.
@@ -94,13 +129,13 @@ class Trial:
     number: int
     state: State
     origin: Origin = Origin.SAMPLER
-    params: Json = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     in_space: bool = True
     architecture: str | None = None
-    answers: Json = field(default_factory=dict)
-    costs: Mapping[str, float] = field(default_factory=dict)
+    answers: Params = field(default_factory=dict)
+    costs: Numbers = field(default_factory=dict)
     constraints: Mapping[str, float] = field(default_factory=dict)
-    values: Mapping[str, float] | None = None
+    values: Numbers | None = None
     reason: str = ""
     label: str | None = None
     of: int | None = None
@@ -110,37 +145,32 @@ class Trial:
     crashes: int = 0
     wall_seconds: float | None = None
     ended: str | None = None
-    source: Json | None = None
+    source: Mapping[str, str | int] | None = None
 
-    def after(self, event: Json) -> Trial:
+    def after(self, event: Event) -> Trial:
         """The trial once ``event`` has happened to it."""
-        match Kind(event["event"]):
-            case Kind.PROPOSED:
-                return Trial.from_json(event)
+        match event.event:
             case Kind.STARTED:
                 return replace(self, attempts=self.attempts + 1, state=State.PENDING)
-            case Kind.RUNG:
-                return replace(self, state=State.PAUSED, rungs=(*self.rungs, Rung.from_json(event)))
+            case Kind.RUNG if event.reached:
+                return replace(self, state=State.PAUSED, rungs=(*self.rungs, event.reached))
             case Kind.CRASHED:
-                return replace(self, crashes=self.crashes + event.get("counts", True), reason=event["reason"])
-            case Kind.ENDED:
-                return replace(self, state=State(event["state"]), values=event.get("values"),
-                               reason=event.get("reason", ""), wall_seconds=event.get("wall_seconds"),
-                               ended=event.get("time"))
+                return replace(self, crashes=self.crashes + event.counts, reason=event.reason)
+            case Kind.ENDED if event.state:
+                return replace(self, state=event.state, values=event.values, reason=event.reason,
+                               wall_seconds=event.wall_seconds, ended=event.time or None)
+        raise ValueError(f"nothing is {event.event} twice")
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields; ``trial`` is its number."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
-        rungs = [{one.name: getattr(rung, one.name) for one in fields(rung)} for rung in self.rungs]
-        return {"trial": data.pop("number"), **data, "feasible": self.feasible, "rungs": rungs}
+        return {"trial": data.pop("number"), **data, "feasible": self.feasible,
+                "rungs": msgspec.to_builtins(list(self.rungs))}
 
     @classmethod
-    def from_json(cls, data: Json) -> Trial:
-        """The trial that :meth:`to_json` wrote, or a ``proposed`` event that holds it."""
-        known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
-        known |= {"state": State(data["state"]), "origin": Origin(data["origin"]),
-                  "rungs": tuple(Rung.from_json(rung) for rung in data.get("rungs", ()))}
-        return cls(number=data["trial"], **known)
+    def from_json(cls, data: Mapping[str, Any]) -> Trial:
+        """The trial that :meth:`to_json` wrote, or a ``proposed`` event that holds it. Raises ValueError."""
+        return msgspec.convert({**data, "number": data.get("trial")}, cls)
 
     @property
     def folder(self) -> str:
@@ -168,3 +198,6 @@ class Trial:
     def losses(self) -> tuple[float, ...]:
         """The validation loss at each rung that it has reached."""
         return tuple(rung.loss for rung in self.rungs)
+
+
+_EVENT, _RUNG = msgspec.json.Decoder(Event), msgspec.json.Decoder(Rung)

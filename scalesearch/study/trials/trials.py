@@ -1,9 +1,9 @@
 """Trials of a study, folded from its events. The same fold runs live and after a crash."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from scalesearch.study.trials.trial import Kind, Origin, State, Trial
+from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.trials.trial import Event, Origin, State, Trial
 
 
 class Trials:
@@ -18,21 +18,21 @@ class Trials:
         self._trials: dict[int, Trial] = {}
         self._first: dict[str, int] = {}
 
-    def apply(self, event: Mapping[str, Any]) -> Trial:
+    def apply(self, event: Event) -> Trial:
         """Takes in one event and returns the trial as it now is.
 
         Raises:
-            KeyError: an event about a trial that was never proposed.
+            ValueError: it is about a trial that was never proposed, or proposes one again.
         """
-        number = event["trial"]
-        if event["event"] == Kind.PROPOSED:
-            trial = Trial.from_json(event)
-            if trial.state in (State.PENDING, State.COMPLETE, State.FAILED) and trial.architecture and \
-                    trial.origin != Origin.REPLICATE:
-                self._first.setdefault(trial.architecture, number)
-        else:
-            trial = self._trials[number].after(event)
-        self._trials[number] = trial
+        known = self._trials.get(event.trial)
+        if (known is None) != (event.proposed is not None):
+            raise ValueError(f"trial {event.trial} was {'never' if known is None else 'already'} proposed")
+        trial = known.after(event) if known else event.proposed
+        assert trial is not None, "one of both"
+        if event.proposed and trial.architecture and trial.origin != Origin.REPLICATE \
+                and trial.state in (State.PENDING, State.COMPLETE, State.FAILED):
+            self._first.setdefault(trial.architecture, trial.number)
+        self._trials[trial.number] = trial
         self.events += 1
         return trial
 
@@ -45,6 +45,11 @@ class Trials:
     def __iter__(self) -> Iterator[Trial]:
         """Goes over a copy, since a screen reads while the driver adds."""
         return iter(list(self._trials.values()))
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next trial; a repaired study may lack some of the earlier ones."""
+        return max(self._trials, default=-1) + 1
 
     def get(self, number: int | None) -> Trial | None:
         """Trial ``number``, or None where there is none."""
@@ -70,10 +75,21 @@ class Trials:
         """The trainings with further seeds, in order."""
         return self.of(Origin.REPLICATE)
 
-    def duplicates(self, number: int) -> list[Trial]:
-        """The duplicates of trial ``number``."""
-        return [trial for trial in self.having(State.DUPLICATE) if trial.of == number]
-
     def outcome(self, trial: Trial) -> Trial:
         """The trial whose result counts for ``trial``: itself, or the one that it repeats."""
-        return self._trials[trial.of] if trial.state == State.DUPLICATE and trial.of is not None else trial
+        return (self.get(trial.of) if trial.state == State.DUPLICATE else None) or trial
+
+    def spent(self, rungs: Rungs) -> float:
+        """Full trainings' worth of compute that the search's trials have taken, or are taking."""
+        return sum(share_of(trial, rungs) for trial in self if trial.origin.charged)
+
+
+def share_of(trial: Trial, rungs: Rungs) -> float:
+    """Full trainings' worth of compute that ``trial`` has taken, or is taking."""
+    reached = len(trial.rungs)
+    if trial.state == State.COMPLETE:
+        return 1.0
+    if trial.state == State.PENDING:
+        return rungs.shares[min(reached, rungs.pauses)]
+    # What failed between rungs is not counted: it takes no one's place.
+    return rungs.shares[reached - 1] if reached and trial.state in (State.PAUSED, State.FAILED) else 0.0

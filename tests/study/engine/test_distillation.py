@@ -15,8 +15,10 @@ from scalesearch.study.engine.distillation import find_teacher, share
 from scalesearch.study.engine.driver import Driver
 from scalesearch.study.engine.dry_run import DryRun, dry_run
 from scalesearch.study.engine.run import launch
-from scalesearch.study.engine.setup import Feasibility, load_data, make_evaluator
+from scalesearch.study.engine.setup import load_data, make_evaluator
+from scalesearch.study.executors.worker import Report
 from scalesearch.study.results.results import load
+from scalesearch.study.trials.evaluator import Feasibility
 from tests.corpora import write_text
 from tests.errors import refuses
 from tests.processes import start, wait_until
@@ -82,8 +84,8 @@ def test_an_open_architecture_is_refused_by_a_dry_run(tmp_path):
 
 
 def test_how_far_it_is():
-    assert share({}) == 0 and share({"kind": "update", "share": 0.25}) == 0.25
-    assert share({"kind": "decode", "done": 30, "of": 40}) == 0.75
+    assert share(Report()) == 0 and share(Report("update", share=0.25)) == 0.25
+    assert share(Report("decode", done=30, of=40)) == 0.75
 
 
 def run(folder, *sets, resume=False, text=TAUGHT, out="found", fork=None):

@@ -108,7 +108,8 @@ def test_the_record_holds_what_makes_a_number_credible(tmp_path):
     assert record["architecture"] == trial.architecture and record["seed"] == 7
     assert record["values"]["bleu"] == pytest.approx(score(record["answers"]))
     assert record["costs"]["params.total"] == record["values"]["params.total"]
-    assert record["curve"] == [[1, 2]] and record["versions"]["torch"] and record["feasible"] is True
+    assert record["curve"] == [{"step": 1, "valid_loss": 2.0}] and record["versions"]["torch"]
+    assert record["feasible"] is True
 
 
 def test_a_broken_worker_is_tried_again_and_a_lost_one_recorded(tmp_path):

@@ -1,34 +1,22 @@
 """A dry run proposes what the run then does."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from scalesearch.samplers import SamplerSpec
-from scalesearch.schedule.rungs import FULL
 from scalesearch.study.config.rows import Reference
-from scalesearch.study.engine import setup
 from scalesearch.study.engine.dry_run import first_proposals
 from scalesearch.study.trials.trial import State
-from tests.study.fakes import OBJECTIVES, architecture_of, make_driver, make_plan, make_sampler_of
+from tests.study.fakes import architecture_of, make_driver, make_plan, make_sampler_of
 
 NAMED = Reference("named", architecture_of({"width": 24, "depth": 2, "kind": "plain"}), None)
 
 
-def study_of(plan, trials):
-    return SimpleNamespace(space=plan.evaluator.space, proposer=SamplerSpec(),
-                           rows=None, references=plan.references, objectives=OBJECTIVES, trials=trials, rungs=FULL)
-
-
 @pytest.mark.parametrize("kind", ["bayes", "local", "tpe", "random"])
 @pytest.mark.parametrize("named", [(), (NAMED,)], ids=["alone", "with a reference"])
-def test_the_first_proposals_are_those_of_the_run(tmp_path, monkeypatch, kind, named):
+def test_the_first_proposals_are_those_of_the_run(tmp_path, kind, named):
     plan = make_plan(4, most=2000, references=named)
     driver = make_driver(tmp_path / "run", plan, kind=kind)
     driver.run()
-    monkeypatch.setattr(setup, "references", lambda spec: spec.references)
-    monkeypatch.setattr(setup, "sampler_of", lambda spec, evaluator: make_sampler_of(plan, kind))
-    found = first_proposals(study_of(plan, 4), plan.evaluator)
+    found = first_proposals(plan, make_sampler_of(plan, kind))
     run = [trial for trial in driver.trials if trial.origin != "reference"]
     assert len(found) == 4 - len(named)  # startup, of which the reference is one
     assert [one.params for one in found] == [trial.params for trial in run[: len(found)]]
@@ -36,7 +24,7 @@ def test_the_first_proposals_are_those_of_the_run(tmp_path, monkeypatch, kind, n
     assert [one.state for one in found] == [states.get(one.state, one.state) for one in run[: len(found)]]
 
 
-def test_no_more_are_shown_than_would_be_trained(monkeypatch):
-    monkeypatch.setattr(setup, "references", lambda spec: spec.references)
-    plan = make_plan()
-    assert [len(first_proposals(study_of(plan, trials), plan.evaluator)) for trials in (1, 2)] == [1, 2]
+def test_no_more_are_shown_than_would_be_trained():
+    for trials in (1, 2):
+        plan = make_plan(trials)
+        assert len(first_proposals(plan, make_sampler_of(plan))) == trials

@@ -7,7 +7,6 @@ import pytest
 
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.executors.worker import finish, rung_file
-from scalesearch.study.trials.compute import spent
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.study.fakes import fake_result, make_driver, make_plan, score
@@ -43,7 +42,7 @@ def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):
     trials = StudyDir(tmp_path).load().trials
     begun = [trial for trial in trials if trial.state in (State.COMPLETE, State.PAUSED)]
     assert len(begun) > 8 and trials.having(State.COMPLETE) and not trials.having(State.PENDING)
-    assert 6 <= spent(trials, RUNGS) <= 8 + 1e-9
+    assert 6 <= trials.spent(RUNGS) <= 8 + 1e-9
     assert all(len(trial.rungs) == 2 for trial in trials.having(State.COMPLETE))
     for shares in passages(tmp_path).values():  # each share once: nothing is trained again
         assert shares == ["0.1", "0.3"][: len(shares)]
@@ -55,7 +54,7 @@ def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):
 def test_little_compute_still_brings_somebody_to_the_end(tmp_path, trials):
     driver = make_driver(tmp_path, make_plan(trials, rungs=RUNGS), work=work)
     driver.run()
-    assert driver.trials.having(State.COMPLETE) and spent(driver.trials, RUNGS) <= trials + 1e-9
+    assert driver.trials.having(State.COMPLETE) and driver.trials.spent(RUNGS) <= trials + 1e-9
 
 
 def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path):

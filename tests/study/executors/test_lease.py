@@ -53,7 +53,7 @@ def test_the_holder_says_who_it_is_and_that_it_lives(folder):
 
     finish(folder, work, lease.Timing(renew=0.01))
     owner, = seen
-    assert (owner["process"], owner["attempt"]) == (os.getpid(), 2)
+    assert (owner.process, owner.attempt) == (os.getpid(), 2)
     assert not (folder / lease.FILE).exists() and (folder / "result.json").exists()
 
 
@@ -104,7 +104,7 @@ def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
         finish(folder, work)
     assert error.value.over
     assert not (folder / "result.json").exists() and not (folder / "crash.txt").exists()
-    assert lease.read(folder)["machine"] == "other" and json.loads((folder / "progress.json").read_text())["step"] == 1
+    assert lease.read(folder).machine == "other" and json.loads((folder / "progress.json").read_text())["step"] == 1
 
 
 def test_a_result_that_comes_after_another_took_over_is_not_written(folder):

@@ -12,6 +12,7 @@ from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.lease import held
 from scalesearch.study.executors.local import InProcessRunner
+from scalesearch.study.executors.worker import Report
 from scalesearch.study.monitor.console import Lines, Screen
 from scalesearch.study.monitor.format import short
 from scalesearch.study.monitor.heartbeat import RUNNING, STOPPED, Heartbeat, Owner
@@ -105,5 +106,5 @@ def test_numbers_are_short(value, text):
 
 
 def test_progress_without_facts_still_says_something():
-    assert describe_progress({}) == "in training"
-    assert describe_progress({"kind": "decode", "done": 3, "of": 9}) == "translating, 3 of 9"
+    assert describe_progress(Report()) == "in training"
+    assert describe_progress(Report("decode", done=3, of=9)) == "translating, 3 of 9"

@@ -17,7 +17,9 @@ from scalesearch.study.monitor.render import Plain
 from scalesearch.study.monitor.running import running_teacher
 from scalesearch.study.monitor.snapshot import Watch
 from scalesearch.study.results.results import load
+from scalesearch.study.trials.event_log import sealed
 from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.study_meta import TeacherMeta
 from scalesearch.study.trials.trial import State
 from scalesearch.study.trials.trials import Trials
 from tests.errors import refuses
@@ -112,7 +114,7 @@ def test_the_rungs_of_a_study_that_ended(tmp_path):
 
 
 def test_the_teacher_is_followed_from_its_beginning_to_its_end(tmp_path):
-    made = Made(tmp_path, teacher={"architecture": "abc"})
+    made = Made(tmp_path, teacher=TeacherMeta("abc"))
     assert Watch(tmp_path).look().teacher.stage == "waiting"
     learning, made_of = {"kind": "update", "share": 0.25, "eta_seconds": 60}, {"kind": "decode", "done": 3, "of": 4}
     for place, stage, facts in ((tmp_path / "teacher", "training", learning),
@@ -135,7 +137,7 @@ def test_the_last_validation_outlives_the_next_update(tmp_path):
     progress = Progress(tmp_path, every=0.0)
     for facts in ({"kind": "validation", "step": 50, "valid_loss": 4.5}, {"kind": "update", "step": 60, "loss": 4.0}):
         progress(facts)
-    assert progress.read()["loss"] == 4.0 and progress.read()["validation"]["valid_loss"] == 4.5
+    assert progress.read().loss == 4.0 and progress.read().validation.valid_loss == 4.5
 
 
 # -- a folder that changes meanwhile
@@ -146,14 +148,14 @@ def test_half_written_files_are_waited_for(made):
     place = made.working(0, share=0.5)
     (place / "progress.json").write_text('{"kind": "upd')
     whole = made.study.log.file.read_bytes()
-    last = json.dumps({"event": "ended", "trial": 0, "time": "2026-01-01T00:00:00.000+00:00", "state": "complete",
-                       "values": {"bleu": 9.0, "params.total": 1000.0}, "wall_seconds": 3.0})
-    made.study.log.file.write_bytes(whole + last[:40].encode())
+    last = sealed({"line": 3, "event": "ended", "trial": 0, "time": "2026-01-01T00:00:00.000+00:00",
+                   "state": "complete", "values": {"bleu": 9.0, "params.total": 1000.0}, "wall_seconds": 3.0})
+    made.study.log.file.write_bytes(whole + last[:40])
     watch = Watch(made.study.folder)
     shown = watch.look()
     assert shown.training[0].doing == "starting" and shown.counts["complete"] == 0 and not shown.problem
-    with made.study.log.file.open("a") as file:
-        file.write(last[40:] + "\n")
+    with made.study.log.file.open("ab") as file:
+        file.write(last[40:])
     assert watch.look().counts["complete"] == 1
 
 
@@ -182,7 +184,7 @@ def test_a_line_that_cannot_be_read_is_said_and_tried_again(made):
     whole = made.study.log.file.read_bytes()
     made.study.log.file.write_bytes(whole + b"\0\0\0\n")
     watch = Watch(made.study.folder)
-    assert "events.jsonl:3: not an event" in watch.look().problem and watch.look().counts["pending"] == 1
+    assert "events.jsonl:3: a damaged line" in watch.look().problem and watch.look().counts["pending"] == 1
     with made.study.log.file.open("r+b") as file:
         file.truncate(len(whole))
     made.end(0, 3)

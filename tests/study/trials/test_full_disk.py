@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from scalesearch.files import DiskFull
-from scalesearch.study.trials.interruptions import resumable
-from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.study_dir import StudyDir, resumable
 from tests.errors import refuses
 from tests.processes import HANG
 from tests.study.engine.test_driver import trained

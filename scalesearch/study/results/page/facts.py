@@ -128,12 +128,12 @@ class Facts:
         spent, done = dict[int, float](), []
         start = datetime.fromisoformat(self.meta.created)
         for event in self.results.study.log:
-            seconds = event.get("seconds") or event.get("wall_seconds")
-            if event["event"] in (Kind.RUNG, Kind.ENDED) and seconds is not None:
-                spent[event["trial"]] = max(spent.get(event["trial"], 0.0), float(seconds))
-            trial = self.trials[event["trial"]]
-            if event["event"] == Kind.ENDED and trial.eligible and trial.values:
-                hours = (datetime.fromisoformat(event["time"]) - start).total_seconds() / 3600
+            seconds = event.reached.seconds if event.reached else event.wall_seconds
+            if event.event in (Kind.RUNG, Kind.ENDED) and seconds is not None:
+                spent[event.trial] = max(spent.get(event.trial, 0.0), seconds)
+            trial = self.trials[event.trial]
+            if event.event == Kind.ENDED and trial.eligible and trial.values:
+                hours = (datetime.fromisoformat(event.time) - start).total_seconds() / 3600
                 values = tuple(trial.values[name] for name in self.meta.directions)
                 done.append(Finished(hours, sum(spent.values()) / 3600, values))
         return done
