@@ -12,6 +12,10 @@ from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.space.syntax.schedules import Call, Reference
 from scalesearch.space.syntax.value_parser import parse_schedule
 
+# Keys of a stack that decide the shapes of its attention's weights.
+SHAPING = ("mixer", "heads", "head_dim", "score_heads", "key_value_heads", "projections", "head_scaling", "gate",
+           "relative_positions", "relative_clip", "pg", "pg.on", "pg.ratio", "pg.per_head")
+
 
 def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
     """The sharing of one stack's parts; norms follow if they are to, biases and adapters stay own if they are to."""
@@ -21,7 +25,7 @@ def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[
         if part not in present:
             continue
         where = f"share.{stack}.{slot}"
-        plan = _plan(where, a.get(where, "own"), own, part, encoder)
+        plan = _plan(a, where, own, part, encoder)
         if isinstance(plan, Own):
             continue
         # What an encoder layer has of its own, a loan has too: there is no one bias left that it could borrow.
@@ -41,11 +45,12 @@ def adapted(a: Answered) -> tuple[str, ...]:
     return {"bias": ("bias",), "prompt": ("prompt",)}.get(kind, ())
 
 
-def _plan(path: str, text: Any, own: Repeat, part: str, encoder: Repeat | None) -> Schedule | Borrow:
-    """The schedule or the loan that ``text`` says, checked against the depth and the shapes."""
+def _plan(a: Answered, path: str, own: Repeat, part: str, encoder: Repeat | None) -> Schedule | Borrow:
+    """The schedule or the loan that the answer at ``path`` says, checked against the depth and the shapes."""
+    text = a.get(path, "own")
     said = parse_schedule(text) if isinstance(text, str) else tuple(text)
     if isinstance(said, Reference):
-        return _borrow(path, said, own, part, encoder)
+        return _borrow(a, path, said, own, part, encoder)
     if isinstance(said, Call) and said.name not in SCHEDULES:
         raise Unbuildable(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
     plan = schedule(said.name, said.arguments) if isinstance(said, Call) else Explicit(said)
@@ -56,7 +61,7 @@ def _plan(path: str, text: Any, own: Repeat, part: str, encoder: Repeat | None) 
     return plan
 
 
-def _borrow(path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat | None) -> Borrow:
+def _borrow(a: Answered, path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat | None) -> Borrow:
     """``encoder.attention[2*i + 1]``: layer i here uses that layer's weights there."""
     where, _, slot = loan.path.partition(".")
     lender = encoder.layer.slots.get(slot) if encoder and where == "encoder" else None  # type: ignore[attr-defined]
@@ -68,10 +73,27 @@ def _borrow(path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat 
     if wrong:
         raise Unbuildable(path, f"{loan} asks for encoder layer {wrong[0]}; there are 0 to {depth - 1}")
     if _differ(_shapes(own.layer, part), _shapes(encoder.layer, lender)):
-        raise Unbuildable(path, f"{loan}: the two differ in shape (heads, head_dim or hidden), so they cannot be one")
+        taker = path.removeprefix("share.")
+        raise Unbuildable(path, f"{loan}: {loan.path} and {taker} differ in shape, so they cannot be one: "
+                          f"{_difference(a, loan.path, taker)}")
     ties = {tie.part: tie.schedule for tie in encoder.ties}
     owners = ties[lender].owners(depth) if lender in ties else list(range(depth))
     return Borrow("encoder.layers", lender, tuple(owners[layer] for layer in layers if layer is not None))
+
+
+def _difference(a: Answered, lender: str, taker: str) -> str:
+    """The answers in which two parts differ, with both values: ``encoder.pg is relu, decoder.pg is none``."""
+    feed_forward = taker.endswith(".ffn")
+    if lender.endswith(".ffn") != feed_forward:
+        return "only one of them is a feed-forward network"
+    given = {key.partition(".")[2] for key in a if key.startswith(("encoder.", "decoder."))}
+    keys = sorted(key for key in given if (key.partition(".")[0] == "ffn" if feed_forward else key in SHAPING))
+    cross = {"gate": "cross_gate"} if taker.endswith(".cross") else {}
+    pairs = [(f"encoder.{key}", f"decoder.{cross.get(key, key)}") for key in keys]
+    said = [f"{mine} is {one}, {theirs} is {other}" for mine, theirs in pairs
+            if (mine.count(".") == 1 or (mine in a and theirs in a))  # what only one of them has says its own key
+            and (one := fixed(a.get(mine, "none"))) != (other := fixed(a.get(theirs, "none")))]
+    return "; ".join(said) or "adapters, or gates, that only one of them has"
 
 
 def _differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
