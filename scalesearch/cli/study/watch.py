@@ -14,6 +14,7 @@ from scalesearch.cli.study.show import console_for_once, folder_of, study_argume
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from scalesearch.study.monitor.heartbeat import Owner
     from scalesearch.study.monitor.snapshot import Watch
 
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 @click.option("--every", type=click.FloatRange(0.1), default=2.0, show_default=True, metavar="SECONDS",
               help="Between two looks.")
 @click.option("--once", is_flag=True, help="Look once, print that, and end.")
+@click.option("--wait/--no-wait", default=None, help="Go on watching when the study stops, until it is resumed and has "
+              "finished.  [default: on a terminal]")
 @json_option
-def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool) -> None:
-    """Watch a study that runs, from anywhere that sees its folder; reads only. Ends when the study has ended.
+def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | None, as_json: bool) -> None:
+    """Watch a study that runs, from anywhere that sees its folder; reads only. Ends when the study has finished.
 
     Shows who runs it and whether that lives, what is done and how long the rest may take, what is in training, the
     rungs, the teacher, the front so far and what happened last. Where the output is no terminal, a line a change.
@@ -44,13 +47,21 @@ def watch(study: str, every: float, once: bool, out: Path | None, as_json: bool)
         console.print(draw(watched.look(), console.width))
         return
     console = Console()
+    wait = console.is_terminal if wait is None else wait
     try:
-        _redraw(watched, console, every) if console.is_terminal else _print_changes(watched, every)
+        _redraw(watched, console, every, wait) if console.is_terminal else _print_changes(watched, every, wait)
     except KeyboardInterrupt:
         raise SystemExit(0) from None  # the study runs on; there is nothing to be said
 
 
-def _redraw(watched: Watch, console: Console, every: float) -> None:
+def _ended(owner: Owner, wait: bool) -> bool:
+    """Whether nothing more is to be seen; what was stopped may be resumed."""
+    from scalesearch.study.monitor.heartbeat import STOPPED
+
+    return owner.over and not (wait and owner.state == STOPPED)
+
+
+def _redraw(watched: Watch, console: Console, every: float, wait: bool) -> None:
     """Until the study is over; the last screen stays on the terminal."""
     from rich.live import Live
 
@@ -60,13 +71,13 @@ def _redraw(watched: Watch, console: Console, every: float) -> None:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             live.update(draw(shown, console.width, console.height), refresh=True)
-            if shown.owner.over:
+            if _ended(shown.owner, wait):
                 return
             time.sleep(every)
             shown = watched.look()
 
 
-def _print_changes(watched: Watch, every: float) -> None:
+def _print_changes(watched: Watch, every: float, wait: bool) -> None:
     """Until the study is over: where it stands, then a line a change, at last the front."""
     from scalesearch.study.monitor.render import Plain
 
@@ -75,7 +86,7 @@ def _print_changes(watched: Watch, every: float) -> None:
         shown = watched.look()
         for line in plain.lines(shown, tuple(watched.follower.events)):
             click.echo(line)
-        if shown.owner.over:
+        if _ended(shown.owner, wait):
             break
         time.sleep(every)
     for line in plain.end(shown):

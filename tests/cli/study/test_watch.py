@@ -43,14 +43,14 @@ def running(tmp_path):
 class Watching:
     """A watch in a process of its own, and what it says; with ``size``, on a terminal of so many lines and columns."""
 
-    def __init__(self, made, size=None):
+    def __init__(self, made, size=None, *options):
         self.said, ends = b"", pty.openpty() if size else os.pipe()
         if size:
             fcntl.ioctl(ends[1], termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-        self.process = subprocess.Popen([*WATCH, str(made.study.folder), "--every", "0.1"], stdin=subprocess.DEVNULL,
-                                        stdout=ends[1], stderr=subprocess.STDOUT, preexec_fn=in_the_background,
-                                        env={**environment, "TERM": "xterm"})
+        self.process = subprocess.Popen([*WATCH, str(made.study.folder), "--every", "0.1", *options],
+                                        stdin=subprocess.DEVNULL, stdout=ends[1], stderr=subprocess.STDOUT,
+                                        preexec_fn=in_the_background, env={**environment, "TERM": "xterm"})
         os.close(ends[1])
         self.reader = threading.Thread(target=self._read, args=(ends[0],), daemon=True)
         self.reader.start()
@@ -119,14 +119,27 @@ def test_a_pipe_gets_a_line_a_change_and_the_end(running):
     assert "finished: nothing new in 1000 proposals" in text and "Front: 1" in text
 
 
-def test_a_terminal_is_drawn_again_until_the_study_stops(running):
-    watching = Watching(running, size=(40, 100))
-    watching.until("In training")
+@pytest.mark.parametrize(("size", "options"), [((40, 100), []), (None, ["--wait"])], ids=["terminal", "pipe"])
+def test_a_study_that_stops_is_watched_on_when_it_is_resumed(running, size, options):
+    watching = Watching(running, size, *options)
+    watching.until("running on far")
+    running.owned(state=STOPPED, reason="interrupted", candidates=6, references=0)
+    watching.until("stopped: interrupted")
+    running.owned(candidates=6, references=0)
     running.end(0, 90, bleu=21.5)
     watching.until("21.5")
+    running.owned(state=FINISHED, reason="6 candidates trained", candidates=6, references=0)
+    status, text = watching.end()
+    assert status == 0 and ("\x1b[" in text) == bool(size) and "finished: 6 candidates trained" in text
+
+
+@pytest.mark.parametrize(("size", "options"), [((40, 100), ["--no-wait"]), (None, [])], ids=["terminal", "pipe"])
+def test_or_the_watch_ends_where_the_study_stops(running, size, options):
+    watching = Watching(running, size, *options)
+    watching.until("running on far")
     running.owned(state=STOPPED, reason="interrupted", candidates=6, references=0)
     status, text = watching.end()
-    assert status == 0 and "\x1b[" in text and "stopped: interrupted" in text
+    assert status == 0 and "stopped: interrupted" in text
 
 
 @pytest.mark.parametrize("size", [None, (40, 100)])
