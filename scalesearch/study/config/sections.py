@@ -50,6 +50,8 @@ class Resources:
                                      synonyms=("threads", "num_threads"))
     processes_per_trial: int = setting(1, "processes that share a candidate's updates", unit="processes",
                                        synonyms=("processes", "num_workers", "world_size", "nproc_per_node"))
+    nice: int = setting(0, "niceness of a worker's processes, which give way to others of the machine; one that a "
+                        "cluster gives (Ray's own is 15) is raised at most", low=0, high=19, synonyms=("niceness",))
     custom: dict[str, float] = setting({}, "further resources, by the names that a cluster's nodes state",
                                        read=read_custom, form="a mapping of names to numbers")
     address: str | None = setting(None, "of a running Ray cluster; `ray: {address: …}` says the same")

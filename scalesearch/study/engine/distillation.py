@@ -151,7 +151,8 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
         KeyboardInterrupt: what was done so far is kept.
     """
     place = (spec.out / FOLDER).resolve()
-    common: JobFile = {"data": spec.data.resolve().to_json(), "threads": spec.resources.threads_per_trial}
+    common: JobFile = {"data": spec.data.resolve().to_json(), "threads": spec.resources.threads_per_trial,
+                       "nice": spec.resources.nice}
     if teacher.recipe is not None:
         if not (place / "architecture.yaml").exists():
             write_text(place / "architecture.yaml", teacher.architecture.to_yaml())

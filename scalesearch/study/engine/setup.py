@@ -71,7 +71,7 @@ def set_up(spec: StudySpec, corpus: Corpus, teacher: TeacherMeta | None) -> Setu
         **rows,
     ).as_read()
     job = {"data": corpus.spec.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
-           "seed": spec.seed, "threads": spec.resources.threads_per_trial,
+           "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
     plan = Plan(evaluator, spec.objectives, spec.trials, job, meta.shared, references(spec), spec.attempts,
                 rungs=spec.rungs, seeds=spec.seeds)

@@ -4,6 +4,7 @@ Ray Train asks Ray for the processes' CPUs and GPUs, connects them and ends them
 processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-train``.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.ray_cluster import Need
-from scalesearch.study.executors.worker import train_job
+from scalesearch.study.executors.worker import step_back, train_job
 
 
 class RayTrainWork:
@@ -61,6 +62,7 @@ def one_process(config: dict[str, Any]) -> None:
 
     team = Team()
     if team.rank:
+        step_back(json.loads((Path(config["folder"]) / "job.json").read_text()).get("nice", 0))
         follow(team)
         return
     train_job(config["folder"], team)

@@ -24,6 +24,7 @@ STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder
 STARTS = 3  # times that a Ray of its own is tried to be started
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")  # 15 unless told; `resources: {nice: …}` says it
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the runner hides GPUs itself
 
 

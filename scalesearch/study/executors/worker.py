@@ -44,6 +44,7 @@ def train_job(folder: str, team: Any = None) -> None:
         Taken: another worker holds the folder.
     """
     def run(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        step_back(job.get("nice", 0))
         _use_threads(job["threads"])
         return _translate(place, job) if "teacher" in job else _train(place, job, team)
 
@@ -203,6 +204,11 @@ class Progress:
             with suppress(OSError):
                 part.write_text(json.dumps({**note, **self._kept}, default=str))
                 os.replace(part, self._file)
+
+
+def step_back(nice: int) -> None:
+    """Raises this process's niceness to ``nice``; only the superuser may lower it."""
+    os.nice(max(0, nice - os.nice(0)))
 
 
 def _use_threads(count: int) -> None:

@@ -25,6 +25,7 @@ class JobFile(TypedDict, total=False):
     recipe: Params
     seed: int
     threads: int
+    nice: int
     processes: int
     proxies: bool
     rung: int

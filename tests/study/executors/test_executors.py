@@ -1,7 +1,9 @@
 """One contract for every runner."""
 
 import os
+import sys
 from pathlib import Path
+from subprocess import check_output as call
 
 import pytest
 
@@ -32,7 +34,7 @@ def work(folder):
         os._exit(9)
     if what == "environment":
         names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-        (Path(folder) / "seen").write_text(repr([os.environ.get(name) for name in names]))
+        (Path(folder) / "seen").write_text(repr([*map(os.environ.get, names), os.nice(0)]))
     (Path(folder) / "result.json").write_text(f"{os.getpid()}")
 
 
@@ -89,13 +91,18 @@ def test_the_contract_under_ray_and_a_study_with_two_workers(tmp_path):
     runner = RayRunner(work, 2, Resources())
     hold_to_the_contract(runner, tmp_path, ["die"])
     assert ends(runner, [job(tmp_path, 50, "environment")])[50]
-    assert (tmp_path / "50-environment" / "seen").read_text() == "['1', '']"
+    assert (tmp_path / "50-environment" / "seen").read_text() == "['1', '', 0]"
     runner._task = runner._remote(fake_work)
     driver = make_driver(tmp_path / "study", make_plan(4), runner=runner)
     assert driver.run() == "4 candidates trained"
     done = driver.trials.having(State.COMPLETE)
     pids = [(driver.study.trial_folder(trial) / "trained").read_text() for trial in done]
     assert len(set(pids)) == 4 and str(os.getpid()) not in "".join(pids).split()
+
+
+def test_a_worker_gives_way_to_others_as_far_as_the_file_says():
+    code = "import os; from scalesearch.study.executors.worker import step_back as s; s(7); s(3); print(os.nice(0))"
+    assert call([sys.executable, "-c", code]).strip() == b"7"
 
 
 @pytest.mark.parametrize(("need", "room"), [
