@@ -121,8 +121,5 @@ def _memory(lines: list[Line], params: Size, protocol: Protocol) -> dict[str, in
     """Bytes in float32: weights; the key-value cache after T tokens; an estimate of what backward keeps."""
     once = training_pass(protocol)
     kept = {kind: sum(work_done(line, kind, once) for line in lines) for kind in ("cache", "activation")}
-    return {
-        "memory.weights": BYTES * params,
-        "memory.cache": BYTES * kept["cache"],
-        "memory.activations": BYTES * kept["activation"],
-    }
+    numbers = {"weights": params, "cache": kept["cache"], "activations": kept["activation"]}
+    return {f"memory.{name}": BYTES * count for name, count in numbers.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -97,39 +97,26 @@ def _rerun(source: int, target: int, reproject: bool) -> tuple[Pass, ...]:
 
 @dataclass(frozen=True)
 class _Convention:
-    """A protocol before its lengths are known."""
+    """A protocol before its lengths are known; ``defaults``: source, target, vocab."""
 
     passes: Callable[[int, int], tuple[Pass, ...]]
-    defaults: tuple[int, int, int]
-    counts: Mapping[str, int]
-    doc: str
+    defaults: tuple[int, int, int] = (30, 30, 32000)
+    counts: Mapping[str, int] = field(default_factory=lambda: PRODUCTS)
 
 
 PROTOCOLS: dict[str, _Convention] = {
-    "forward": _Convention(
-        _teacher_forced,
-        (30, 30, 32000),
-        PRODUCTS,
-        "one teacher-forced pass over S source and T target tokens",
-    ),
-    "decode": _Convention(_cached, (30, 30, 32000), PRODUCTS, "greedy decoding of T tokens with a key-value cache"),
-    "decode-uncached": _Convention(
-        lambda s, t: _rerun(s, t, False), (30, 30, 32000), PRODUCTS, "the decoder re-run on every prefix"
-    ),
-    "edgeformer": _Convention(
-        _teacher_forced,
-        (30, 30, 32768),
-        {**PRODUCTS, "once": 1, "norm": 5},
-        'EdgeFormer\'s "FLOPS": MACs of a teacher-forced pass of one sentence pair, work on weights alone included, '
-        "plus 5 for each LayerNorm element",
-    ),
-    "delight": _Convention(
-        lambda s, t: _rerun(s, t, True),
-        (20, 20, 34040),
-        {"mac": 1, "bias": 1},
-        "DeLighT's and PartialFormer's MACs: the decoder and its cross keys and values re-run on every prefix, "
-        "biases counted, products across heads not",
-    ),
+    # One teacher-forced pass over S source and T target tokens.
+    "forward": _Convention(_teacher_forced),
+    # Greedy decoding of T tokens with a key-value cache.
+    "decode": _Convention(_cached),
+    # The decoder re-run on every prefix.
+    "decode-uncached": _Convention(lambda s, t: _rerun(s, t, False)),
+    # EdgeFormer's "FLOPS": MACs of a teacher-forced pass of one sentence pair, work on weights alone included, plus 5
+    # for each LayerNorm element.
+    "edgeformer": _Convention(_teacher_forced, (30, 30, 32768), {**PRODUCTS, "once": 1, "norm": 5}),
+    # DeLighT's and PartialFormer's MACs: the decoder and its cross keys and values re-run on every prefix, biases
+    # counted, products across heads not.
+    "delight": _Convention(lambda s, t: _rerun(s, t, True), (20, 20, 34040), {"mac": 1, "bias": 1}),
 }
 
 
@@ -163,8 +150,3 @@ def training_pass(protocol: Protocol) -> Protocol:
     """One teacher-forced pass at the protocol's lengths: what memory is stated for."""
     passes = _teacher_forced(protocol.source, protocol.target)
     return replace(protocol, name="forward", passes=passes, counts=PRODUCTS)
-
-
-def describe_protocols() -> Iterable[tuple[str, str]]:
-    """Name and one-line description of each protocol."""
-    return ((name, convention.doc) for name, convention in PROTOCOLS.items())

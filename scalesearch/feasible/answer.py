@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.count import Counter
-from scalesearch.feasible.estimate import Estimate, by_value, estimate
-from scalesearch.feasible.extremes import Extremes, NotTwo, Point, only
+from scalesearch.feasible.estimate import Estimate, estimate
+from scalesearch.feasible.extremes import Extremes, NotFound, Point
 from scalesearch.feasible.grid import Endless, TooMany
-from scalesearch.feasible.limits import Bound, bounds_of
+from scalesearch.feasible.limits import bounds_of
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space
 from scalesearch.space.questionnaire.constraints import Constraint
@@ -41,27 +40,28 @@ class Feasibility:
         reasons: a row for each set of budgets that sound candidates violate: broken, count, share.
         front: candidates with most ``AXES[0]`` for fewest ``AXES[1]``; extremes: the cheapest and dearest that fit.
         sample: costs of some candidates, and whether each fits: what a figure shows.
+        least: where nothing fits, the least of each bounded cost that any sound candidate has.
     """
 
     exact: bool
-    why: str
-    sheets: int | None
-    sound: int | None
-    fitting: int | None
-    distinct: int | None
-    distinct_fitting: int | None
     share: float
     low: float
     high: float
     values: pd.DataFrame
     reasons: pd.DataFrame
-    front: list[Point]
-    front_whole: bool
-    extremes: dict[str, Point]
     sample: pd.DataFrame
-    least: dict[str, int]
-    draws: int = 0
-    strata: str = ""
+    draws: int
+    strata: str
+    why: str = ""
+    sheets: int | None = None
+    sound: int | None = None
+    fitting: int | None = None
+    distinct: int | None = None
+    distinct_fitting: int | None = None
+    front: list[Point] = field(default_factory=list)
+    front_whole: bool = True
+    extremes: dict[str, Point] = field(default_factory=dict)
+    least: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -81,21 +81,20 @@ def feasible(
         progress: called with the name of each step.
     """
     costly = tuple(constraint for constraint in space.where if constraint.costs)
-    bounds = bounds_of((*budgets, *costly))
+    bounds, required = bounds_of(budgets), bounds_of(costly)
     names = tuple(dict.fromkeys([*AXES, *(cost for c in (*budgets, *costly) for cost in sorted(c.costs))]))
     progress("drawing candidates")
     drawn = estimate(space, protocol, budgets, names, draws, seed)
     try:
-        if bounds is None:
+        if bounds is None or required is None:
             raise TooMany("a budget is no bound on a sum of costs")
         progress("listing sections")
-        counter = Counter(Decomposition(space, protocol, names), bounds)
-        return _counted(counter, bounds, drawn, progress)
+        return _counted(Counter(Decomposition(space, protocol, names), bounds, required), drawn, draws, progress)
     except (TooMany, Endless) as reason:
         return _estimated(space, drawn, str(reason), draws)
 
 
-def _counted(counter: Counter, bounds: list[Bound], drawn: Estimate, progress: Progress) -> Feasibility:
+def _counted(counter: Counter, drawn: Estimate, draws: int, progress: Progress) -> Feasibility:
     progress("counting")
     share = counter.fitting / counter.sheets
     notes: list[str] = []
@@ -104,40 +103,39 @@ def _counted(counter: Counter, bounds: list[Bound], drawn: Estimate, progress: P
     except TooMany as many:
         reasons, notes = [("", counter.fitting)], [f"{many}: which of them binds is not counted"]
     progress("counting networks")
-    distinct, distinct_fitting = counter.distinct([]), counter.distinct()
+    distinct, distinct_fitting = counter.distinct(counter.required), counter.distinct()
     progress("looking for the front and the extremes")
-    front, whole, extremes = _ends(counter, bounds, notes)
-    least = _least(counter, bounds) if not counter.fitting else {}
-    return Feasibility(True, "", counter.sheets, counter.sound, counter.fitting, distinct, distinct_fitting, share,
-                       share, share, _values(counter), _reasons(reasons, counter.sound), front, whole, extremes,
-                       _sample(drawn), least, len(drawn.draws), drawn.strata, notes)
+    front, whole, extremes = _ends(counter, notes)
+    return Feasibility(
+        True, share, share, share, _values(counter), _reasons(reasons, counter.sound),
+        drawn.sample.drop(columns="broken"), draws, drawn.strata, sheets=counter.sheets, sound=counter.sound,
+        fitting=counter.fitting, distinct=distinct, distinct_fitting=distinct_fitting, front=front, front_whole=whole,
+        extremes=extremes, least=_least(counter) if not counter.fitting else {}, notes=notes,
+    )  # fmt: skip
 
 
-def _ends(counter: Counter, bounds: list[Bound], notes: list[str]) -> tuple[list[Point], bool, dict[str, Point]]:
-    """Front and extremes under the bounds on the two axes; a note where there are others."""
-    search = Extremes(counter)
+def _ends(counter: Counter, notes: list[str]) -> tuple[list[Point], bool, dict[str, Point]]:
+    """Front and extremes; a note where there are none."""
     extremes: dict[str, Point] = {}
-    names = {bound.name for bound in bounds}
     try:
-        if any(bound.sign < 0 for bound in bounds):
-            raise NotTwo("budgets from below")
-        tight = only(bounds, *names)
+        search = Extremes(counter, counter.bounds)
         for name in AXES:
-            for word, point in (("least", search.cheapest(name, tight)), ("most", search.dearest(name, tight))):
+            for word, point in (("least", search.cheapest(name)), ("most", search.dearest(name))):
                 extremes |= {f"{word} {name}": point} if point else {}
-        if not names <= set(AXES):
-            raise NotTwo(f"a budget on {', '.join(sorted(names - set(AXES)))}")
-        return *search.front(*AXES, tight), extremes
-    except NotTwo as error:
-        notes.append(f"Not all extremes and no front: {error}. A budget of upper bounds on {' and '.join(AXES)} "
-                     "alone has both.")
+        return *search.front(*AXES), extremes
+    except NotFound as error:
+        notes.append(f"Not all extremes and no front: {error}. Upper bounds on {', on '.join(AXES)} and on "
+                     "params.total have both.")
         return [], True, extremes
 
 
-def _least(counter: Counter, bounds: list[Bound]) -> dict[str, int]:
+def _least(counter: Counter) -> dict[str, int]:
     """The least of each bounded cost that any sound candidate has: what a budget would have to be at least."""
-    search = Extremes(counter)
-    points = {bound.name: search.cheapest(bound.name, []) for bound in bounds if bound.sign > 0}
+    try:
+        search = Extremes(counter, counter.required)
+        points = {bound.name: search.cheapest(bound.name) for bound in counter.budgets if bound.sign > 0}
+    except NotFound:
+        return {}
     return {name: point.costs[name] for name, point in points.items() if point}
 
 
@@ -167,31 +165,14 @@ def _reasons(counts: list[tuple[str, int]], sound: int) -> pd.DataFrame:
 
 
 def _estimated(space: Space, drawn: Estimate, why: str, draws: int) -> Feasibility:
-    rows = [(name, value, both[0], both[1]) for name, values in by_value(drawn.draws).items()
-            for value, both in sorted(values.items(), key=lambda item: _sortable(item[0]))]
-    values = _judged(pd.DataFrame(rows, columns=["parameter", "answer", "sheets", "fitting"]),
-                     [name for name, _ in space.dimensions()], False)
-    sound = [draw for draw in drawn.draws if draw.costs is not None]
-    broken = pd.Series([" and ".join(draw.broken) for draw in sound], dtype=object).value_counts()
     try:
         sheets = count(space.form, MOST_TANGLED)
     except TooTangled:
         sheets = None
-    return Feasibility(False, why, sheets, None, None, None, None, drawn.share, drawn.low, drawn.high, values,
-                       _reasons([(str(k), int(v)) for k, v in broken.items()], len(sound)), [], True, {},
-                       _sample(drawn), {}, draws, drawn.strata)
-
-
-def _sortable(text: str) -> tuple[int, float, str]:
-    try:
-        return 0, float(text), text
-    except ValueError:
-        return 1, 0.0, text
-
-
-def _sample(drawn: Estimate) -> pd.DataFrame:
-    rows: list[dict[str, Any]] = [{**draw.costs, "fits": draw.fits} for draw in drawn.draws if draw.costs is not None]
-    return pd.DataFrame(rows, columns=[*(rows[0] if rows else [*AXES, "fits"])])
+    broken = [(str(text), int(often)) for text, often in drawn.sample["broken"].value_counts().items()]
+    values = _judged(drawn.values, [name for name, _ in space.dimensions()], False)
+    return Feasibility(False, drawn.share, drawn.low, drawn.high, values, _reasons(broken, len(drawn.sample)),
+                       drawn.sample.drop(columns="broken"), draws, drawn.strata, why, sheets)
 
 
 def binned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -199,12 +180,8 @@ def binned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     if len(rows) <= most:
         return rows
     bins = np.arange(len(rows)) * most // len(rows)
-    merged = []
-    for _, group in rows.groupby(bins):
-        sheets, fitting = int(group["sheets"].sum()), int(group["fitting"].sum())
-        verdicts = set(group["verdict"])
-        merged.append({"parameter": group["parameter"].iloc[0],
-                      "answer": "..".join(dict.fromkeys(group["answer"].iloc[[0, -1]])), "sheets": sheets,
-                      "fitting": fitting, "share": fitting / sheets,
-                      "verdict": verdicts.pop() if len(verdicts) == 1 else ""})
-    return pd.DataFrame(merged)
+    merged = rows.groupby(bins).agg(
+        parameter=("parameter", "first"), answer=("answer", lambda one: "..".join(dict.fromkeys(one.iloc[[0, -1]]))),
+        sheets=("sheets", "sum"), fitting=("fitting", "sum"),
+        verdict=("verdict", lambda one: one.iloc[0] if one.nunique() == 1 else ""))
+    return merged.assign(share=merged["fitting"] / merged["sheets"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -11,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.feasible.dominance import Index
+from scalesearch.feasible.dominance import Index, Kinds
 from scalesearch.feasible.grid import UNASKED, TooMany
 from scalesearch.feasible.identity import rows_numbered
-from scalesearch.feasible.kinds import Kinds
-from scalesearch.feasible.limits import Bound
+from scalesearch.feasible.limits import Bound, tightest
 from scalesearch.feasible.sections import REST, SPINE, Decomposition, Part
 
 LEFT, RIGHT = "encoder", ("decoder", "embedding", "output")
@@ -49,10 +49,11 @@ class Cell:
 
 
 class Counter:
-    """Counts over a space taken apart, under ``bounds``."""
+    """Counts over a space taken apart, under ``bounds``; ``required`` are those of the space itself."""
 
-    def __init__(self, decomposition: Decomposition, bounds: list[Bound]) -> None:
-        self.decomposition, self.bounds = decomposition, bounds
+    def __init__(self, decomposition: Decomposition, bounds: list[Bound], required: Sequence[Bound] = ()) -> None:
+        self.decomposition, self.budgets, self.required = decomposition, bounds, list(required)
+        self.bounds = [*self.required, *bounds]
         self.lefts: list[Group] = []
         self.rights: list[Group] = []
         self.cells = self._cells()
@@ -114,8 +115,7 @@ class Counter:
     @cached_property
     def sound(self) -> int:
         """Answer sheets of networks that can be built and that the space's own constraints allow."""
-        good = [np.array([int(group.good.sum()) for group in groups]) for groups in (self.lefts, self.rights)]
-        return sum(int(good[0][c.left]) * int(good[1][c.right]) * len(c.rest) for c in self.cells if c.allowed)
+        return self._fitting(self.required)
 
     @cached_property
     def fitting(self) -> int:
@@ -123,8 +123,7 @@ class Counter:
         return self._fitting(self.bounds)
 
     def _fitting(self, bounds: list[Bound]) -> int:
-        if not bounds:
-            return self.sound
+        bounds = tightest(bounds)
         return sum(int(self._fits(cell, "left", bounds).sum()) * len(cell.rest) for cell in self.cells if cell.allowed)
 
     def _fits(self, cell: Cell, points: str, bounds: list[Bound]) -> Rows:
@@ -142,11 +141,11 @@ class Counter:
         Raises:
             TooMany: more bounds than whose combinations are counted.
         """
-        if len(self.bounds) > MOST_TOGETHER:
+        if len(self.budgets) > MOST_TOGETHER:
             raise TooMany(f"more than {MOST_TOGETHER} budgets")
-        within = {chosen: self._fitting([self.bounds[i] for i in chosen]) for n in range(len(self.bounds) + 1)
-                  for chosen in combinations(range(len(self.bounds)), n)}
-        every = tuple(range(len(self.bounds)))
+        every = tuple(range(len(self.budgets)))
+        within = {chosen: self._fitting([*self.required, *(self.budgets[i] for i in chosen)])
+                  for n in range(len(every) + 1) for chosen in combinations(every, n)}
         counts: dict[tuple[str, ...], int] = {}
         for n in range(len(every) + 1):
             for broken in combinations(every, n):
@@ -154,7 +153,7 @@ class Counter:
                 # Within all that are kept, and beyond each that is broken.
                 count = sum((-1) ** len(more) * within[tuple(sorted((*kept, *more)))]
                             for k in range(len(broken) + 1) for more in combinations(broken, k))
-                counts[tuple(_label(self.bounds[i]) for i in broken)] = count
+                counts[tuple(_label(self.budgets[i]) for i in broken)] = count
         return counts
 
     # -- by value
@@ -162,6 +161,7 @@ class Counter:
     def by_value(self) -> dict[str, dict[int, tuple[int, int]]]:
         """For each parameter and answer (by index): the sheets that have it, and how many of them fit."""
         counts: dict[str, dict[int, list[int]]] = defaultdict(dict)
+        bounds = tightest(self.bounds)
         kind = np.int64 if self.sheets < 2**62 else np.float64
         weights = {name: (np.zeros(len(part), kind), np.zeros(len(part), kind))
                    for name, part in self.decomposition.parts.items()}
@@ -169,8 +169,8 @@ class Counter:
             left, right, many = self.lefts[cell.left], self.rights[cell.right], len(cell.rest)
             mine, back = np.zeros(len(left), kind), np.zeros(len(right), kind)
             if cell.allowed:
-                mine[left.good] = self._fits(cell, "right", self.bounds)
-                back[right.good] = self._fits(cell, "left", self.bounds)
+                mine[left.good] = self._fits(cell, "right", bounds)
+                back[right.good] = self._fits(cell, "left", bounds)
             weights[LEFT][0][left.rows[0]] += len(right) * many
             weights[LEFT][1][left.rows[0]] += mine * many
             for name, rows in zip(RIGHT, right.rows):
@@ -199,7 +199,7 @@ class Counter:
         A network is a left and a right that some combination of shared answers allows together. Lefts that occur
         under the same combinations are counted at once, and so are rights.
         """
-        chosen = self.bounds if bounds is None else bounds
+        chosen = tightest(self.bounds if bounds is None else bounds)
         most = np.array([bound.most for bound in chosen], np.int64)
         sides = [self._kinds("left", chosen), self._kinds("right", chosen)]
         pairs = {(a, b) for cell in self.cells if cell.allowed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -107,11 +108,6 @@ class Index:
         return within
 
 
-def partners(left: Numbers, right: Numbers, bounds: Numbers) -> Numbers:
-    """(n,) for each row of ``left`` (n, k) how many rows of ``right`` (m, k) it adds up with to at most ``bounds``."""
-    return Index(right).within(bounds[None, :] - left)
-
-
 def largest_partner(left: Numbers, right: Numbers, bounds: Numbers) -> tuple[Numbers, Any]:
     """For each row of ``left`` (n, 2) the row of ``right`` with the largest first number, then the smallest second.
 
@@ -130,3 +126,41 @@ def largest_partner(left: Numbers, right: Numbers, bounds: Numbers) -> tuple[Num
     some = fitting > 0
     best = wavelet.kth(prefix, np.maximum(fitting - 1, 0))
     return order[by_first[np.minimum(best, len(first) - 1)]], some
+
+
+class Kinds:
+    """Networks of one side, by the groups in which they occur.
+
+    ``costs``: of each kind's networks. ``of_group``: the kinds that occur in a group.
+    """
+
+    def __init__(self, ids: Numbers, groups: Numbers, costs: Numbers) -> None:
+        order = np.lexsort((groups, ids))
+        ids, groups, costs = ids[order], groups[order], costs[order]
+        fresh = np.concatenate([[True], (ids[1:] != ids[:-1]) | (groups[1:] != groups[:-1])]) if len(ids) else ids > 0
+        ids, groups, costs = ids[fresh], groups[fresh], costs[fresh]
+        starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]])) if len(ids) else ids
+        often = np.diff(np.append(starts, len(ids)))
+        self.costs: list[Numbers] = []
+        self.of_group: dict[int, list[int]] = defaultdict(list)
+        self._made: dict[int, Index] = {}
+        for times in np.unique(often):
+            chosen = starts[often == times]
+            occurs = groups[chosen[:, None] + np.arange(times)]
+            self._add(occurs, costs[chosen])
+
+    def _add(self, occurs: Numbers, costs: Numbers) -> None:
+        """Networks that occur in (n, times) groups each."""
+        patterns, which = np.unique(occurs, axis=0, return_inverse=True)
+        order = np.argsort(which.reshape(-1), kind="stable")
+        edges = np.searchsorted(which.reshape(-1)[order], np.arange(len(patterns) + 1))
+        for number, pattern in enumerate(patterns.tolist()):
+            for group in pattern:
+                self.of_group[group].append(len(self.costs))
+            self.costs.append(costs[order[edges[number] : edges[number + 1]]])
+
+    def index(self, kind: int) -> Index:
+        """The networks of one kind, to be counted."""
+        if kind not in self._made:
+            self._made[kind] = Index(self.costs[kind])
+        return self._made[kind]

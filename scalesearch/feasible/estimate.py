@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.candidates import Candidate, priced
@@ -19,28 +20,21 @@ STRATA, Z95 = 8, 1.959963984540054
 
 
 @dataclass(frozen=True)
-class Draw:
-    """One draw: its parameters, its costs (None where it cannot be built), and the limits that it violates."""
-
-    params: Mapping[str, Any]
-    costs: Mapping[str, int] | None
-    broken: tuple[str, ...]
-
-    @property
-    def fits(self) -> bool:
-        """Whether it is a network within all budgets and constraints."""
-        return self.costs is not None and not self.broken
-
-
-@dataclass(frozen=True)
 class Estimate:
-    """``share`` of draws that fit (each parameter uniform), with a 95 % interval; ``draws`` of ``strata``."""
+    """``share`` of draws that fit (each parameter uniform), with a 95 % interval.
+
+    Attributes:
+        strata: what the draws are equally many of.
+        values: a row for each parameter and answer: how many ``sheets`` have it, and how many of them fit.
+        sample: a row for each draw that can be built: its costs, whether it ``fits``, and the limits it has ``broken``.
+    """
 
     share: float
     low: float
     high: float
-    draws: list[Draw] = field(repr=False)
-    strata: str = ""
+    strata: str
+    values: pd.DataFrame = field(repr=False)
+    sample: pd.DataFrame = field(repr=False)
 
 
 def estimate(
@@ -56,13 +50,16 @@ def estimate(
     sheets = [_draw(space, rng, parameter, strata[n % len(strata)]) for n in range(draws)]
     candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, names)
     limits = (*space.where, *budgets)
-    drawn = [_judged(sheet, candidate, limits) for sheet, candidate in zip(sheets, candidates)]
-    groups = [drawn[at :: len(strata)] for at in range(len(strata))]
-    weights = [len(values) for values in strata]
-    shares = [(sum(draw.fits for draw in group), len(group)) for group in groups]
-    low, share, high = _interval(shares, [weight / sum(weights) for weight in weights])
+    broken = [None if one.costs is None else [limit.text for limit in limits if not limit.holds(one.__getitem__)]
+              for one in candidates]
+    fits = [one == [] for one in broken]
+    shares = [(sum(fits[at :: len(strata)]), len(fits[at :: len(strata)])) for at in range(len(strata))]
+    low, share, high = _interval(shares, [len(values) for values in strata])
     text = f"{len(strata)} strata of {parameter}" if parameter else "one stratum"
-    return Estimate(share, low, high, [draw for group in groups for draw in group], text)
+    rows = [{**(one.costs or {}), "fits": fit, "broken": " and ".join(over)}
+            for one, fit, over in zip(candidates, fits, broken) if over is not None]
+    sample = pd.DataFrame(rows, columns=[*names, "fits", "broken"])
+    return Estimate(share, low, high, text, _by_value(sheets, fits), sample)
 
 
 def _strata(space: Space) -> tuple[str, list[list[Any]]]:
@@ -83,14 +80,9 @@ def _draw(space: Space, rng: random.Random, stratum: str, values: list[Any]) -> 
     return space.answer(ask)
 
 
-def _judged(sheet: Answers, candidate: Candidate, limits: tuple[Constraint, ...]) -> Draw:
-    if candidate.costs is None:
-        return Draw(sheet.params, None, ())
-    return Draw(sheet.params, candidate.costs, tuple(c.text for c in limits if not c.holds(candidate.__getitem__)))
-
-
-def _interval(shares: list[tuple[int, int]], weights: list[float]) -> tuple[float, float, float]:
+def _interval(shares: list[tuple[int, int]], sizes: list[int]) -> tuple[float, float, float]:
     """95 % interval of a stratified share; each stratum's variance is that of (hits + 1) / (draws + 2)."""
+    weights = [size / sum(sizes) for size in sizes]
     share = sum(w * hits / n for (hits, n), w in zip(shares, weights))
     middle = sum(w * (hits + 1) / (n + 2) for (hits, n), w in zip(shares, weights))
     variance = sum(w**2 * (p := (hits + 1) / (n + 2)) * (1 - p) / n for (hits, n), w in zip(shares, weights))
@@ -98,12 +90,11 @@ def _interval(shares: list[tuple[int, int]], weights: list[float]) -> tuple[floa
     return max(0.0, min(share, middle - half)), share, min(1.0, max(share, middle + half))
 
 
-def by_value(draws: list[Draw]) -> dict[str, dict[str, tuple[int, int]]]:
-    """For each parameter and answer: the draws that have it, and how many of them fit."""
-    counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-    for draw in draws:
-        for name, value in draw.params.items():
-            both = counts[name][say(value)]
-            both[0] += 1
-            both[1] += draw.fits
-    return {name: {value: (a, b) for value, (a, b) in values.items()} for name, values in counts.items()}
+def _by_value(sheets: Sequence[Answers], fits: Sequence[bool]) -> pd.DataFrame:
+    """Parameter, answer (numbers by size), the draws that have it, and how many of them fit."""
+    rows = [(name, say(value), fit) for sheet, fit in zip(sheets, fits) for name, value in sheet.params.items()]
+    frame = pd.DataFrame(rows, columns=["parameter", "answer", "fits"])
+    counts = frame.groupby(["parameter", "answer"], sort=False)["fits"].agg(sheets="size", fitting="sum").reset_index()
+    by_size = counts.sort_values("answer").sort_values(
+        "answer", key=lambda column: pd.to_numeric(column, errors="coerce"), kind="stable")
+    return by_size.astype({"sheets": int, "fitting": int})

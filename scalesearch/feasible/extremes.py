@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.feasible.count import LEFT, RIGHT, Cell, Counter, Group
+from scalesearch.feasible.count import LEFT, RIGHT, Counter
 from scalesearch.feasible.dominance import largest_partner
-from scalesearch.feasible.limits import Bound
+from scalesearch.feasible.limits import Bound, tightest
 from scalesearch.feasible.sections import REST, SPINE
 from scalesearch.space import Space
 from scalesearch.space.questionnaire.answers import Answers
 
-MOST_STEPS = 40  # points of the front that only a bound puts there, found one after the other
+MOST_STEPS = 200  # points of the front that only a bound puts there, found one after the other
+MOST_CLASSES = 64  # of rows that differ in how two costs go together, taken one by one
 FREE = 1 << 61
-Ends = dict[int, NDArray[np.int64]]
+Numbers = NDArray[np.int64]
+Caps = Mapping[str, int]  # cost to the most that is allowed
+Piece = tuple[Numbers, Numbers, Caps]  # rows of a left and of a right group, and caps for these
+
+
+class NotFound(ValueError):
+    """Bounds under which no extreme is found."""
 
 
 @dataclass(frozen=True)
@@ -36,82 +43,108 @@ class Point:
 
 
 class Extremes:
-    """Finds candidates of a counter's space. ``bounds`` are at most one on each of two costs."""
+    """Finds candidates of a counter's space within ``bounds``.
 
-    def __init__(self, counter: Counter) -> None:
+    The search is over one cost under a cap on itself and on another. Further caps are led back to these two: a bound
+    on params.total is one on params.non_embedding for all rows with the same embeddings, one on macs.encoder leaves
+    out rows of the encoder.
+
+    Raises:
+        NotFound: bounds from below, or that cannot be led back.
+    """
+
+    def __init__(self, counter: Counter, bounds: list[Bound]) -> None:
+        if any(bound.sign < 0 for bound in bounds):
+            raise NotFound("budgets from below")
         self.counter, self.decomposition = counter, counter.decomposition
-        self._known: dict[tuple[str, int, str], NDArray[np.int64]] = {}
-        self._ends: dict[str, tuple[Ends, Ends]] = {}
+        self.caps: Caps = {bound.name: bound.most for bound in tightest(bounds)}
+        self._columns: dict[tuple[str, int, str], Numbers] = {}
+        self._ends: dict[str, tuple[Numbers, Numbers]] = {}
 
-    def dearest(self, name: str, bounds: list[Bound]) -> Point | None:
-        """The candidate with the largest ``name`` within ``bounds``."""
-        return self._best(name, 1, bounds)
+    def dearest(self, name: str) -> Point | None:
+        """The candidate with the largest ``name``."""
+        return self._best(name, 1, self.caps)
 
-    def cheapest(self, name: str, bounds: list[Bound]) -> Point | None:
-        """The candidate with the smallest ``name`` within ``bounds``."""
-        return self._best(name, -1, bounds)
+    def cheapest(self, name: str) -> Point | None:
+        """The candidate with the smallest ``name``."""
+        return self._best(name, -1, self.caps)
 
-    def _best(self, name: str, sign: int, bounds: list[Bound], second: str | None = None) -> Point | None:
-        """The largest ``sign`` · ``name``; of equals one with the smallest ``second``."""
-        limit = {bound.name: bound for bound in bounds if bound.sign > 0}
-        others = [bound for bound in bounds if bound.name != name]
-        if len(others) > 1 or any(bound.sign < 0 for bound in bounds):
-            raise NotTwo(f"the limits bound more than {name} and one other cost")
-        other = others[0] if others else Bound(second or name, 1, FREE, "")
-        own = limit[name].most if name in limit and sign > 0 else FREE
-        best: tuple[int, int] | None = None
-        at: tuple[Cell, int, int] | None = None
-        floor = [-FREE]  # what the best so far has
-        flip, bound = np.array([sign, 1]), np.array([own, other.most])
-        for cell, left, right in self._promising(name, sign, other, floor):
-            hope = sign * left[:, 0] + int((sign * right[:, 0]).max())
-            rows = np.flatnonzero((left[:, 1] + int(right[:, 1].min()) <= other.most) & (hope >= floor[0]))
-            partner, some = largest_partner(left[rows] * flip, right * flip, bound)
-            if not some.any():
-                continue
-            total = (left[rows] + right[partner])[some]
-            order = np.lexsort((total[:, 1], -sign * total[:, 0]))[0]
-            value = (sign * int(total[order, 0]), -int(total[order, 1]))
-            if best is None or value > best:
-                best, floor[0], row = value, value[0], int(np.flatnonzero(some)[order])
-                at = cell, int(rows[row]), int(partner[row])
-        if at is None or (name in limit and sign < 0 and best is not None and -best[0] > limit[name].most):
-            return None
-        return self.point(*at)
+    def _best(self, name: str, sign: int, caps: Caps, other: str | None = None) -> Point | None:
+        """The largest ``sign`` · ``name`` within ``caps``; of equals one with the smallest ``other``."""
+        choices = [other] if other else [cap for cap in caps if cap != name] or [name]
+        for choice in choices:
+            try:
+                return self._search(name, sign, choice, caps)
+            except NotFound:
+                if choice == choices[-1]:
+                    raise
+        raise AssertionError("there is always a second cost")
 
-    def _promising(self, name: str, sign: int, other: Bound, floor: list[int]
-                   ) -> Iterator[tuple[Cell, NDArray[np.int64], NDArray[np.int64]]]:
-        """Cells that may hold more of ``sign`` · ``name`` than ``floor`` within ``other``, most promising first."""
-        (mine, theirs), (left, right) = self._extent(name), self._extent(other.name)
-        pairs = self._pairs
-        hope = sign * (mine[sign][pairs[:, 0]] + theirs[sign][pairs[:, 1]])
-        able = left[-1][pairs[:, 0]] + right[-1][pairs[:, 1]] <= other.most
-        for place in np.flatnonzero(able)[np.argsort(-hope[able], kind="stable")]:
-            if hope[place] < floor[0]:
+    def _search(self, name: str, sign: int, other: str, caps: Caps) -> Point | None:
+        extra = [cap for cap in caps if cap not in (name, other)]
+        best, at, flip = (-FREE, 0), None, np.array([sign, 1])
+        for place, hope in self._promising(name, sign, caps):
+            if hope < best[0]:
+                break
+            for lefts, rights, capped in self._pieces(place, (name, other), extra, caps):
+                left, right = (self._costs(side, place, rows, (name, other))
+                               for side, rows in enumerate((lefts, rights)))
+                room = np.array([capped.get(name, FREE) if sign > 0 else FREE, capped.get(other, FREE)])
+                most = sign * left[:, 0] + int((sign * right[:, 0]).max())
+                able = np.flatnonzero((left[:, 1] + int(right[:, 1].min()) <= room[1]) & (most >= best[0]))
+                partner, some = largest_partner(left[able] * flip, right * flip, room)
+                if not some.any():
+                    continue
+                total = left[able[some]] + right[partner[some]]
+                first = np.lexsort((total[:, 1], -sign * total[:, 0]))[0]
+                value = (sign * int(total[first, 0]), -int(total[first, 1]))
+                if value > best and (sign > 0 or -value[0] <= capped.get(name, FREE)):
+                    best, row = value, np.flatnonzero(some)[first]
+                    at = place, int(lefts[able[row]]), int(rights[partner[row]])
+        return None if at is None else self.point(*at)
+
+    def _promising(self, name: str, sign: int, caps: Caps) -> Iterator[tuple[int, int]]:
+        """Pairs of groups that may be within ``caps``, and how much ``sign`` · ``name`` each may have, most first."""
+        able = np.ones(len(self._pairs), bool)
+        for cost, cap in caps.items():
+            able &= self._extent(cost)[0] <= cap
+        hope = self._extent(name)[1] if sign > 0 else -self._extent(name)[0]
+        places = np.flatnonzero(able)
+        for place in places[np.argsort(-hope[places], kind="stable")].tolist():
+            yield place, int(hope[place])
+
+    def _pieces(self, place: int, two: tuple[str, str], extra: list[str], caps: Caps) -> list[Piece]:
+        """The rows of a pair of groups in classes, for each of which caps on ``two`` costs say all that ``caps`` do."""
+        sizes = [len(self._column(side, place, two[0])) for side in (0, 1)]
+        pieces: list[Piece] = [(np.arange(sizes[0]), np.arange(sizes[1]), caps)]
+        for cost in extra:
+            pieces = [fine for piece in pieces for fine in self._split(place, piece, cost, two)]
+        return [piece for piece in pieces if len(piece[0]) and len(piece[1])]
+
+    def _split(self, place: int, piece: Piece, cost: str, two: tuple[str, str]) -> Iterator[Piece]:
+        """Leads the cap on ``cost`` back, to one of ``two`` costs or to which rows there are."""
+        rows, caps = piece[:2], piece[2]
+        own = [self._column(side, place, cost)[rows[side]] for side in (0, 1)]
+        for side in (0, 1):  # constant on one side: a matter of the other's rows
+            if len(own[side]) and (own[side] == own[side][0]).all():
+                kept = own[1 - side] <= caps[cost] - own[side][0]
+                yield (rows[0][kept], rows[1], caps) if side else (rows[0], rows[1][kept], caps)
                 return
-            yield self._costs(int(pairs[place, 2]), [name, other.name])
+        for target in dict.fromkeys(two):
+            apart = [own[side] - self._column(side, place, target)[rows[side]] for side in (0, 1)]
+            classes = [np.unique(one) for one in apart]
+            if len(classes[0]) * len(classes[1]) <= MOST_CLASSES:
+                for a in classes[0]:
+                    for b in classes[1]:
+                        cap = min(caps.get(target, FREE), caps[cost] - int(a) - int(b))
+                        yield rows[0][apart[0] == a], rows[1][apart[1] == b], {**caps, target: cap}
+                return
+        raise NotFound(f"bounds on {', '.join(dict.fromkeys((*two, cost)))} at once")
 
-    def _cells(self, names: list[str]) -> Iterator[tuple[Cell, NDArray[np.int64], NDArray[np.int64]]]:
-        """(cell, left costs, right costs) of good rows, where both sides have some."""
-        for place in self._pairs[:, 2].tolist():
-            yield self._costs(place, names)
-
-    def _costs(self, place: int, names: list[str]) -> tuple[Cell, NDArray[np.int64], NDArray[np.int64]]:
-        cell = self.counter.cells[place]
-        sides = (("left", (LEFT,), self.counter.lefts, cell.left), ("right", RIGHT, self.counter.rights, cell.right))
-        left, right = (np.stack([self._column(*side, name) for name in names], 1) for side in sides)
-        return cell, left, right
-
-    def _column(self, side: str, parts: tuple[str, ...], groups: list[Group], number: int, name: str
-                ) -> NDArray[np.int64]:
-        key = (side, number, name)
-        if key not in self._known:
-            column = self.decomposition.names.index(name)
-            self._known[key] = self.counter.costs(parts, groups[number], [column])[:, 0]
-        return self._known[key]
+    # -- groups
 
     @cached_property
-    def _pairs(self) -> NDArray[np.int64]:
+    def _pairs(self) -> Numbers:
         """(n, 3) left group, right group and the first cell that has both, where both have good rows."""
         some = [[bool(group.good.any()) for group in groups] for groups in (self.counter.lefts, self.counter.rights)]
         first: dict[tuple[int, int], int] = {}
@@ -120,81 +153,96 @@ class Extremes:
                 first.setdefault((cell.left, cell.right), place)
         return np.array([(*pair, place) for pair, place in first.items()], np.int64).reshape(-1, 3)
 
-    def _extent(self, name: str) -> tuple[Ends, Ends]:
-        """The largest (1) and the smallest (-1) ``name`` of each group on the left, and on the right."""
+    def _column(self, side: int, place: int, name: str) -> Numbers:
+        """One cost of the good rows of the left (side 0) or right group of a pair."""
+        key = ("left", "right")[side], int(self._pairs[place, side]), name
+        if key not in self._columns:
+            self._columns[key] = self.counter.bounded(*key[:2], [Bound(name, 1, FREE, "")])[:, 0]
+        return self._columns[key]
+
+    def _costs(self, side: int, place: int, rows: Numbers, names: tuple[str, ...]) -> Numbers:
+        return np.stack([self._column(side, place, name)[rows] for name in names], 1)
+
+    def _extent(self, name: str) -> tuple[Numbers, Numbers]:
+        """The smallest and the largest ``name`` of each pair of groups."""
         if name not in self._ends:
-            self._ends[name] = (self._side("left", (LEFT,), self.counter.lefts, name),
-                                self._side("right", RIGHT, self.counter.rights, name))
+            ends = []
+            for side in (0, 1):
+                groups, where = np.unique(self._pairs[:, side], return_index=True)
+                columns = [self._column(side, place, name) for place in where.tolist()]
+                places = np.searchsorted(groups, self._pairs[:, side])
+                ends.append([np.array([end(c) for c in columns], np.int64)[places] for end in (np.min, np.max)])
+            self._ends[name] = ends[0][0] + ends[1][0], ends[0][1] + ends[1][1]
         return self._ends[name]
 
-    def _side(self, side: str, parts: tuple[str, ...], groups: list[Group], name: str) -> Ends:
-        columns = [self._column(side, parts, groups, number, name) for number in range(len(groups))]
-        return {1: np.array([c.max() if len(c) else 0 for c in columns], np.int64),
-                -1: np.array([c.min() if len(c) else 0 for c in columns], np.int64)}
+    # -- the front
 
-    def front(self, most: str, least: str, bounds: list[Bound]) -> tuple[list[Point], bool]:
-        """Candidates within ``bounds`` of which no other has more of ``most`` for no more of ``least``.
+    def front(self, most: str, least: str) -> tuple[list[Point], bool]:
+        """Candidates within the bounds of which no other has more of ``most`` for no more of ``least``.
 
-        Where no bound is in the way, the front of a sum is made of the fronts of its parts. What only a bound on
-        ``most`` puts on the front lies behind the first candidate beyond it, and is found step by step.
+        Where no bound is in the way, the front of a sum is made of the fronts of its parts. What only a bound puts on
+        the front lies behind candidates that are beyond it, and is found step by step.
 
         Returns:
             the points, from the cheapest, and whether all are there (the steps may end early).
         """
-        inside = self._whole_front(most, least, bounds)
-        cap = next((b for b in bounds if b.name == most), None)
-        points, last = list(inside), max((p.costs[most] for p in inside), default=-1)
-        room = [bound for bound in bounds if bound.name != least]
-        limit = next((b.most for b in bounds if b.name == least), FREE)
-        tail: list[Point] = []
-        for _ in range(MOST_STEPS if cap else 0):
-            best = self._best(most, 1, [*room, Bound(least, 1, limit, "")])
-            if best is None or best.costs[most] <= last:
-                return sorted(points + tail, key=lambda p: p.costs[least]), True
-            tail.append(best)
-            limit = best.costs[least] - 1
-        return sorted(points + tail, key=lambda p: p.costs[least]), cap is None
+        points, steps, behind = [], MOST_STEPS, False
+        for point in [*self._whole_front(most, least), None]:
+            if point is not None and any(point.costs[name] > cap for name, cap in self.caps.items()):
+                behind = True
+                continue
+            if behind:
+                floor = points[-1].costs[most] if points else -1
+                end = self.caps.get(least, FREE) if point is None else point.costs[least] - 1
+                while steps and (best := self._best(most, 1, {**self.caps, least: end}, least)):
+                    if best.costs[most] <= floor:
+                        break
+                    points.append(best)
+                    end, steps = best.costs[least] - 1, steps - 1
+            if point is not None:
+                points.append(point)
+            behind = False
+        return sorted(points, key=lambda point: point.costs[least]), steps > 0
 
-    def _whole_front(self, most: str, least: str, bounds: list[Bound]) -> list[Point]:
-        """The part of the whole space's front that lies within the bounds."""
-        fronts: dict[tuple[str, int], NDArray[np.int64]] = {}
-        costs, where, cells = np.zeros((0, 2), np.int64), np.zeros((0, 3), np.int64), []
-        for cell, left, right in self._cells([most, least]):
-            mine = fronts.setdefault(("left", cell.left), _front(left))
-            theirs = fronts.setdefault(("right", cell.right), _front(right))
+    def _whole_front(self, most: str, least: str) -> list[Point]:
+        """The whole space's front, as far as the bound on ``least``, from the cheapest."""
+        fronts: dict[tuple[int, int], Numbers] = {}
+        costs, where = np.zeros((0, 2), np.int64), np.zeros((0, 3), np.int64)
+        for place, pair in enumerate(self._pairs.tolist()):
+            sides = []
+            for side in (0, 1):
+                rows = fronts.get((side, pair[side]))
+                if rows is None:
+                    whole = np.arange(len(self._column(side, place, most)))
+                    rows = fronts[side, pair[side]] = _front(self._costs(side, place, whole, (most, least)))
+                sides.append((rows, self._costs(side, place, rows, (most, least))))
+            (mine, left), (theirs, right) = sides
             # What cannot get ahead of the front so far, even with the best of the other side, is left out.
-            mine = mine[_ahead(left[mine], right[theirs], costs)]
-            theirs = theirs[_ahead(right[theirs], left[mine], costs)] if len(mine) else theirs[:0]
-            total = (left[mine][:, None] + right[theirs][None]).reshape(-1, 2)
-            a, b = np.divmod(np.arange(len(total)), max(1, len(theirs)))
-            fresh = np.stack([np.full(len(total), len(cells)), mine[a], theirs[b]], 1)
-            costs, where = np.concatenate([costs, total]), np.concatenate([where, fresh])
-            kept = _front(costs) if len(costs) else np.zeros(0, np.int64)
+            ahead = _ahead(left, right, costs)
+            mine, left = mine[ahead], left[ahead]
+            ahead = _ahead(right, left, costs) if len(mine) else np.zeros(len(right), bool)
+            theirs, right = theirs[ahead], right[ahead]
+            a, b = np.divmod(np.arange(len(mine) * len(theirs)), max(1, len(theirs)))
+            costs = np.concatenate([costs, left[a] + right[b]])
+            where = np.concatenate([where, np.stack([np.full(len(a), place), mine[a], theirs[b]], 1)])
+            kept = _front(costs)
             costs, where = costs[kept], where[kept]
-            cells.append(cell)
-        limit = {bound.name: bound.most for bound in bounds}
-        inside = (costs[:, 0] <= limit.get(most, FREE)) & (costs[:, 1] <= limit.get(least, FREE))
-        return [self.point(cells[cell], a, b) for cell, a, b in where[inside].tolist()]
+        return [self.point(*row) for row in where[costs[:, 1] <= self.caps.get(least, FREE)].tolist()]
 
-    def point(self, cell: Cell, left: int, right: int) -> Point:
-        """The candidate of one good row on each side."""
-        counter = self.counter
-        mine, theirs = counter.lefts[cell.left], counter.rights[cell.right]
+    def point(self, place: int, left: int, right: int) -> Point:
+        """The candidate of one good row on each side of a pair of groups."""
+        cell = self.counter.cells[self._pairs[place, 2]]
+        mine, theirs = self.counter.lefts[cell.left], self.counter.rights[cell.right]
         rows = {SPINE: cell.spine, REST: int(cell.rest[0]), LEFT: int(mine.rows[0][mine.good][left])}
         rows |= {name: int(r[theirs.good][right]) for name, r in zip(RIGHT, theirs.rows)}
-        codes: dict[str, int] = {}
-        for name, row in rows.items():
-            part = self.decomposition.parts[name]
-            codes |= {q: int(code) for q, code in zip(part.parameters, part.codes[row]) if code >= 0}
-        costs = np.sum([self.decomposition.parts[name].costs[row] for name, row in rows.items()], 0)
+        parts = {name: self.decomposition.parts[name] for name in rows}
+        codes = {q: int(code) for name, row in rows.items()
+                 for q, code in zip(parts[name].parameters, parts[name].codes[row]) if code >= 0}
+        costs = np.sum([parts[name].costs[row] for name, row in rows.items()], 0)
         return Point(codes, dict(zip(self.decomposition.names, costs.tolist())), self.decomposition.space)
 
 
-class NotTwo(ValueError):
-    """More bounds than an extreme is found under."""
-
-
-def _ahead(costs: NDArray[np.int64], others: NDArray[np.int64], front: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _ahead(costs: Numbers, others: Numbers, front: Numbers) -> NDArray[np.bool_]:
     """Which rows could, with the best of ``others``, be on ``front`` (sorted by the second number)."""
     if not len(front):
         return np.ones(len(costs), bool)
@@ -204,17 +252,8 @@ def _ahead(costs: NDArray[np.int64], others: NDArray[np.int64], front: NDArray[n
     return ahead
 
 
-def _front(costs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of (most, least) that no other dominates: one of equals."""
+def _front(costs: Numbers) -> Numbers:
+    """Rows of (most, least) that no other dominates, one of equals, from the least."""
     order = np.lexsort((-costs[:, 0], costs[:, 1]))
     highest = np.maximum.accumulate(costs[order, 0])
-    first = np.concatenate([[True], costs[order[1:], 0] > highest[:-1]])
-    return order[first]
-
-
-def only(bounds: list[Bound], *names: str) -> list[Bound]:
-    """The tightest upper bound on each of ``names``."""
-    tightest = {}
-    for bound in sorted((b for b in bounds if b.sign > 0 and b.name in names), key=lambda b: -b.most):
-        tightest[bound.name] = replace(bound)
-    return list(tightest.values())
+    return order[np.concatenate([[True], costs[order[1:], 0] > highest[:-1]])[: len(order)]]

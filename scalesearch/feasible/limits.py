@@ -137,6 +137,14 @@ def bounds_of(constraints: Iterable[Constraint]) -> list[Bound] | None:
     return bounds
 
 
+def tightest(bounds: Iterable[Bound]) -> list[Bound]:
+    """Of several bounds of a cost on one side, the one that decides."""
+    deciding: dict[tuple[str, int], Bound] = {}
+    for bound in sorted(bounds, key=lambda bound: -bound.most):
+        deciding[bound.name, bound.sign] = bound
+    return sorted(deciding.values(), key=lambda bound: (bound.name, bound.sign))
+
+
 def _whole(limit: float | int, op: str) -> int:
     """The largest whole number that is at most the limit, or less where ``op`` is strict."""
     floor = int(limit // 1)

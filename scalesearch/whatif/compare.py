@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUANTITIES = ("params", "macs")
-TOTAL = "total"
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,11 @@ class ModuleRow:
         first = getattr(self, quantity)[0]
         return tuple(100 * difference / first if first else None for difference in self.differences(quantity))
 
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return vars(self) | {"differences": {quantity: self.differences(quantity) for quantity in QUANTITIES},
+                             "percent": {quantity: self.shares(quantity) for quantity in QUANTITIES}}
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -56,27 +60,21 @@ class Comparison:
         """One row for each module: ``params A``, ``params B``, ``params B - A``, ``params B - A %`` and so on."""
         import pandas as pd
 
-        return pd.DataFrame([self._record(row) for row in self.rows])
-
-    def _record(self, row: ModuleRow) -> dict[str, Any]:
         first, *others = self.costs
-        record: dict[str, Any] = {"module": row.path}
+        columns: dict[str, list[Any]] = {"module": [row.path for row in self.rows]}
         for quantity in QUANTITIES:
-            record |= {f"{quantity} {label}": size for label, size in zip(self.costs, getattr(row, quantity))}
-            for label, difference, share in zip(others, row.differences(quantity), row.shares(quantity)):
+            for at, label in enumerate(self.costs):
+                columns[f"{quantity} {label}"] = [getattr(row, quantity)[at] for row in self.rows]
+            for at, label in enumerate(others):
                 name = f"{quantity} {label} - {first}"
-                record |= {name: difference, f"{name} %": share}
-        return record
+                columns[name] = [row.differences(quantity)[at] for row in self.rows]
+                columns[f"{name} %"] = [row.shares(quantity)[at] for row in self.rows]
+        return pd.DataFrame(columns)
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``: each architecture's costs, and the modules."""
-        modules = [
-            {"path": row.path, "params": list(row.params), "macs": list(row.macs),
-             "differences": {q: list(row.differences(q)) for q in QUANTITIES},
-             "percent": {q: list(row.shares(q)) for q in QUANTITIES}}
-            for row in self.rows
-        ]  # fmt: skip
         whole = [{"name": name} | cost.to_json() for name, cost in self.costs.items()]
+        modules = [row.to_json() for row in self.rows]
         return {"protocol": whole[0]["protocol"], "architectures": whole, "modules": modules}
 
 
@@ -92,23 +90,16 @@ def compare(costs: Mapping[str, Cost], levels: int = 2) -> Comparison:
     if len({str(cost.protocol) for cost in costs.values()}) > 1:
         raise ValueError("costs under different protocols cannot be compared")
     tables = [{row.path: row for row in rows(cost, levels)} for cost in costs.values()]
+    paths: list[str] = []
+    for table in tables:  # a module that the ones before do not have follows the one before it
+        at = -1
+        for path in table:
+            at = paths.index(path) if path in paths else at + 1
+            if path not in paths:
+                paths.insert(at, path)
     modules = [
         ModuleRow(path, *(tuple(getattr(t[path], q) if path in t else 0 for t in tables) for q in QUANTITIES))
-        for path in _merged([list(table) for table in tables])
+        for path in paths
     ]
     totals = (tuple(int(cost[f"{quantity}.total"]) for cost in costs.values()) for quantity in QUANTITIES)
-    return Comparison(costs, (*modules, ModuleRow(TOTAL, *totals)))
-
-
-def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
-    """All names, in an order that fits every list as far as they agree: a new one follows the one before it."""
-    merged = list(orders[0])
-    for order in orders[1:]:
-        at = -1
-        for name in order:
-            if name in merged:
-                at = merged.index(name)
-            else:
-                at += 1
-                merged.insert(at, name)
-    return merged
+    return Comparison(costs, (*modules, ModuleRow("total", *totals)))

@@ -5,11 +5,13 @@ from functools import cache
 import pytest
 
 from scalesearch.cost import cost, find_protocol
+from scalesearch.feasible.answer import feasible
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.extremes import Extremes
-from scalesearch.feasible.limits import Bound
+from scalesearch.feasible.limits import Bound, budget_of
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
+from scalesearch.space.syntax.nodes import from_text
 
 PROTOCOL = find_protocol("forward", 16, 16, 2000)
 PARAMS, MACS = "params.non_embedding", "macs.total"
@@ -181,20 +183,44 @@ def test_reasons_add_up(name: str, bounds: list[Bound]) -> None:
 
 
 @pytest.mark.parametrize("name", SPACES)
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.7, 2.0])
-def test_extremes_and_the_front_are_those_of_listing(name: str, share: float) -> None:
-    costs = [(bill[1][PARAMS], bill[1][MACS]) for _, bill in listed(name) if bill]
-    limits = [sorted(column)[min(len(column) - 1, int(share * len(column)))] for column in zip(*costs)]
-    bounds = [Bound(PARAMS, 1, limits[0], ""), Bound(MACS, 1, limits[1], "")]
-    fitting = {c for c in costs if c[0] <= limits[0] and c[1] <= limits[1]}
-    found = Extremes(counter(name, bounds))
+@pytest.mark.parametrize("share", [0.05, 0.5, 2.0])
+@pytest.mark.parametrize("bounded", [
+    (PARAMS, MACS), ("params.total",), (PARAMS, "params.total", MACS), ("flops.total",),
+    ("macs.encoder", "params.total"), ("params.decoder", MACS, "params.embedding"),
+])
+def test_extremes_and_the_front_are_those_of_listing(name: str, share: float, bounded: tuple[str, ...]) -> None:
+    """Under limits at this quantile of each cost, met by some, by few or by none."""
+    bills = [bill[1] for _, bill in listed(name) if bill]
+    limits = {cost: sorted(bill[cost] for bill in bills)[min(len(bills) - 1, int(share * len(bills)))]
+              for cost in bounded}
+    bounds = [Bound(cost, 1, limit, "") for cost, limit in limits.items()]
+    fitting = {(bill[PARAMS], bill[MACS]) for bill in bills if within(bill, bounds)}
+    found = Extremes(counter(name, bounds, PARAMS, MACS), bounds)
     for i, cost_name in enumerate((PARAMS, MACS)):
-        ends = [found.cheapest(cost_name, bounds), found.dearest(cost_name, bounds)]
+        ends = [found.cheapest(cost_name), found.dearest(cost_name)]
         expected = [min((c[i] for c in fitting), default=None), max((c[i] for c in fitting), default=None)]
         assert [end and end.costs[cost_name] for end in ends] == expected
-    points, whole = found.front(PARAMS, MACS, bounds)
+    points, whole = found.front(PARAMS, MACS)
     best = {c for c in fitting if not any(d != c and d[0] >= c[0] and d[1] <= c[1] for d in fitting)}
-    assert not whole or {(p.costs[PARAMS], p.costs[MACS]) for p in points} == best
+    assert whole and {(p.costs[PARAMS], p.costs[MACS]) for p in points} == best
     for point in points[:5]:
         bill = cost(Space.parse(SPACES[name]).architecture(point.answers).block, PROTOCOL)
         assert {cost_name: bill[cost_name] for cost_name in point.costs} == point.costs
+
+
+@pytest.mark.parametrize("name", ["plain", "chains"])
+def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> None:
+    bills = [bill for _, bill in listed(name) if bill]
+    middle = {cost: sorted(bill[1][cost] for bill in bills)[len(bills) // 2] for cost in ("macs.total", "params.total")}
+    limit = f"macs.total <= {middle['macs.total']}"
+    space = Space.parse(SPACES[name] + (f"  - {limit}\n" if "where:" in SPACES[name] else f"where: ['{limit}']\n"))
+    budget = budget_of(space, from_text("", "", f"params.total <= {middle['params.total']}"))
+    found = feasible(space, PROTOCOL, (budget,), draws=100)
+    sound = [bill for bill in bills if bill[1]["macs.total"] <= middle["macs.total"]]
+    fitting = [bill for bill in sound if bill[1]["params.total"] <= middle["params.total"]]
+    assert found.exact and (found.sound, found.fitting) == (len(sound), len(fitting))
+    assert found.distinct == len({number for number, _ in sound})
+    assert found.distinct_fitting == len({number for number, _ in fitting})
+    reasons = dict(zip(found.reasons["broken"].str.replace(",", ""), found.reasons["count"]))
+    assert reasons == {"": len(fitting), budget.text: len(sound) - len(fitting)}
+    assert not found.notes and found.front and len(found.extremes) == 4
