@@ -38,7 +38,12 @@ def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
     if spec.limit is not None:
         limited = {split: _first(text[split], spec.limit) for split in ("train", DISTILLED) if split in text}
         text = text | limited
-    tokenizer = _tokenizer(spec, text["train"])
+    if spec.tokenizer is None:
+        assert spec.vocab is not None, "a spec has a vocabulary size or a tokenizer"
+        lines = text["train"].source + text["train"].target
+        tokenizer = Tokenizer.fit(lines, spec.vocab, spec.model, spec.coverage)
+    else:
+        tokenizer = Tokenizer.from_file(Path(spec.tokenizer))
     if DISTILLED in text:
         text = text | {"train": _joined(text[DISTILLED], text["train"]) if spec.mix else text[DISTILLED]}
     counts: Counts = {}
@@ -65,13 +70,6 @@ def _joined(first: Pairs, second: Pairs) -> Pairs:
     return Pairs(first.source + second.source, first.target + second.target, counts)
 
 
-def _tokenizer(spec: DataSpec, train: Pairs) -> Tokenizer:
-    if spec.tokenizer is not None:
-        return Tokenizer.from_file(Path(spec.tokenizer))
-    assert spec.vocab is not None, "a spec has a vocabulary size or a tokenizer"
-    return Tokenizer.fit(train.source + train.target, spec.vocab, spec.model, spec.coverage)
-
-
 def _encode(spec: DataSpec, split: str, pairs: Pairs, tokenizer: Tokenizer, counts: Counts) -> Split:
     source, target = _ids(tokenizer, pairs.source), _ids(tokenizer, pairs.target)
     if split == "train":
@@ -82,8 +80,11 @@ def _encode(spec: DataSpec, split: str, pairs: Pairs, tokenizer: Tokenizer, coun
         long = np.maximum(source.lengths, target.lengths) > spec.max_length
         dropped = {"cut": int(long.sum())}
         source, target = source.cut(spec.max_length), target.cut(spec.max_length)
-    counts[split] = pairs.counts | dropped | _sizes(source, target)
-    return Split.of_rows(source, target, _pick(pairs.source, keep), _pick(pairs.target, keep), pairs.gold)
+    counts[split] = {
+        **pairs.counts, **dropped, "pairs": len(source), "source_tokens": len(source.flat),
+        "target_tokens": len(target.flat), "source_unknown": _unknown(source), "target_unknown": _unknown(target)}
+    texts = ([side[i] for i in keep] for side in (pairs.source, pairs.target))
+    return Split.of_rows(source, target, *texts, pairs.gold)
 
 
 def _encode_text(spec: DataSpec, split: str, lines: Pairs, tokenizer: Tokenizer, counts: Counts) -> Split:
@@ -91,9 +92,8 @@ def _encode_text(spec: DataSpec, split: str, lines: Pairs, tokenizer: Tokenizer,
     stride = spec.window if split == "train" else spec.stride
     rows = _ids(tokenizer, lines.target)
     windows = rows.windows(spec.window, stride)
-    unknown = int(np.count_nonzero(rows.flat == UNK))
     counts[split] = lines.counts | {"windows": len(windows), "lines": len(rows), "cut": 0, "source_unknown": 0,
-                                    "target_tokens": len(rows.flat) + len(rows), "target_unknown": unknown}
+                                    "target_tokens": len(rows.flat) + len(rows), "target_unknown": _unknown(rows)}
     return Split.of_rows(Rows.of([[]] * len(windows)), windows, [], lines.target, overlap=spec.window - stride)
 
 
@@ -118,14 +118,8 @@ def _fitting(spec: DataSpec, source: Ints, target: Ints) -> tuple[Ints, dict[str
     return keep, {"no_token": int(void.sum()), "too_long": int(long.sum()), "uneven": int(uneven.sum())}
 
 
-def _sizes(source: Rows, target: Rows) -> dict[str, int]:
-    sides = {"source": source.flat, "target": target.flat}
-    return ({"pairs": len(source)} | {f"{side}_tokens": len(flat) for side, flat in sides.items()}
-            | {f"{side}_unknown": int(np.count_nonzero(flat == UNK)) for side, flat in sides.items()})
-
-
-def _pick(lines: list[str], keep: Ints) -> list[str]:
-    return lines if len(keep) == len(lines) else [lines[i] for i in keep]
+def _unknown(rows: Rows) -> int:
+    return int(np.count_nonzero(rows.flat == UNK))
 
 
 def _overlap(text: dict[str, Pairs]) -> dict[str, int]:

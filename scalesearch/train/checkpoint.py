@@ -32,8 +32,7 @@ ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", 
 FREE = ("threads", "checkpoint_minutes", "name")
 
 
-def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int,
-             processes: int = 1) -> dict[str, Any]:
+def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, processes: int = 1) -> dict[str, Any]:
     """Settings that a resumed run must share."""
     fields = {key: value for key, value in recipe.to_json().items() if key not in FREE}
     return {"architecture": architecture.id, "data": corpus.hash, "seed": seed, "processes": processes, **fields}
@@ -92,7 +91,7 @@ def random_state() -> dict[str, Any]:
     """States of the random number generators of PyTorch (CPU and GPUs), NumPy and Python."""
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the global one is what libraries draw from
     return {"torch": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all(),
-            "numpy": [name, [int(key) for key in keys], *rest], "python": random.getstate()}
+            "numpy": [name, keys.tolist(), *rest], "python": random.getstate()}
 
 
 def restore_random(state: Mapping[str, Any]) -> None:

@@ -49,17 +49,16 @@ class Schedule:
             return self.recipe.lr * max(share / warmup, MIN_WARMUP)
         if self.warm_end is None:
             self.warm_end = share
-        return self.recipe.lr * self._decay(min(share, 1.0), self.warm_end)
-
-    def _decay(self, share: float, start: float) -> float:
-        """Fraction of the peak at ``share`` when decay began at ``start``."""
-        kind = self.recipe.schedule
-        if kind == "inverse_sqrt":
-            return math.sqrt(start / share) if start and share else 1.0
+        share, start = min(share, 1.0), self.warm_end
         along = (share - start) / (1 - start) if start < 1 else 1.0
-        if kind == "cosine":
-            return 0.5 * (1 + math.cos(math.pi * along))
-        return 1 - along if kind == "linear" else 1.0
+        match self.recipe.schedule:
+            case "inverse_sqrt":
+                return self.recipe.lr * (math.sqrt(start / share) if start and share else 1.0)
+            case "cosine":
+                return self.recipe.lr * (0.5 * (1 + math.cos(math.pi * along)))
+            case "linear":
+                return self.recipe.lr * (1 - along)
+        return self.recipe.lr
 
 
 @dataclass

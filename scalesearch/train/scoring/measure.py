@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from scalesearch.data import Batch, Split, make_batch
+from scalesearch.data import Split, make_batch
 from scalesearch.nn.decode import greedy
 from scalesearch.train.hardware import Hardware
 
@@ -28,35 +28,22 @@ def latency(model: Any, split: Split, hardware: Hardware, check: Callable[[], No
     """
     spread = np.linspace(0, len(split) - 1, min(MAX_SENTENCES, len(split))).astype(np.int64)
     batches = [make_batch(split, np.array([place])) for place in np.unique(spread)]
-    run = _pass if split.overlap is not None else _decode
+    windows = split.overlap is not None
     model.eval()
     times = []
     for batch in batches[:WARM_UP] + batches:
         check()
-        times.append(_timed(run, model, batch, hardware))
-    times = times[-len(batches) :]
-    protocol = {"batch": 1, "decode": "greedy" if run is _decode else "one pass over a window",
+        start = time.perf_counter()
+        with torch.inference_mode(), hardware.autocast():
+            source = hardware.tensor(batch.source)
+            model(source, hardware.tensor(batch.target_in)) if windows else greedy(model, source)
+        if hardware.device.type == "cuda":
+            torch.cuda.synchronize(hardware.device)
+        times.append(1e3 * (time.perf_counter() - start))
+    protocol = {"batch": 1, "decode": "one pass over a window" if windows else "greedy",
                 "statistic": "median", "sentences": len(batches), "device": hardware.name, "dtype": hardware.dtype,
                 "threads": torch.get_num_threads(), "compiled": False}
-    return {"latency": statistics.median(times), "latency_protocol": protocol}
-
-
-def _timed(run: Callable[[Any, Batch, Hardware], None], model: Any, batch: Batch, hardware: Hardware) -> float:
-    """Milliseconds of one call, until the device is done."""
-    start = time.perf_counter()
-    with torch.inference_mode(), hardware.autocast():
-        run(model, batch, hardware)
-    if hardware.device.type == "cuda":
-        torch.cuda.synchronize(hardware.device)
-    return 1e3 * (time.perf_counter() - start)
-
-
-def _decode(model: Any, batch: Batch, hardware: Hardware) -> None:
-    greedy(model, hardware.tensor(batch.source))
-
-
-def _pass(model: Any, batch: Batch, hardware: Hardware) -> None:
-    model(hardware.tensor(batch.source), hardware.tensor(batch.target_in))
+    return {"latency": statistics.median(times[-len(batches) :]), "latency_protocol": protocol}
 
 
 class PeakMemory:
