@@ -81,38 +81,36 @@ class Feed:
         return batch
 
 
-def batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0, shuffle: bool = True,
-            max_sentences: int | None = None) -> Batches:
-    """Batches of one epoch: every pair once, in an order that the arguments alone decide.
+def batches(split: Split, max_tokens: int = 4096, seed: int = 1, epoch: int = 0) -> Batches:
+    """Batches of one epoch in random order: every pair once; the arguments alone decide it.
 
     ``max_tokens`` bounds B · max(S, T), the places of the wider side with its padding and its EOS or BOS (the
     convention of fairseq's ``--max-tokens``); a single pair longer than that is a batch of its own.
 
-    With ``shuffle``, batches come in random order, and which pairs of the same length meet in a batch changes
-    from epoch to epoch. Without, they go from short to long.
+    Which pairs of the same length meet in a batch changes from epoch to epoch.
 
     Raises:
         UserError: a bound below 1.
     """
-    # Pairs of one length lie in order of how much longer the source is, which saves padding on the narrower side.
-    longer, skew = _longer(split), split.source_ids.lengths - split.target_ids.lengths
-    if not shuffle:
-        return Batches(split, _cut(_order(longer, skew, 0), longer, max_tokens, max_sentences))
-    # A little noise there, and the direction drawn anew, mix companions at a cost of 2 % padding.
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
+    # Pairs of one length lie in order of how much longer the source is, which saves padding on the narrower side. A
+    # little noise there, and the direction drawn anew, mix companions at a cost of 2 % padding.
+    longer, skew = _longer(split), split.source_ids.lengths - split.target_ids.lengths
     skew = skew + rng.uniform(-_JITTER, _JITTER, len(skew))
-    plan = _cut(_order(longer, skew, int(rng.integers(2))), longer, max_tokens, max_sentences)
+    # Up and down in turn, so that neighbours of unequal length are alike too.
+    turn = longer + int(rng.integers(2))
+    plan = _cut(np.lexsort((np.where(turn % 2, skew, -skew), longer)), longer, max_tokens)
     return Batches(split, [plan[i] for i in rng.permutation(len(plan))])
 
 
-def eval_batches(split: Split, max_tokens: int = 4096, max_sentences: int | None = None) -> Batches:
+def eval_batches(split: Split, max_tokens: int = 4096) -> Batches:
     """Batches for scoring or decoding: every pair once, sorted by source length.
 
     The longest come first, so that memory runs out at once or not at all. The bound is that of :func:`batches`; for
     decoding, where the target's length is not known, it counts the reference.
     """
     order = np.lexsort((split.target_ids.lengths, split.source_ids.lengths))[::-1]
-    return Batches(split, _cut(order, _longer(split), max_tokens, max_sentences))
+    return Batches(split, _cut(order, _longer(split), max_tokens))
 
 
 def put_back(indices: Sequence[Ints], rows: Sequence[Sequence[T]]) -> list[T]:
@@ -141,21 +139,14 @@ def _longer(split: Split) -> Ints:
     return np.maximum(split.source_ids.lengths, split.target_ids.lengths) + 1
 
 
-def _order(longer: Ints, skew: Ints, turn: int) -> Ints:
-    """Order by length, then by skew, up and down in turn, so that neighbours of unequal length are alike too."""
-    return np.lexsort((np.where((longer + turn) % 2, skew, -skew), longer))
-
-
-def _cut(order: Ints, longer: Ints, max_tokens: int, max_sentences: int | None) -> list[Ints]:
-    """Cuts an order into runs, each as long as the bounds allow."""
-    if max_tokens < 1 or (max_sentences is not None and max_sentences < 1):
-        raise UserError(f"a batch needs room for at least 1 token and 1 sentence, not {max_tokens} and "
-                        f"{max_sentences}", code="below-one")
+def _cut(order: Ints, longer: Ints, max_tokens: int) -> list[Ints]:
+    """Cuts an order into runs, each as long as the bound allows."""
+    if max_tokens < 1:
+        raise UserError(f"a batch needs room for at least 1 token, not {max_tokens}", code="below-one")
     lengths, runs, start = longer[order], [], 0
     while start < len(order):
         # The first sentence's length alone says that more than this many cannot fit.
-        limit = max(1, min(max_tokens // int(lengths[start]), max_sentences or len(order)))
-        window = lengths[start : start + limit]
+        window = lengths[start : start + max(1, max_tokens // int(lengths[start]))]
         places = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
         count = max(1, int(np.searchsorted(places, max_tokens, side="right")))
         runs.append(order[start : start + count])

@@ -34,13 +34,12 @@ class Tokenizer:
 
     Attributes:
         bytes: the sentencepiece model as a file holds it; travels with checkpoints.
-        path: the file it was read from, or None.
         vocab_size: entries, the special ones included.
     """
 
-    def __init__(self, model: bytes, path: Path | None = None) -> None:
-        self.bytes, self.path = model, path
-        self._processor = _load(model, path or "the tokenizer")
+    def __init__(self, model: bytes, name: Path | str = "the tokenizer") -> None:
+        self.bytes = model
+        self._processor = _load(model, name)
         self.vocab_size: int = self._processor.vocab_size()
 
     @classmethod
@@ -90,7 +89,7 @@ class Tokenizer:
         return hashlib.blake2b(self.bytes, digest_size=16).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self.bytes, self.path)
+        return Tokenizer, (self.bytes,)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.bytes == other.bytes
