@@ -59,8 +59,7 @@ class Space:
     def of(cls, forms: Mapping[str, Any], schema: Group | None = None) -> "Space":
         """The space that Python forms describe: dicts, lists, constants, texts of the language, ``Range``, ``OneOf``…
 
-        Raises:
-            SpaceErrors: as for a file, with lines of the YAML that the forms stand for.
+        Raises SpaceErrors, with lines of the YAML that the forms stand for.
         """
         from scalesearch.space.python_api import to_yaml
 
@@ -79,13 +78,9 @@ class Space:
         return self.form.dimensions()
 
     def answer(self, ask: AskFunction) -> Answers:
-        """Decides every key.
+        """Decides every key; ``ask(name, parameter)`` gives a legal answer to what has to be known.
 
-        Args:
-            ask: ``ask(name, parameter)`` gives a legal answer; called only for what has to be known.
-
-        Raises:
-            UserError: an answer is not legal.
+        Raises UserError where an answer is not legal.
         """
         return self.form.answer(ask)
 
@@ -102,11 +97,7 @@ class Space:
                             code="endless") from None
 
     def size(self) -> int | None:
-        """The exact number of answer sheets; ``None`` where a continuous range makes them endless.
-
-        Raises:
-            TooTangled: conditions depend on too many combinations of answers to list them.
-        """
+        """The exact number of answer sheets; ``None`` where a range makes them endless. Raises TooTangled."""
         return count(self.form)
 
     def replay(self, answers: Mapping[str, Any]) -> AskFunction:
@@ -143,8 +134,7 @@ class Space:
 
     def problems_of(self, answers: Mapping[str, Any]) -> list[Constraint]:
         """The constraints over answers alone that ``answers`` violate."""
-        mine = [constraint for constraint in self.where if not constraint.costs]
-        return [constraint for constraint in mine if not constraint.holds(answers.__getitem__)]
+        return [one for one in self.where if not one.costs and not one.holds(answers.__getitem__)]
 
     def architecture(self, answers: Answers) -> "Architecture":
         """The network that ``answers`` describe. Raises Unbuildable where there is none."""
@@ -155,13 +145,9 @@ class Space:
         return architecture.assemble(answers)
 
     def closed(self, name: str | None = None) -> "Architecture":
-        """The one network of a space that leaves nothing to choose.
+        """The one network of a space that leaves nothing to choose; ``name`` is what an error calls it.
 
-        Args:
-            name: the subject of an error's sentence; the space's file where not given.
-
-        Raises:
-            UserError: parameters are open, or no network can be built.
+        Raises UserError where parameters are open, or no network can be built.
         """
         names = [name for name, _ in self.dimensions()]
         if names:
@@ -215,11 +201,7 @@ def default_schema() -> Group:
 
 
 def read_space(path: Path | str, schema: Group | None = None) -> Space:
-    """Reads a space file.
-
-    Args:
-        path: the file.
-        schema: which keys there are; the built-in ones where none is given.
+    """Reads a space file, by the built-in keys where no schema is given.
 
     Raises:
         SpaceErrors: all problems of the file, each with file, line, column, the text underlined and a suggestion.

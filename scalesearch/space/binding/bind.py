@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scalesearch.space.binding.binder import Binder, Spot
-from scalesearch.space.binding.error_recovery import mend
 from scalesearch.space.binding.name_resolution import Resolver
-from scalesearch.space.binding.static_checks import cycles, misfits, unsatisfiable
+from scalesearch.space.binding.static_checks import cycles, mend, misfits, unsatisfiable
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Branch, index_of
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from scalesearch.space.binding.binder import ONE_OF, Binder, Spot, offered
-from scalesearch.space.schema.bound_tree import Index, chooser_field, index_of, join
+from scalesearch.space.schema.bound_tree import Index, chooser_field, index_of
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.choices import expressions
 from scalesearch.space.syntax.diagnostics import Problem, Source, SpaceErrors, closest, either
@@ -29,7 +29,7 @@ def override(document: Table, schema: Group, overrides: Mapping[str, str], probl
         elif (problem := _not_offered(document, schema, path, value)) is not None:
             problems.append(problem)
         else:
-            document = _apply(document, schema, "", path.split("."), node)
+            document = _apply(document, schema, path.split("."), node)
     return document
 
 
@@ -76,25 +76,31 @@ def _unknown(index: Index, path: str, value: str) -> Problem:
     return Problem(place, f"unknown key `{path}`", help, code="unknown-key")
 
 
-def _apply(table: Table, group: Group, path: str, rest: list[str], value: Node) -> Table:
+def _apply(table: Table, group: Group, rest: list[str], value: Node) -> Table:
     """``table``, the mapping of ``group``, with the key ``rest`` below it given anew."""
-    name = rest[0]
     table = _unfolded(table)
-    child = group.fields.get(name)
+    name, below, child = rest[0], rest[1:], group.fields.get(rest[0])
+    if child is None:
+        return _in_variants(table, group, rest, value)
+    old = table.get(name)
     if isinstance(child, Field):
         return _put(table, name, value)
-    if isinstance(child, Group):
-        inner = join(path, name)
-        old = table.get(name)
-        if isinstance(old, Text) and old.text and child.variants and not _names(child, old):
-            return table  # not legal as it is: the binder will say so
-        if len(rest) == 1:
-            return _without_unused(_put(table, name, _variant(old, child, value)), group)
-        return _put(table, name, _apply(_as_table(old, child, value), child, inner, rest[1:], value))
-    if name in group.variants:
-        return _into(table, group, path, [name], rest[1:], value)
-    owners = [variant for variant, inside in group.variants.items() if name in inside.fields]
-    return _into(table, group, path, owners, rest, value)
+    if isinstance(old, Text) and old.text and child.variants and not _names(child, old):
+        return table  # not legal as it is: the binder will say so
+    if below:
+        return _put(table, name, _apply(_as_table(old, child, value), child, below, value))
+    return _without_unused(_put(table, name, _variant(old, child, value)), group)
+
+
+def _in_variants(table: Table, group: Group, rest: list[str], value: Node) -> Table:
+    """``table`` with ``rest``, a variant or a key of variants, given anew wherever it is offered."""
+    offers = _present(table, group)
+    for name in offers:
+        below = rest[1:] if rest[0] in group.variants else rest
+        if name == rest[0] or (below is rest and rest[0] in group.variants[name].fields):
+            inside = _as_table(offers[name], Group(), value)
+            offers[name] = _apply(inside, group.variants[name], below, value) if below else value
+    return _offer(table, group, offers, value)
 
 
 def _without_unused(table: Table, group: Group) -> Table:
@@ -108,18 +114,6 @@ def _without_unused(table: Table, group: Group) -> Table:
     return table
 
 
-def _into(table: Table, group: Group, path: str, owners: list[str], rest: list[str], value: Node) -> Table:
-    """Sets ``rest`` in every offered variant among ``owners``; a variant itself where ``rest`` is empty."""
-    offers = _present(table, group)
-    for name in [name for name in offers if name in owners]:
-        if rest:
-            inside = _as_table(offers[name], Group(), value)
-            offers[name] = _apply(inside, group.variants[name], join(path, name), rest, value)
-        else:
-            offers[name] = value
-    return _offer(table, group, offers, value)
-
-
 def _variant(old: Node | None, group: Group, value: Node) -> Node:
     """``ffn=geglu``: another variant; keys beside the variants stay, and so do same-named keys inside."""
     if not isinstance(value, Text) or not group.variants:
@@ -127,20 +121,17 @@ def _variant(old: Node | None, group: Group, value: Node) -> Node:
     names = _names(group, value)
     table = _as_table(old, group, value)
     present = _present(table, group)
-    kept = _merged(present)
+    inside = [entry for node in present.values() if isinstance(node, Table) for entry in unfold(node, [])]
+    kept = {key.text: (key, node) for key, node in reversed(inside)}  # of several variants, what the first says
     offers: dict[str, Node | None] = {}
-    for name in (name for name in group.variants if name in names):
-        inner = group.variants[name]
-        same = tuple(entry for entry in kept if entry[0].text in inner.fields)
-        offers[name] = present[name] if name in present else Table(value.place, same)
-    if not offers or _conditional(value.text):
+    for name, inner in group.variants.items():
+        if name in names:
+            same = tuple(entry for key, entry in reversed(kept.items()) if key in inner.fields)
+            offers[name] = present[name] if name in present else Table(value.place, same)
+    if not offers or " if " in value.text or value.text.lstrip().startswith("="):
         beside = tuple(_beside(table, group))
         return replace(table, entries=((_key(ONE_OF, value), value), *beside)) if beside else value
     return _offer(table, group, offers, value)
-
-
-def _conditional(text: str) -> bool:
-    return " if " in text or text.lstrip().startswith("=")
 
 
 def _names(group: Group, value: Text) -> set[str]:
@@ -148,15 +139,6 @@ def _names(group: Group, value: Text) -> set[str]:
     spec = Binder(Index({}, {})).leaf(chooser_field(group), value, Spot("", "", value.place)).spec
     computed = any(True for _ in expressions(spec))
     return set(group.variants) if computed else offered(spec) & set(group.variants)
-
-
-def _merged(present: Mapping[str, Node | None]) -> list[tuple[Text, Node]]:
-    """The keys of the variants that were present, each once."""
-    entries: dict[str, tuple[Text, Node]] = {}
-    for node in present.values():
-        for key, value in unfold(node, []) if isinstance(node, Table) else []:
-            entries.setdefault(key.text, (key, value))
-    return list(entries.values())
 
 
 def _beside(table: Table, group: Group) -> list[tuple[Text, Node]]:

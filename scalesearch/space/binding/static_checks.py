@@ -1,35 +1,47 @@
-"""Checks a space before sampling: cycles, schedules that never fit, unsatisfiable constraints."""
+"""Checks of a space before sampling: cycles, schedules that never fit, unsatisfiable constraints."""
 
+import itertools
 import random
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from typing import Any
 
-from scalesearch.space.binding.schedule_checks import never_fits
-from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
+from scalesearch.space.questionnaire.answers import Questionnaire, Sheet, misfit
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
 from scalesearch.space.schema.bound_tree import Branch, Leaf
-from scalesearch.space.syntax.choices import expressions
-from scalesearch.space.syntax.diagnostics import Problem
+from scalesearch.space.syntax.choices import Computed, expressions, options
+from scalesearch.space.syntax.diagnostics import Place, Problem
+from scalesearch.space.syntax.domains import Broken, Indexed, Literal, Spec
 from scalesearch.space.syntax.expressions import keys_of
+from scalesearch.space.syntax.lexer import Span
+from scalesearch.space.syntax.nodes import Node
 
+MOST_DEPTHS = 5_000  # depths times arguments of a schedule that are tried
 MOST_TRIED = 20_000  # combinations of answers that are tried one by one
 TRIED_FIRST = 50  # at random, which mostly settles it
 
 
+# -- keys that depend on themselves
+
+
 def cycles(root: Branch) -> list[Problem]:
     """Problems of keys that depend on themselves: each cycle once, at its first key."""
-    leaves, needs = list(root.leaves()), needs_of(root)
+    leaves, needs = list(root.leaves()), _needs(root)
     first = {leaf.key: leaf for leaf in reversed(leaves) if any(True for _ in expressions(leaf.spec))}
     problems, seen = [], set[frozenset[str]]()
     for leaf in leaves:
         cycle = _cycle(leaf.key, needs)
         if cycle and leaf.key in first and frozenset(cycle) not in seen:
             seen.add(frozenset(cycle))
-            problems.append(_circular(first[leaf.key], cycle))
+            own = first[leaf.key]
+            message = f"`{own.key}` depends on itself: {' -> '.join([*cycle, cycle[0]])}"
+            problems.append(Problem(own.place(next(expressions(own.spec)).span), message,
+                                    "give one of these keys a value of its own", code="depends-on-itself"))
     return problems
 
 
-def needs_of(root: Branch) -> dict[str, set[str]]:
+def _needs(root: Branch) -> dict[str, set[str]]:
     """For each key, those that its answer depends on."""
     needs: dict[str, set[str]] = {}
     for leaf in root.leaves():
@@ -54,23 +66,96 @@ def _cycle(start: str, needs: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def _circular(leaf: Leaf, cycle: list[str]) -> Problem:
-    at = next((expr.span for expr in expressions(leaf.spec) if set(cycle) & keys_of(expr) or leaf.key in cycle), (0, 1))
-    way = " -> ".join([*cycle, cycle[0]])
-    help = "give one of these keys a value of its own"
-    return Problem(leaf.place(at), f"`{leaf.key}` depends on itself: {way}", help, code="depends-on-itself")
+# -- keys that are wrong
+
+
+def mend(root: Branch, problems: list[Problem]) -> tuple[Branch, set[str]]:
+    """Replaces each key that is wrong or depends on one by a constant; also returns the sound keys."""
+    needs = _needs(root)
+    if not problems:
+        return root, set(needs)
+    bad = {leaf.key for leaf in root.leaves() if _is_broken(leaf, problems)}
+    bad |= {key for key in needs if _cycle(key, needs)}
+    while spread := {key for key, others in needs.items() if key not in bad and others & bad}:
+        bad |= spread
+    return _without(root, bad), set(needs) - bad
+
+
+def _is_broken(leaf: Leaf, problems: list[Problem]) -> bool:
+    if any(isinstance(option, Broken) for option in options(leaf.spec)):
+        return True
+    place = leaf.origin.here if isinstance(leaf.origin, Node) else None
+    return leaf.given and place is not None and any(_inside(problem.place, place) for problem in problems)
+
+
+def _inside(inner: Place, outer: Place) -> bool:
+    return (inner.source, inner.line) == (outer.source, outer.line) and outer.column <= inner.column <= outer.end
+
+
+def _without(branch: Branch, bad: set[str]) -> Branch:
+    def mended(leaf: Leaf, value: str | int) -> Leaf:
+        return replace(leaf, spec=Literal(value)) if leaf.key in bad else leaf
+
+    fields = tuple(
+        (name, mended(child, 1) if isinstance(child, Leaf) else _without(child, bad)) for name, child in branch.fields
+    )
+    variants = tuple((name, _without(inner, bad)) for name, inner in branch.variants)
+    chooser = mended(branch.chooser, variants[0][0] if variants else "none") if branch.chooser else None
+    return replace(branch, chooser=chooser, fields=fields, variants=variants)
+
+
+# -- schedules that fit no depth
 
 
 def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
     """Problems of schedules that fit no possible depth, where schedule and depth are ``sound``."""
     form = Questionnaire(root)
     judged = [leaf for leaf in form.leaves if leaf.field.fits and {leaf.key, leaf.field.fits} <= sound]
-    return [problem for leaf in judged for problem in _misfit(form, leaf, sound)]
+    return [Problem(leaf.place(span), f"`{text}` fits no possible depth", reason, code="no-depth-fits")
+            for leaf in judged for span, text, reason in _never_fits(form, leaf, sound)]
 
 
-def _misfit(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[Problem]:
-    for span, text, reason in never_fits(form, leaf, sound):
-        yield Problem(leaf.place(span), f"`{text}` fits no possible depth", reason, code="no-depth-fits")
+def _never_fits(form: Questionnaire, leaf: Leaf, sound: Set[str]) -> Iterator[tuple[Span, str, str]]:
+    """Yields (span, text, reason) of each alternative of ``leaf`` that fits no depth."""
+    depths = _depths(form, leaf.field.fits or "")
+    if not depths:
+        return
+    for option in options(leaf.spec):
+        schedules = [schedule for schedule in _values(form, option) if not isinstance(schedule, str)]
+        others = _lenders(form, leaf, option, sound)
+        if not schedules or len(schedules) * len(depths) * len(others) > MOST_DEPTHS:
+            continue
+        reasons = [misfit(one, leaf.field, depth, other) for one, depth, other in
+                   itertools.product(schedules, depths, others)]
+        if all(reasons):
+            shown = " or ".join(map(str, depths)) if len(depths) <= 3 else f"{min(depths)} to {max(depths)}"
+            reason = f"{leaf.field.fits} is {shown}" + f"; with {depths[0]}" * (len(depths) > 1)
+            yield option.span, str(option), f"{reason}: {reasons[0]}"
+
+
+def _lenders(form: Questionnaire, leaf: Leaf, option: Spec, sound: Set[str]) -> Sequence[int | None]:
+    """Depths of the stack whose layers are borrowed, the deepest first; [None] if unknown."""
+    target = form.target(leaf, option.path) if isinstance(option, Indexed) else None
+    known = target.field.fits if target and target.field.fits in sound else None
+    return (sorted(_depths(form, known), reverse=True) if known else None) or [None]
+
+
+def _depths(form: Questionnaire, key: str) -> list[int]:
+    """Every depth that is possible; empty where that cannot be listed."""
+    each = [_values(form, option) for leaf in form.by_key.get(key, ()) for option in options(leaf.spec)]
+    return sorted({depth for values in each for depth in values if isinstance(depth, int)}) if all(each) else []
+
+
+def _values(form: Questionnaire, option: Spec) -> list[Any]:
+    """Every value of an alternative; none where they are computed, or too many."""
+    if isinstance(option, Computed | Broken):
+        return []
+    values = explore(lambda ask: option.named(option.key).decide(Sheet(form, ask)))
+    listed = list(itertools.islice(values, MOST_DEPTHS + 1))
+    return listed if len(listed) <= MOST_DEPTHS else []
+
+
+# -- constraints that never hold
 
 
 def unsatisfiable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
@@ -82,18 +167,16 @@ def unsatisfiable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
     form = Questionnaire(root)
     mine = [constraint for constraint in where if not constraint.costs]
     alone = [constraint for constraint in mine if _never_hold(form, [constraint])]
-    problems = [_impossible(constraint) for constraint in alone]
+    problems = []
+    for constraint in alone:
+        keys = ", ".join(f"`{key}`" for key in sorted(constraint.names()))
+        help = f"no legal answer to {keys} makes it true" if keys else "it is never true"
+        problems.append(Problem(constraint.place, "no candidate can satisfy this constraint", help, code="never-true"))
     if not alone and len(mine) > 1 and _never_hold(form, mine):
         others = ", ".join(f"`{constraint.text}`" for constraint in mine[:-1])
         message = "no candidate can satisfy this constraint together with the others"
         problems.append(Problem(mine[-1].place, message, f"the others are {others}", code="never-true"))
     return problems
-
-
-def _impossible(constraint: Constraint) -> Problem:
-    keys = sorted(constraint.names())
-    help = f"no legal answer to {', '.join(f'`{key}`' for key in keys)} makes it true" if keys else "it is never true"
-    return Problem(constraint.place, "no candidate can satisfy this constraint", help, code="never-true")
 
 
 def _never_hold(form: Questionnaire, constraints: list[Constraint]) -> bool:

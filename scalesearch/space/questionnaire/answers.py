@@ -62,7 +62,7 @@ class Questionnaire:
             self.by_key.setdefault(leaf.key, []).append(leaf)
 
     def dimensions(self) -> list[tuple[str, Parameter]]:
-        """Every parameter that may be asked, in schema order."""
+        """Every parameter that may be asked with its name, in schema order."""
         return [dimension for domain in self.domains.values() for dimension in domain.dimensions()]
 
     def answer(self, ask: AskFunction) -> Answers:

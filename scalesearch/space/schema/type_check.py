@@ -117,12 +117,12 @@ def _number(spec: Literal, field: Field, paths: Iterable[str]) -> int | float:
     return value if field.kind == "size" else float(value)
 
 
-def out_of_bounds(value: int | float, field: Field) -> str | None:
-    """The reason why ``value`` is not legal in ``field``, or ``None``."""
+def out_of_bounds(value: Any, field: Field) -> str | None:
+    """The reason why ``value``, a number or an array, is not legal in ``field``, or ``None``."""
     low = lowest(field)
-    if (low is not None and value < low) or (field.high is not None and value > field.high):
+    if (low is not None and truth(value < low)) or (field.high is not None and truth(value > field.high)):
         return f"{say(value)} is out of bounds: expected {describe(field)}"
-    if field.among and value not in field.among:
+    if field.among and not is_array(value) and value not in field.among:
         return f"{say(value)} is not legal: expected {describe(field)}"
     return None
 
@@ -199,13 +199,20 @@ def _check_argument(argument: Spec) -> None:
 
 
 def settle(field: Field, value: Any, source: Computed) -> Any:
-    """The ``value`` of ``source`` in the type of ``field``. Raises Fault where it does not fit."""
+    """The ``value`` of ``source`` in the type of ``field``; of a population, all members'. Raises Fault, Split."""
     if value is ABSENT:
         raise Fault(f"{source} refers to a key that does not exist here")
     if isinstance(value, str) and value in field.also:
         return value
-    if field.kind in ("size", "number"):
-        return _settled_number(field, value, source)
+    if field.kind in ("size", "number") and not isinstance(value, str | bool):
+        whole = field.kind == "size"
+        if whole and truth(value % 1 != 0):
+            raise Fault(f"{source} is {say(value)}, which is not a whole number")
+        if reason := out_of_bounds(value, field):
+            raise Fault(f"{source}: {reason}")
+        if is_array(value):
+            return value.astype("int64" if whole else "float64")
+        return int(value) if whole else float(value)
     if field.kind == "schedule":
         return parse_schedule(value)
     if field.kind in ("list", "text") or (field.kind == "flag" and isinstance(value, bool)):
@@ -213,28 +220,3 @@ def settle(field: Field, value: Any, source: Computed) -> Any:
     if field.kind == "word" and say(value) in field.words:
         return say(value)
     raise Fault(f"{source} is {say(value)}; expected {describe(field)}")
-
-
-def _settled_number(field: Field, value: Any, source: Computed) -> Any:
-    whole = field.kind == "size"
-    if isinstance(value, str | bool):
-        raise Fault(f"{source} is {say(value)}; expected {describe(field)}")
-    if is_array(value):
-        return _settled_numbers(field, value, source)
-    if whole and value != int(value):
-        raise Fault(f"{source} is {say(value)}, which is not a whole number")
-    number: int | float = int(value) if whole else float(value)
-    if reason := out_of_bounds(number, field):
-        raise Fault(f"{source}: {reason}")
-    return number
-
-
-def _settled_numbers(field: Field, value: Any, source: Computed) -> Any:
-    """Settles an array of a population, of which all members have a fault or none."""
-    whole = field.kind == "size"
-    if whole and truth(value != value.astype("int64")):
-        raise Fault(f"{source} is not a whole number")
-    low = lowest(field)
-    if (low is not None and truth(value < low)) or (field.high is not None and truth(value > field.high)):
-        raise Fault(f"{source}: out of bounds")
-    return value.astype("int64" if whole else "float64")

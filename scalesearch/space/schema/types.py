@@ -13,13 +13,9 @@ Complain = Callable[[Node, str, str | None], None]  # what is wrong with a node,
 
 @dataclass(frozen=True)
 class CallSpec:
-    """A legal call in a schedule, such as ``cycle(g)``.
+    """A legal call in a schedule, such as ``cycle(g)``; ``maximum`` of its arguments is None for any number.
 
-    Args:
-        minimum: fewest arguments.
-        maximum: most arguments; ``None`` for any number.
-        fits: ``fits(arguments, depth)`` says why the call does not fit a stack of ``depth`` layers, or ``None``.
-        doc: one line for help texts.
+    ``fits(arguments, depth)`` says why the call does not fit a stack of ``depth`` layers, or ``None``.
     """
 
     minimum: int = 0
@@ -36,17 +32,14 @@ class Field:
         kind: ``size`` (whole number >= low, by default >= 1), ``number`` (float), ``word``, ``flag`` (yes/no),
             ``schedule``, ``list`` (of words, or of whole numbers where no words are given), ``text``, or ``node``,
             anything that ``read`` makes a value of (study, recipe and data files have such keys).
-        words: the legal words of a ``word``, or of the items of a ``list``.
-        default: the value where none is given, in the language itself (``= 4 * width``); ``None``: must be given.
+        default: in the language itself (``= 4 * width``); ``None``: must be given.
         low, high: bounds of a ``size`` or ``number``, both included.
         among: the only legal values of a ``size``, where these are few.
         also: words that are legal besides, such as ``off``.
         calls: the legal calls of a ``schedule``; a call without arguments is written as a bare word.
         fits: the key of the depth that a ``schedule`` must fit.
         doc: one line for help texts.
-        unit: of a number, in words.
-        synonyms: what others call it; a file that says one of these is told this key.
-        read: makes the value of a ``node``, and complains of what is wrong with it.
+        synonyms: other tools' names of it, which a message answers with this key.
         form: what a ``node`` may be, in words.
         items: the value is a list of mappings of this schema, or one of them.
     """
@@ -76,7 +69,6 @@ class Beside:
     """Keys of a variant that are written beside its group: ``heads`` for ``mixer: { attention: { heads: … } }``.
 
     Args:
-        group, variant: the group of variants beside the keys, and the variant whose keys they are.
         names: the keys; inside the variant they mean the same.
         alone: those of them that exist with that variant alone.
     """
@@ -94,19 +86,15 @@ class Group:
     Args:
         fields: what every variant has.
         variants: the kinds to choose from, each with fields of its own; their names and ``fields`` do not overlap.
-        default_variant: the variant where none is given; ``None``: one must be given.
-        optional: where the group is not given (or given as ``none``) it is absent, with all its keys;
-            a group that is not optional takes its defaults then.
+        default_variant: ``None``: one must be given.
+        optional: absent with all its keys where not given (or ``none``); others take their defaults then.
         clears: ``none`` in place of the mapping means all of its defaults.
         beside: keys of one variant of a field that are written beside it, here.
         spellings: other names of fields, which mean the same in a file.
-        doc: one line for help texts.
-        synonyms: what others call it.
         bare: the key that a text or a list in place of the mapping stands for.
-        gone: keys that are looked for here in vain, and what to do instead.
-        required: a file that does not give the mapping is told so.
+        gone: keys that do not exist here, and what to do instead.
         open: the key beside which keys of any name may be given: ``sampler`` and its arguments.
-        check: what is wrong with values that are each right: the key at fault, what is wrong, and what would be right.
+        check: yields key, problem and help of values that do not go together.
         make: what the values become, by their keys; those that are not given are left out.
     """
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from scalesearch.blocks.sizes import is_array
-from scalesearch.space.syntax.domains import Asker, Fault, Spec, merged
+from scalesearch.space.syntax.domains import Asker, Fault, Spec
 from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
 from scalesearch.space.syntax.expressions import Expr, write
 from scalesearch.space.syntax.parameters import Choice, Parameter
@@ -42,6 +43,10 @@ class Alternatives(Spec):
 
     options: tuple[Spec, ...]
 
+    @property
+    def parts(self) -> tuple[Spec, ...]:
+        return self.options
+
     @cached_property
     def constants(self) -> tuple[Any, ...] | None:
         each = [option.constants for option in self.options]
@@ -64,8 +69,7 @@ class Alternatives(Spec):
 
     def dimensions(self) -> Iterator[tuple[str, Parameter]]:
         yield self.key, self.choice
-        for option in self.options:
-            yield from option.dimensions()
+        yield from super().dimensions()
 
     def count(self, sheet: Asker) -> int:
         return sum(option.count(sheet) for option in self.options)
@@ -90,6 +94,10 @@ class Conditional(Spec):
     condition: Expr
     other: Spec
 
+    @property
+    def parts(self) -> tuple[Spec, ...]:
+        return self.then, self.other
+
     def named(self, name: str) -> Spec:
         then = self.then.named(name)
         asks = any(True for _ in then.dimensions())
@@ -105,10 +113,6 @@ class Conditional(Spec):
     def decide(self, sheet: Asker) -> Any:
         return self.chosen(sheet).decide(sheet)
 
-    def dimensions(self) -> Iterator[tuple[str, Parameter]]:
-        yield from self.then.dimensions()
-        yield from self.other.dimensions()
-
     def count(self, sheet: Asker) -> int:
         try:
             return self.chosen(sheet).count(sheet)
@@ -116,8 +120,8 @@ class Conditional(Spec):
             return 1
 
     def retrace(self, value: Any) -> dict[str, Any] | None:
-        inner = [own for side in (self.then, self.other) if (own := side.retrace(value)) is not None]
-        return merged(inner) if inner else None
+        inner = [own for side in self.parts if (own := side.retrace(value)) is not None]
+        return dict(ChainMap(*inner)) if inner else None
 
     def __str__(self) -> str:
         return f"{_inside(self.then)} if {write(self.condition, 1)} else {_inside(self.other)}"
@@ -135,16 +139,12 @@ def _label(option: Spec) -> Any:
 
 def expressions(spec: Spec) -> Iterator[Expr]:
     """Every expression over answers inside ``spec``."""
-    match spec:
-        case Computed(expression):
-            yield expression
-        case Alternatives(options):
-            for option in options:
-                yield from expressions(option)
-        case Conditional(then, condition, other):
-            yield from expressions(then)
-            yield condition
-            yield from expressions(other)
+    if isinstance(spec, Computed):
+        yield spec.expression
+    if isinstance(spec, Conditional):
+        yield spec.condition
+    for part in spec.parts:
+        yield from expressions(part)
 
 
 def each_option(spec: Spec, change: Callable[[Spec], Spec], test: Callable[[Expr], Expr] = lambda expr: expr) -> Spec:
@@ -160,12 +160,8 @@ def each_option(spec: Spec, change: Callable[[Spec], Spec], test: Callable[[Expr
 
 def options(spec: Spec) -> Iterator[Spec]:
     """The alternatives of ``spec`` on every side of its conditions."""
-    match spec:
-        case Alternatives(inner):
-            for option in inner:
-                yield from options(option)
-        case Conditional(then, _, other):
-            yield from options(then)
-            yield from options(other)
-        case _:
-            yield spec
+    if isinstance(spec, Alternatives | Conditional):
+        for part in spec.parts:
+            yield from options(part)
+    else:
+        yield spec

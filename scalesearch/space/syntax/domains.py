@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -41,6 +42,11 @@ class Spec:
     key: str = field(default="", compare=False, kw_only=True)
 
     @property
+    def parts(self) -> tuple[Spec, ...]:
+        """The domains inside this one."""
+        return ()
+
+    @property
     def constants(self) -> tuple[Any, ...] | None:
         """Every value, where all are constants; one for a constant itself."""
         return None
@@ -56,7 +62,8 @@ class Spec:
 
     def dimensions(self) -> Iterator[tuple[str, Parameter]]:
         """Every parameter that may be asked, with its name."""
-        yield from ()
+        for part in self.parts:
+            yield from part.dimensions()
 
     def count(self, sheet: Asker) -> int:
         """The number of ways to decide, given all values that conditions need."""
@@ -64,8 +71,8 @@ class Spec:
 
     def retrace(self, value: Any) -> dict[str, Any] | None:
         """The parameters that lead to ``value``; None where nothing does."""
-        same = self.constants is not None and self.constants[0] == value
-        return {} if same and isinstance(value, bool) == isinstance(self.constants[0], bool) else None  # type: ignore[index]
+        own = self.constants[0] if self.constants else None
+        return {} if own is not None and own == value and isinstance(value, bool) == isinstance(own, bool) else None
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,10 @@ class CallOf(Spec):
     bare: bool = field(default=False, compare=False)
 
     @property
+    def parts(self) -> tuple[Spec, ...]:
+        return self.arguments
+
+    @property
     def constants(self) -> tuple[Any, ...] | None:
         numbers = [int(argument.value) for argument in self.arguments if isinstance(argument, Literal)]
         return (Call(self.name, tuple(numbers)),) if len(numbers) == len(self.arguments) else None
@@ -147,10 +158,6 @@ class CallOf(Spec):
     def decide(self, sheet: Asker) -> Any:
         return Call(self.name, tuple(argument.decide(sheet) for argument in self.arguments))
 
-    def dimensions(self) -> Iterator[tuple[str, Parameter]]:
-        for argument in self.arguments:
-            yield from argument.dimensions()
-
     def count(self, sheet: Asker) -> int:
         return math.prod(argument.count(sheet) for argument in self.arguments)
 
@@ -158,7 +165,8 @@ class CallOf(Spec):
         if not isinstance(value, Call) or (value.name, len(value.arguments)) != (self.name, len(self.arguments)):
             return None
         inner = [own.retrace(number) for own, number in zip(self.arguments, value.arguments, strict=True)]
-        return merged(inner) if None not in inner else None
+        known = [params for params in inner if params is not None]
+        return dict(ChainMap(*known)) if len(known) == len(inner) else None
 
     def __str__(self) -> str:
         return self.name + (f"({', '.join(map(str, self.arguments))})" if self.arguments else "")
@@ -185,8 +193,3 @@ class Broken(Spec):
 
     def __str__(self) -> str:
         return "?"
-
-
-def merged(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
-    """The parameters of all ``parts``."""
-    return {name: value for part in parts if part for name, value in part.items()}

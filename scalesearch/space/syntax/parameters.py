@@ -85,9 +85,7 @@ class FloatRange:
 
     def values(self) -> Sequence[float] | None:
         """All legal values, or ``None`` where they are endless."""
-        if self.step is None:
-            return None
-        return [self._at(index) for index in range(round((self.high - self.low) / self.step) + 1)]
+        return [self._at(index) for index in range(count)] if (count := self.count()) is not None else None
 
     def count(self) -> int | None:
         """The number of legal values, or ``None`` where they are endless."""
@@ -106,8 +104,8 @@ class FloatRange:
 
     def draw(self, rng: random.Random) -> float:
         """A uniform draw, or a log-uniform one."""
-        if self.step is not None:
-            return self._at(rng.randrange(round((self.high - self.low) / self.step) + 1))
+        if (count := self.count()) is not None:
+            return self._at(rng.randrange(count))
         if not self.log:
             return rng.uniform(self.low, self.high)
         return min(max(math.exp(rng.uniform(math.log(self.low), math.log(self.high))), self.low), self.high)

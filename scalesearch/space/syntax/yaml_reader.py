@@ -1,6 +1,7 @@
 """Reads YAML into nodes: keeps positions and aliases, never evaluates anything."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,24 +15,6 @@ LARGEST_FILE = 1_000_000  # bytes
 MOST_NODES = 20_000  # after aliases are followed
 DEEPEST = 50
 ANCHOR = re.compile(r"(?:[&!]\S*\s+)+")  # what may stand between a key and its value
-
-
-class AliasNode(yaml.Node):
-    """``*name``, kept apart from what it stands for."""
-
-    def __init__(self, name: str, target: yaml.Node | None, event: Any) -> None:
-        self.name, self.target = name, target
-        self.tag, self.value, self.start_mark, self.end_mark = "", None, event.start_mark, event.end_mark
-
-
-class Composer(yaml.SafeLoader):
-    """PyYAML's own composer, except that aliases stay visible."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event: Any = self.get_event()  # type: ignore[no-untyped-call]  # PyYAML's stubs stop here
-            return AliasNode(event.anchor, self.anchors.get(event.anchor), event)
-        return super().compose_node(parent, index)
 
 
 def read_text(path: Path) -> str:
@@ -89,100 +72,141 @@ def compose(
         what, example: is expected, for error messages.
 
     Raises:
-        SpaceErrors: not YAML, empty, or not a mapping.
+        SpaceErrors: not YAML, empty, too large, or not a mapping.
     """
     try:
-        loader = Composer(source.text)
-        root = loader.get_single_node()
+        composer = _Composer(source)
+        top = composer.document()
     except yaml.reader.ReaderError as error:
         raise SpaceErrors([_unprintable(source, error)]) from None
     except yaml.MarkedYAMLError as error:
         raise SpaceErrors([_syntax(source, error)]) from None
-    except RecursionError:
-        raise SpaceErrors([Problem(Place(source, 0, 0, 1), "this is nested too deeply", code="too-large")]) from None
-    if root is None:
+    if top is None:
         help = f"{what} holds at least one line, such as `{example}`"
         raise SpaceErrors([Problem(Place(source, 0, 0, 1), "the file is empty", help, code="empty-file")])
-    conversion = Conversion(source)
-    top = conversion.node(root, ())
-    if isinstance(top, Table):
-        return top, conversion.problems
-    wrong = Problem(top.place, f"{what} is a mapping of keys, such as `{example}`")
-    raise SpaceErrors([*conversion.problems, wrong])
+    if not isinstance(top, Table):
+        composer.wrong(top.place, f"{what} is a mapping of keys, such as `{example}`", code="bad-value")
+        raise SpaceErrors(composer.problems)
+    return top, composer.problems
 
 
-class Conversion:
-    """Turns PyYAML's nodes into ours and follows aliases, up to a limit."""
+class _Composer:
+    """Makes nodes of PyYAML's events, within limits; an alias shares the node of its anchor, so it costs nothing."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.problems: list[Problem] = []
-        self.count = 0
+        self.anchors: dict[str, Node | None] = {}  # None while the node is being read
+        self.size = 0  # nodes so far, after aliases are followed
+        self.events: Iterator[Any] = yaml.parse(source.text, Loader=yaml.SafeLoader)
 
-    def node(self, node: yaml.Node, inside: tuple[int, ...]) -> Node:
-        """``node`` with everything under it; ``inside`` are the ids of the nodes around it."""
-        self.count += 1
-        place = self.place(node)
-        if self.count > MOST_NODES or len(inside) > DEEPEST:
-            help = f"at most {MOST_NODES:,} values, nested at most {DEEPEST} deep, after following aliases"
-            problem = Problem(place, "this file is too large once its aliases are followed", help, code="too-large")
-            raise SpaceErrors([*self.problems, problem])
-        if isinstance(node, AliasNode):
-            return self.alias(node, place, inside)
-        if isinstance(node, yaml.ScalarNode):
-            return self.scalar(node, place)
-        within = (*inside, id(node))
-        if isinstance(node, yaml.SequenceNode):
-            return Sequence(place, tuple(self.node(item, within) for item in node.value))
+    def wrong(self, place: Place, message: str, help: str | None = None, code: str = "not-yaml") -> None:
+        """Notes a problem."""
+        self.problems.append(Problem(place, message, help, code=code))
+
+    def document(self) -> Node | None:
+        """The node of the one document; None where there is none."""
+        next(self.events)
+        if isinstance(next(self.events), yaml.StreamEndEvent):
+            return None
+        top = self.node(next(self.events), 0)
+        next(self.events)
+        if not isinstance(other := next(self.events), yaml.StreamEndEvent):
+            raise yaml.composer.ComposerError("expected a single document", None, None, other.start_mark)
+        return top
+
+    def node(self, event: Any, depth: int) -> Node:
+        """The node that begins with ``event``, inside ``depth`` others."""
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event, depth)
+        self.grow(event, 1, depth)
+        if event.anchor in self.anchors:
+            raise yaml.composer.ComposerError("found duplicate anchor", None, None, event.start_mark)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        node = self.content(event, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        return node
+
+    def content(self, event: Any, depth: int) -> Node:
+        """The scalar, the list or the mapping that begins with ``event``."""
+        if isinstance(event, yaml.ScalarEvent):
+            return self.scalar(event)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items = []
+            while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+                items.append(self.node(item, depth + 1))
+            return Sequence(self.place(event, item), tuple(items))
         entries = []
-        for key, value in node.value:
-            name = self.key(key, inside)
-            if name is not None:
-                entries.append((name, self.node(value, within)))
-        return Table(place, tuple(entries))
+        while not isinstance(key := next(self.events), yaml.MappingEndEvent):
+            name, known = self.key(key, depth + 1), len(self.problems)
+            value = self.node(next(self.events), depth + 1)
+            if name is None:
+                del self.problems[known:]  # what is under a key that is none does not matter
+            else:
+                entries.append((name, value))
+        return Table(self.place(event, key), tuple(entries))
 
-    def key(self, node: yaml.Node, inside: tuple[int, ...]) -> Text | None:
-        """A key of a mapping, which must be a plain text."""
-        place = self.place(node)
-        if not isinstance(node, yaml.ScalarNode):
-            self.problems.append(Problem(place, "a key must be a word", code="not-yaml"))
-            return None
-        if node.value == "<<" and node.style is None:
+    def key(self, event: Any, depth: int) -> Text | None:
+        """A key of a mapping, which must be a plain text; it is no node of its own."""
+        known = len(self.problems)
+        self.size -= isinstance(event, yaml.ScalarEvent)
+        node = self.node(event, depth)
+        if not isinstance(node, Text) or node.alias:
+            del self.problems[known:]
+            self.wrong(node.here, "a key must be a word")
+        elif node.text == "<<" and not node.quoted:
             help = "write the keys out, or give the whole mapping by `*name`"
-            self.problems.append(Problem(place, "merge keys are not part of the language", help, code="not-yaml"))
-            return None
-        return self.scalar(node, place)
+            self.wrong(node.here, "merge keys are not part of the language", help)
+        else:
+            return node
+        return None
 
-    def alias(self, node: AliasNode, place: Place, inside: tuple[int, ...]) -> Node:
+    def alias(self, event: Any, depth: int) -> Node:
         """The node that an alias refers to."""
-        if node.target is None:
-            help = f"write `&{node.name}` before the value that is meant, above this line"
-            self.problems.append(Problem(place, f"the anchor `&{node.name}` is not defined above this alias", help,
-                                         code="not-yaml"))
-            return Node(place)
-        if id(node.target) in inside:
-            self.problems.append(
-                Problem(place, f"`*{node.name}` would contain itself", "anchors may not be used inside themselves",
-                        code="not-yaml")
-            )
-            return Node(place)
-        return replace(self.node(node.target, inside), alias=place)
+        place, name = self.place(event, event), event.anchor
+        target = self.anchors.get(name)
+        size, levels = _extent(target) if target else (0, 0)
+        self.grow(event, 1 + size, depth + levels)
+        if name not in self.anchors:
+            help = f"write `&{name}` before the value that is meant, above this line"
+            self.wrong(place, f"the anchor `&{name}` is not defined above this alias", help)
+        elif target is None:
+            self.wrong(place, f"`*{name}` would contain itself", "anchors may not be used inside themselves")
+        return replace(target, alias=place) if target else Node(place)
 
-    def scalar(self, node: yaml.ScalarNode, place: Place) -> Text:
+    def grow(self, event: Any, nodes: int, depth: int) -> None:
+        """Counts what ``event`` adds. Raises SpaceErrors where that is too much."""
+        self.size += nodes
+        if self.size > MOST_NODES or depth > DEEPEST:
+            help = f"at most {MOST_NODES:,} values, nested at most {DEEPEST} deep, after following aliases"
+            self.wrong(self.place(event, event), "this file is too large once its aliases are followed", help,
+                       code="too-large")
+            raise SpaceErrors(self.problems)
+
+    def scalar(self, event: Any) -> Text:
         """A scalar with the place of each of its characters."""
-        quoted = node.style is not None
-        block = node.style in ("|", ">")
-        line, column = (place.line + 1, 0) if block else (place.line, place.column + bool(node.style in ("'", '"')))
-        return Text(place, node.value, locate(self.source, node.value, line, column), quoted)
+        place, quoted = self.place(event, event), event.style is not None
+        block = event.style in ("|", ">")
+        line, column = (place.line + 1, 0) if block else (place.line, place.column + quoted)
+        return Text(place, event.value, locate(self.source, event.value, line, column), quoted)
 
-    def place(self, node: yaml.Node) -> Place:
-        """The place of ``node`` (its first line), without the anchor before it."""
-        start, end = node.start_mark, node.end_mark
+    def place(self, first: Any, last: Any) -> Place:
+        """From the event ``first`` to ``last``, on the first line; of a scalar, without the anchor before it."""
+        start, end = first.start_mark, last.end_mark
         line = self.source.lines[start.line] if start.line < len(self.source.lines) else ""
-        last = end.column if end.line == start.line else len(line)
-        anchor = ANCHOR.match(line, start.column) if isinstance(node, yaml.ScalarNode) else None
-        first = anchor.end() if anchor else start.column
-        return Place(self.source, start.line, first, max(last, first + 1))
+        anchor = ANCHOR.match(line, start.column) if isinstance(first, yaml.ScalarEvent) else None
+        column = anchor.end() if anchor else start.column
+        stop = end.column if end.line == start.line else len(line)
+        return Place(self.source, start.line, column, max(stop, column + 1))
+
+
+def _extent(node: Node) -> tuple[int, int]:
+    """How many nodes ``node`` is, and how many levels of them lie below it."""
+    inside = [value for _, value in node] if isinstance(node, Table) else getattr(node, "items", ())
+    extents = [_extent(item) for item in inside]
+    return 1 + sum(size for size, _ in extents), max((1 + levels for _, levels in extents), default=0)
 
 
 def _unprintable(source: Source, error: yaml.reader.ReaderError) -> Problem:

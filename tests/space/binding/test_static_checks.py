@@ -1,6 +1,6 @@
 """What is proved before anything is asked: never more than is true."""
 
-
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -82,3 +82,30 @@ def test_a_schedule_that_fits_some_depth_is_let_through():
     small("width: 4\nencoder.depth: = width + 1\nshare.encoder.ffn: cycle(7)\n")  # the depth is not listed: no proof
     with refuses("no-depth-fits"):
         Space.of({"width": 4, "encoder": {"depth": "3 | 4"}, "share": {"encoder.ffn": "cycle(5..7)"}}, SMALL)
+
+
+BROKEN = """\
+width: 64..32
+encoder: {heads: wrong}
+share: {encoder.ffn: 1-11, decoder.ffn: 3-4}
+decoder: {depth: 2..4, head_dim: = encoder.heads}
+where:
+  - decoder.depht < 3
+  - decoder.depth < 0
+  - decoder.head_dim < 0
+"""
+
+
+def test_reading_and_meaning_are_complained_about_at_once() -> None:
+    with pytest.raises(SpaceErrors) as caught:
+        Space.parse(BROKEN)
+    lines = [(problem.place.line + 1, problem.message) for problem in caught.value.problems]
+    assert [line for line, _ in lines] == [1, 2, 3, 3, 6, 7]
+    assert "fits no possible depth" in lines[2][1] and "no candidate can satisfy" in lines[5][1]
+
+
+def test_what_depends_on_a_broken_key_is_left_in_peace() -> None:
+    """head_dim is computed from a broken key: nothing can be said of line 8."""
+    with pytest.raises(SpaceErrors) as caught:
+        Space.parse(BROKEN)
+    assert all(problem.place.line != 7 for problem in caught.value.problems)

@@ -84,7 +84,7 @@ def test_aliases_that_multiply_are_stopped():
 
 
 def test_brackets_that_nest_without_end_are_stopped():
-    assert "nested too deeply" in message("width: " + "[" * 5000)
+    assert "nested at most 50 deep" in message("width: " + "[" * 5000)
 
 
 def test_a_single_problem_is_not_counted():
