@@ -146,18 +146,17 @@ def _bar(console: Console) -> Iterator[Any]:
 
 def _facts(event: dict[str, Any]) -> str:
     left = "" if event["eta_seconds"] is None else f" · {_time(event['eta_seconds'])} left"
-    speed = f"{event['tokens_per_second']:,.0f} tokens/s"
-    return f"update {event['step']:,} · loss {event['loss']:.3f} · {speed}{left}"
+    return f"update {event['step']:,} · loss {event['loss']:.3f} · {event['tokens_per_second']:,.0f} tokens/s{left}"
 
 
 def _line(event: dict[str, Any]) -> str:
     from scalesearch.tasks import METRICS
 
     train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
-    found = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS if event.get(name) is not None
-             and name != "loss"]
+    scores = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS
+              if event.get(name) is not None and name != "loss"]
     return (f"update {event['step']:>7,} · {_time(event['cpu_seconds']):>6} CPU · train {train} "
-            f"· valid {event['valid_loss']:.3f}{''.join(found)}")
+            f"· valid {event['valid_loss']:.3f}{''.join(scores)}")
 
 
 def _time(seconds: float) -> str:
@@ -176,10 +175,6 @@ def _show(console: Console, result: Result) -> None:
         say(line, console, "dim")
 
 
-def _where(result: Result) -> str:
-    return result.device if result.processes == 1 else f"{result.processes} x {result.device}"
-
-
 def _table(metrics: dict[str, Any]) -> Table:
     """The metrics of each split that was scored."""
     from scalesearch.tasks import METRICS
@@ -196,25 +191,22 @@ def _number(name: str, value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}" if name == "loss" else f"{value:.2f}"
 
 
-def _signatures(metrics: dict[str, Any]) -> str:
-    """How each metric was computed, as far as it is said."""
-    from scalesearch.tasks import METRICS
-
-    said = {key.removesuffix("_signature"): text for key, text in metrics.items() if key.endswith("_signature")}
-    return " · ".join(f"{METRICS[name].words if name in METRICS else name} {text}" for name, text in said.items())
-
-
 def _protocol(result: Result) -> list[str]:
     """How the numbers came about, and what they cost."""
+    from scalesearch.tasks import METRICS
+
     metrics = result.metrics
+    signed = {key.removesuffix("_signature"): text for key, text in metrics.items() if key.endswith("_signature")}
+    signatures = (f"{METRICS[name].words if name in METRICS else name} {text}" for name, text in signed.items())
+    device = result.device if result.processes == 1 else f"{result.processes} x {result.device}"
     synthetic = ["synthetic corpus: the score compares architectures, nothing else"] if metrics["synthetic"] else []
     decode = [metrics["decode"]] if "decode" in metrics else []
     measured = [f"{key}: {metrics[f'{key}_protocol']}" for key in ("latency", "memory") if key in metrics]
     return [
-        " · ".join([*decode, f"weights: {metrics['weights']}", _signatures(metrics)]),
+        " · ".join([*decode, f"weights: {metrics['weights']}", *signatures]),
         *measured,
         f"{result.params:,} params · {result.steps:,} updates, {result.tokens:,} target tokens in "
         f"{_time(result.cpu_seconds)} CPU ({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "
-        f"{_time(result.total_seconds)} with scoring · {result.dtype} on {_where(result)} · seed {result.seed}",
+        f"{_time(result.total_seconds)} with scoring · {result.dtype} on {device} · seed {result.seed}",
         *synthetic,
     ]

@@ -19,9 +19,8 @@ from scalesearch.blocks.core import Block
 from scalesearch.cost.population import Build, Look, price
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
-from scalesearch.feasible.halves import Piece, joined
 from scalesearch.feasible.identity import Networks, signature
-from scalesearch.feasible.reads import Given, Missed, keys_read, leaves_behind, several
+from scalesearch.feasible.pieces import Given, Missed, Piece, joined, keys_read, leaves_behind, several
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import SECTIONS
 from scalesearch.space.questionnaire.constraints import Constraint
@@ -73,7 +72,7 @@ class Decomposition:
         rng = Random(0)
         samples = [answers for _ in range(SAMPLES) if not (answers := space.sample(rng)).problems]
         pieces = [piece for found in self.pieces.values() for piece in found]
-        self.reads = {piece: keys_read(piece, piece.build, samples, self.form.by_key) for piece in pieces}
+        self.reads = {piece: keys_read(piece, samples, self.form.by_key) for piece in pieces}
         while True:
             try:
                 return self._take(most)

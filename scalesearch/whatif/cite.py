@@ -67,13 +67,10 @@ class Citation:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            "protocol": self.protocol.to_json(), "costs": self._records(),
-            "modules": {p: {"params": a.collected(), "macs": b.collected()} for p, (a, b) in self.modules.items()},
-            "values": {name: self.values[name] for name in self.names},
-            "where": dict(self.where), "held": dict(self.held), "numbers": self.numbers,
-            "vocab_bound": self.vocab_bound,
-        }  # fmt: skip
+        modules = {p: {"params": a.collected(), "macs": b.collected()} for p, (a, b) in self.modules.items()}
+        return {"protocol": self.protocol.to_json(), "costs": self._records(), "modules": modules,
+                "values": {name: self.values[name] for name in self.names},
+                **{name: getattr(self, name) for name in ("where", "held", "numbers", "vocab_bound")}}
 
     def _records(self) -> dict[str, dict[str, Any]]:
         return {n: {"formula": f.collected(), "value": f.at(self.values)} for n, f in self.sections.items()}

@@ -51,8 +51,7 @@ class Crossing:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {"length": self.length, "part": self.part, "other": self.other,
-                "ranges": [list(span) for span in self.ranges], "held": dict(self.held)}  # fmt: skip
+        return dict(vars(self))
 
 
 class Crossings(tuple[Crossing, ...]):

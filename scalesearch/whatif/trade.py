@@ -68,18 +68,15 @@ class Trades:
         """One row for each trade: sizes, costs, and the difference of each cost to the reference in percent."""
         import pandas as pd
 
-        rows = [{**row, **{f"{name} %": percent(row[name], self.reference[name]) for name in self.reference}}
-                for row in self.rows]
-        columns = [*self.keys, *self.reference, *(f"{name} %" for name in self.reference)]
-        return pd.DataFrame(rows, columns=columns)
+        frame = pd.DataFrame(list(self.rows), columns=[*self.keys, *self.reference])
+        percents = {f"{name} %": [percent(row[name], self.reference[name]) for row in self.rows]
+                    for name in self.reference}
+        return frame.assign(**percents)
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            "keys": list(self.keys), "hold": [str(hold) for hold in self.holds], "reference": dict(self.reference),
-            "trades": [dict(row) for row in self.rows], "tried": self.tried, "unbuildable": self.unbuildable,
-            "high": dict(self.high),
-        }  # fmt: skip
+        record = {**vars(self), "hold": [str(hold) for hold in self.holds], "trades": [dict(row) for row in self.rows]}
+        return {name: value for name, value in record.items() if name not in ("holds", "rows")}
 
 
 def percent(value: Any, reference: Any) -> float:

@@ -6,8 +6,8 @@ import pytest
 
 from scalesearch.blocks.core import Block
 from scalesearch.cost import cost, find_protocol
-from scalesearch.feasible.halves import Piece
 from scalesearch.feasible.identity import signature
+from scalesearch.feasible.pieces import Piece
 from scalesearch.library import find_file
 from scalesearch.space import Unbuildable, read_space
 from scalesearch.space.assembly.architecture import section

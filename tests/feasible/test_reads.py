@@ -3,7 +3,7 @@
 import pytest
 
 from scalesearch.feasible import sections
-from scalesearch.feasible.reads import Given, Missed
+from scalesearch.feasible.pieces import Given, Missed
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import section
 from scalesearch.testing import check_count

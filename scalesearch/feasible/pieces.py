@@ -1,4 +1,4 @@
-"""A stack listed in two halves: its mixers with everything else, and its feed-forward networks.
+"""Pieces of a network that are listed apart: sections, and the halves of a stack; and which answers each is made from.
 
 What a feed-forward network adds to a stack does not depend on the mixer beside it, nor the other way round: their
 weights, their ties and their work are apart. So each half is listed beside a plain stand-in for the other, and the
@@ -8,8 +8,8 @@ halves are joined on the answers that both depend on. A stack of 1,000 mixers an
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping
+from collections import ChainMap, Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,12 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.grid import TooMany
 from scalesearch.feasible.identity import rows_numbered
+from scalesearch.space import Answers, Unbuildable
 from scalesearch.space.assembly.architecture import section
+from scalesearch.space.questionnaire.answers import Questionnaire
+from scalesearch.space.schema.bound_tree import Leaf
+from scalesearch.space.syntax.choices import expressions
+from scalesearch.space.syntax.expressions import keys_of
 
 Answered = Mapping[str, Any]
 # The plainest mixer: attention of one head of one feature.
@@ -26,6 +31,9 @@ _LIKE = {"mixer": "attention", "heads": 1, "head_dim": 1, "score_heads": 1, "hea
          "key_value_heads": "off", "gate": "none", "relative_positions": False, "residual_scores": "none",
          "cross_gate": "none", "projections": "matrices", "pg": "none"}
 _SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
+
+
+# -- pieces
 
 
 @dataclass(frozen=True)
@@ -53,8 +61,8 @@ class Piece:
 
 def _without_ffn(stack: str) -> dict[str, Any]:
     """Answers of a stack that has no feed-forward network."""
-    none = {f"{stack}.ffn": "none", f"share.{stack}.ffn": "own", "tensor_chain.ffn": "off", "low_rank.ffn": "off"}
-    return none | {f"{stack}.interleaved": False}
+    return {f"{stack}.ffn": "none", f"share.{stack}.ffn": "own", "tensor_chain.ffn": "off", "low_rank.ffn": "off",
+            f"{stack}.interleaved": False}
 
 
 def _plainest(stack: str) -> dict[str, Any]:
@@ -76,7 +84,10 @@ def joined(one: Any, other: Any, most: int, make: Callable[..., Any]) -> Any:
         TooMany: there are more.
     """
     common = [parameter for parameter in one.parameters if parameter in other.parameters]
-    left, right = _matches(_columns(one, common), _columns(other, common), most)
+    columns = [np.concatenate([part.codes[:, part.parameters.index(parameter)].astype(np.int64)
+                               for part in (one, other)]) for parameter in common]
+    both = rows_numbered(columns, len(one) + len(other))
+    left, right = _matches(both[: len(one)], both[len(one) :], most)
     fresh = [column for column, parameter in enumerate(other.parameters) if parameter not in common]
     codes = np.concatenate([one.codes[left], other.codes[right][:, fresh]], 1)
     parameters = (*one.parameters, *(other.parameters[column] for column in fresh))
@@ -85,22 +96,82 @@ def joined(one: Any, other: Any, most: int, make: Callable[..., Any]) -> Any:
     return make(codes, parameters, one.costs[left] + other.costs[right], good, np.where(good, identity, -1))
 
 
-def _columns(part: Any, parameters: Iterable[str]) -> list[NDArray[np.int64]]:
-    """The answers of ``part`` to ``parameters``; where there are none, all rows agree."""
-    columns = [part.codes[:, part.parameters.index(parameter)].astype(np.int64) for parameter in parameters]
-    return columns or [np.zeros(len(part), np.int64)]
-
-
-def _matches(one: list[NDArray[np.int64]], other: list[NDArray[np.int64]], most: int) -> tuple[Any, Any]:
-    """Places in ``one`` and in ``other`` of all pairs of rows that are equal in every column."""
-    rows = len(one[0])
-    both = rows_numbered([np.concatenate(pair) for pair in zip(one, other)], rows + len(other[0]))
-    mine, theirs = both[:rows], both[rows:]
+def _matches(mine: NDArray[np.int64], theirs: NDArray[np.int64], most: int) -> tuple[Any, Any]:
+    """Places in ``mine`` and in ``theirs`` of all pairs of equal numbers."""
     order = np.argsort(theirs, kind="stable")
     starts, ends = np.searchsorted(theirs[order], mine, "left"), np.searchsorted(theirs[order], mine, "right")
     times = ends - starts
     if times.sum() > most:
         raise TooMany(f"more than {most:,} combinations of answers depend on each other")
-    left = np.repeat(np.arange(rows), times)
+    left = np.repeat(np.arange(len(mine)), times)
     within = np.arange(len(left)) - np.repeat(np.cumsum(times) - times, times)
     return left, order[np.repeat(starts, times) + within]
+
+
+# -- which answers they are made from: those that building them reads
+
+
+class Missed(Exception):
+    """Building read an answer that was not given, though the space has one."""
+
+    def __init__(self, piece: object, key: str) -> None:
+        super().__init__(f"{piece} is made from {key} as well")
+        self.piece, self.key = piece, key
+
+
+class Given(Mapping[str, Any]):
+    """Some of a candidate's answers; reading another that the space has raises Missed, not KeyError.
+
+    Args:
+        keys: those that are given. known: all of the space's.
+        piece: what is built, for Missed to name.
+    """
+
+    def __init__(self, answers: Answered, keys: Container[str], known: Container[str], piece: object) -> None:
+        self.answers, self.keys_given, self.known, self.piece = answers, keys, known, piece
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.keys_given and key in self.known:
+            raise Missed(self.piece, key)
+        return self.answers[key]
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("answers are read key by key here, so that it is known which count")
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+
+def keys_read(piece: Piece, samples: Iterable[Answers], known: Container[str]) -> set[str]:
+    """The keys that building ``piece`` reads of any of the ``samples``; of other sheets it may read more."""
+    keys: set[str] = set()
+    for answers in samples:
+        while True:
+            try:
+                piece.build(Given(answers, keys, known, piece))
+            except Missed as missed:
+                keys.add(missed.key)
+                continue
+            except Unbuildable:
+                pass
+            break
+    return keys
+
+
+def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
+    """The leaves that ``keys`` are the answers of, and all whose values those depend on."""
+    leaves: dict[str, Leaf] = {}
+    queue = list(keys)
+    while queue:
+        for leaf in form.by_key.get(queue.pop(), ()):
+            if leaf.path not in leaves:
+                leaves[leaf.path] = leaf
+                queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
+                queue += [group for group, _ in leaf.guards]
+    return list(leaves.values())
+
+
+def several(needs: Iterable[frozenset[str]]) -> set[str]:
+    """The parameters that are in more than one of ``needs``."""
+    counts = Counter(parameter for asked in needs for parameter in asked)
+    return {parameter for parameter, count in counts.items() if count > 1}
