@@ -171,7 +171,7 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
     training, since the best by its score would be the luckiest; the others are to be had by their own numbers.
 
     Raises:
-        UserError: nothing like that is there.
+        UserError: nothing like that is there, or ``best`` is a score on test.
     """
     if trial is not None:
         chosen = results.study.trials.get(trial)
@@ -180,6 +180,10 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
         again = f"trial {chosen.of} with seed {chosen.seed}, " if chosen.origin == Origin.REPLICATE else ""
         return trial, f"{again}as asked"
     name = best or next(iter(results.objectives))
+    if name.startswith("test."):
+        raise UserError(f"--best {name}: what is chosen by its test scores has no test score left to report. Choose by "
+                        f"{name.removeprefix('test.')}, which is of the validation text, or name a trial (--trial)",
+                        code="chosen-on-test")
     if name not in results.front.columns or not len(results.front):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",
                         code="unknown-objective")

@@ -78,6 +78,9 @@ def test_export_takes_the_best_or_the_given_one(folder):
         choose(results, "blue", None)
     with refuses("no-such-trial", 999):
         choose(results, None, 999)
+    results.front["test.bleu"] = results.front["bleu"]
+    with refuses("chosen-on-test", "test.bleu", "by bleu"):
+        choose(results, "test.bleu", None)
 
 
 def test_a_study_that_has_only_begun_can_be_read(tmp_path):
