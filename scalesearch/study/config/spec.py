@@ -32,7 +32,7 @@ from scalesearch.study.config.sections import (
     TeacherSpec,
     WarmSpec,
 )
-from scalesearch.study.config.values import read_shares, read_storage
+from scalesearch.study.config.values import LOGGERS_FORM, read_loggers, read_shares, read_storage
 from scalesearch.train.recipe import RECIPE, Recipe
 
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
@@ -166,6 +166,8 @@ class StudySpec:
     storage: str | None = setting(None, "a database that gets a copy of the study, in Optuna's form", read=read_storage,
                                   form="`embedded`, or a URL such as postgresql://user@host/database",
                                   shown="embedded", synonyms=("database", "db", "storage_url"))
+    loggers: tuple[str, ...] = setting((), "tools that get a copy of every trial as it ends", read=read_loggers,
+                                       form=LOGGERS_FORM, synonyms=("logger", "callbacks", "report_to"))
     out: Path | None = setting(None, "the study's folder", shown="runs/NAME",
                                synonyms=("output", "output_dir", "folder", "directory", "save_dir"))
     seed: int = setting(1, "of every training, and of what is proposed", low=0,

@@ -6,11 +6,14 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.space.binding.constants import scalar
 from scalesearch.space.schema.types import Complain
+from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
 from scalesearch.study.config.storage_url import storage_url
 
 LEAST = 1e-4  # Ray counts resources in such steps
 ANSWERS = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
+LOGGERS, NONE = ("tensorboard", "mlflow"), "none"
+LOGGERS_FORM = "`tensorboard`, `mlflow`, or a list of both"
 OWN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
@@ -39,6 +42,17 @@ def read_texts(node: Node, complain: Complain) -> tuple[str, ...]:
     if not texts or len(texts) < len(items):
         complain(node, "expected a folder, or a list of folders", "such as `runs/edge`")
     return texts
+
+
+def read_loggers(node: Node, complain: Complain) -> tuple[str, ...]:
+    """Names of loggers."""
+    if isinstance(node, Text) and node.text in ("", NONE):
+        return ()
+    items = node.items if isinstance(node, Sequence) else (node,)
+    for item in items:
+        if not isinstance(item, Text) or item.text not in LOGGERS:
+            complain(item, f"expected {LOGGERS_FORM}", suggest(written(item), LOGGERS))
+    return tuple(written(item) for item in items)
 
 
 def read_shares(node: Node, complain: Complain) -> tuple[float, ...]:

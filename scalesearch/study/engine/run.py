@@ -15,6 +15,7 @@ from scalesearch.study.executors.factory import make_runner
 from scalesearch.study.executors.shared_fs import sight
 from scalesearch.study.monitor.console import make_console
 from scalesearch.study.monitor.heartbeat import Heartbeat
+from scalesearch.study.monitor.loggers import make_loggers
 from scalesearch.study.optuna_sync.attributes import Exported
 from scalesearch.study.optuna_sync.export import open_export
 from scalesearch.study.transfer.fork import carried, describe, open_old, write
@@ -78,4 +79,5 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         screen = stack.enter_context(make_console(console, study))
         export = open_export(spec.storage, study, Exported(spec.space, spec.objectives), spec.objectives,
                              screen.message)
-        return heartbeat.finish(Driver(plan, study, sampler, runner, Callbacks(screen, export)).run())
+        callbacks = Callbacks(screen, export, *make_loggers(spec.loggers, study, screen.message))
+        return heartbeat.finish(Driver(plan, study, sampler, runner, callbacks).run())

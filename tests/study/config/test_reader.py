@@ -408,3 +408,10 @@ def test_a_study_s_name_leads_nowhere_else(tmp_path, name):
     data = REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
                         f"{{ source: {name}, target: de, train: a, valid: b, test: c }}")
     assert "s.yaml:6:17: expected a name" in problems(tmp_path, SPACE + data)
+
+
+@pytest.mark.parametrize(("given", "names"), [("tensorboard", ("tensorboard",)), ("none", ()), ("[]", ()),
+                                              ("[mlflow, tensorboard]", ("mlflow", "tensorboard"))])
+def test_loggers_are_named(tmp_path, given, names):
+    assert read_study(write(tmp_path, SPACE + REST + f"loggers: {given}\n")).loggers == names
+    assert "s.yaml:9:11: expected `tensorboard`" in problems(tmp_path, SPACE + REST + "loggers: [tensorbord]\n")

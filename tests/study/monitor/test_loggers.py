@@ -1,0 +1,106 @@
+"""One contract for every logger: each complete trial once, over all runs; a tool that fails costs nothing."""
+
+import json
+
+import pytest
+
+from scalesearch.study.monitor.loggers import Logger, MLflow, TensorBoard, make_loggers, own_uri
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
+from tests.errors import refuses
+from tests.study.fakes import make_driver, make_plan
+
+
+class Files(Logger):
+    """The simplest logger: a file for each trial."""
+
+    def file(self, trial):
+        return self.study.folder / "files" / f"{trial.number}.json"
+
+    def has(self, trial):
+        return self.file(trial).exists()
+
+    def write(self, trial, params, points):
+        assert not self.has(trial), "it is logged already"
+        self.file(trial).parent.mkdir(exist_ok=True)
+        self.file(trial).write_text(json.dumps([params, points]))
+
+
+def of_files(study):
+    return {int(file.stem): json.loads(file.read_text()) for file in (study.folder / "files").glob("*.json")}
+
+
+def of_tensorboard(study):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    found = {}
+    for folder in (study.folder / "tensorboard").iterdir():
+        events = EventAccumulator(str(folder)).Reload()
+        points = {(name, one.value, one.step) for name in events.Tags()["scalars"] for one in events.Scalars(name)}
+        start = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+        params = HParamsPluginData.FromString(start).session_start_info.hparams
+        values = {name: getattr(one, one.WhichOneof("kind")) for name, one in params.items()}
+        found[int(folder.name.partition("-")[0])] = values, points
+    return found
+
+
+def of_mlflow(study):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(own_uri(study))
+    found = {}
+    for run in client.search_runs([client.get_experiment_by_name(study.meta.name).experiment_id]):
+        points = [(name, one.value, one.step) for name in run.data.metrics
+                  for one in client.get_metric_history(run.info.run_id, name)]
+        assert run.info.status == "FINISHED" and int(run.data.tags["trial"]) not in found
+        found[int(run.data.tags["trial"])] = run.data.params, points
+    return found
+
+
+@pytest.mark.parametrize(("kind", "package", "read"), [
+    (Files, "json", of_files), (TensorBoard, "tensorboard", of_tensorboard), (MLflow, "mlflow", of_mlflow)])
+def test_each_complete_trial_is_logged_once_over_all_runs(tmp_path, monkeypatch, kind, package, read):
+    pytest.importorskip(package)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    make_driver(tmp_path, make_plan(2)).run()  # nobody listened to these
+    for trials in (3, 4, 4):
+        logger = kind(StudyDir(tmp_path).load(), pytest.fail)
+        make_driver(tmp_path, make_plan(trials), view=logger).run()
+    found, done = read(logger.study), StudyDir(tmp_path).load().trials.having(State.COMPLETE)
+    assert sorted(found) == [trial.number for trial in done] and len(done) == 4
+    for trial in done:
+        params, points = found[trial.number]
+        values = {name: value for name, value, step in points if step == 0}
+        assert {name: str(value) for name, value in params.items()} == {
+            name: str(float(value) if kind is TensorBoard and not isinstance(value, str) else value)
+            for name, value in trial.params.items()}
+        assert values["bleu"] == pytest.approx(trial.values["bleu"])
+        assert values["params.total"] == trial.costs["params.total"]
+        assert ("valid_loss", 2.0, 1) in [tuple(point) for point in points]
+
+
+def test_a_tool_that_fails_is_told_once_and_its_copy_is_made_later(tmp_path):
+    class Broken(Files):
+        def write(self, trial, params, points):
+            raise ConnectionError("the server\nis away")
+
+    told = []
+    make_driver(tmp_path, make_plan(3), view=Broken(make_study(tmp_path), told.append)).run()
+    assert len(told) == 1 and "the server" in told[0] and len(StudyDir(tmp_path).load().trials.having("complete")) == 3
+    logger = Files(StudyDir(tmp_path).load(), pytest.fail)
+    assert len(of_files(logger.study)) == 3
+
+
+def make_study(folder):
+    """The study that a driver makes there, before anything has happened."""
+    return make_driver(folder, make_plan(0)).study
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch):
+    for name in ("tensorboard", "mlflow", "torch.utils.tensorboard"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    for name in ("tensorboard", "mlflow"):
+        with refuses("package-missing", "scalesearch[loggers]", key="loggers"):
+            make_loggers([name], make_study(tmp_path), print)
+    assert make_loggers([], make_study(tmp_path), print) == []
