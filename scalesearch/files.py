@@ -97,8 +97,8 @@ def _umask() -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Atomically write ``text`` as UTF-8."""
-    write_atomic(path, lambda file: file.write(text.encode()))
+    """Atomically write ``text`` as UTF-8; halves of characters, which it cannot hold, become question marks."""
+    write_atomic(path, lambda file: file.write(text.encode(errors="replace")))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,34 +1,53 @@
-"""Prints text and tables on a terminal: nothing is read as markup, nothing is cut short."""
+"""Prints text and tables on a terminal: text is data, so nothing in it is markup or steers the terminal."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 WIDEST = 160  # columns of a table that does not fold
+# Control characters but tab and newline, what reorders a line, and halves of characters, which cannot be encoded.
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(text: object) -> str:
+    r"""Text in which what steers a terminal is written out: ``\x1b`` for ESC."""
+    return STEERING.sub(lambda found: ascii(found[0])[1:-1], str(text))
+
+
+def open_console(stderr: bool = False, width: int | None = None) -> Console:
+    """A console that reads no markup, and writes out whatever would steer the terminal."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class PlainConsole(Console):
+        def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
+            for segment in super().render(*args, **options):
+                yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+    return PlainConsole(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
 def say(text: Any, console: Console | None = None, style: str | None = None) -> None:
     """Prints ``text`` as it is, or a table with an empty line after it."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = console or Console()
+    console = console or open_console()
     if isinstance(text, Table):
         console.print(text, "")
     else:
-        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        console.print(as_text(text), style=style, soft_wrap=True)
 
 
 def wide_console() -> Console:
     """A console for tables of long numbers: at least ``WIDEST`` columns, whatever the terminal has."""
-    from rich.console import Console
-
-    return Console(width=max(WIDEST, Console().width))
+    return open_console(width=max(WIDEST, open_console().width))
 
 
 def make_table(
@@ -47,13 +66,14 @@ def make_table(
 
     table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if lines else None, header_style="bold")
     for at, heading in enumerate(headings):
-        table.add_column(_text(heading), justify="left" if at in left else "right", overflow="fold")
+        table.add_column(as_text(heading), justify="left" if at in left else "right", overflow="fold")
     for at, cells in enumerate(rows):
-        table.add_row(*map(_text, cells), style=styles[at] if styles else None)
+        table.add_row(*map(as_text, cells), style=styles[at] if styles else None)
     return table
 
 
-def _text(cell: Any) -> Any:
+def as_text(cell: Any) -> Text:
+    """A cell or a line for rich, as it is."""
     from rich.text import Text
 
-    return cell if isinstance(cell, Text) else Text(str(cell))
+    return cell if isinstance(cell, Text) else Text(plain(cell))

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +17,8 @@ from scalesearch.analysis.heads import MIN_DIVERSITY, HeadRow
 from scalesearch.analysis.run import Analysis
 from scalesearch.analysis.tokens import TokenRow
 from scalesearch.files import write_json, write_text
-from scalesearch.report.style import COLORS, DASHED, FRONT, INK, REST, STYLE, canvas, save
+from scalesearch.report.style import COLORS, DASHED, FRONT, INK, REST, canvas, save, styled
+from scalesearch.report.text_tables import to_csv
 
 MARKERS = "osD^vP"
 
@@ -38,7 +38,7 @@ def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]
     for name, rows in found.tables().items():
         if rows:
             paths.append(folder / f"{name}.csv")
-            write_text(paths[-1], pd.DataFrame(map(asdict, rows), dtype=object).to_csv(index=False))
+            write_text(paths[-1], to_csv(pd.DataFrame(map(asdict, rows), dtype=object)))
     for name, figure in figures(found).items():
         paths += save(figure, folder / name)
     return paths
@@ -47,7 +47,7 @@ def write(found: Analysis, about: Mapping[str, Any], folder: Path) -> list[Path]
 def figures(found: Analysis) -> dict[str, Figure]:
     """By the name of the file; of a measure that found nothing there is none."""
     drawn: dict[str, Figure] = {}
-    with matplotlib.rc_context(STYLE):
+    with styled():
         if any(row.diversity is not None for row in found.heads):
             drawn["heads"] = _heads(found.heads)
         if any(row.uniformity is not None for row in found.tokens):

@@ -72,7 +72,7 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
         what = f"{corpus.name}{' (synthetic)' * corpus.synthetic}, first {len(split)} of {split_name}"
         _show(result, f"architecture {found.architecture.id} · {what}", found.recipe.label_smoothing)
         for path in written:
-            click.echo(f"wrote {path}")
+            say(f"wrote {path}")
 
 
 def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:

@@ -9,6 +9,7 @@ import click
 
 from scalesearch.cli.files import read_data
 from scalesearch.cli.options import json_option, print_json
+from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
     from scalesearch.data import DataSpec
@@ -29,7 +30,6 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
     Students are then trained on PREFIX.yaml, whose vocabulary, validation and test text stay those of the real data.
     Run again, it goes on where it was stopped; where teacher, text or search have changed, it refuses.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
     from scalesearch.train.scoring.distill import distill_data
@@ -39,7 +39,7 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
     with section.naming():
         spec = spec.resolve(section.file.parent)
     search = Search(beam, length_penalty, batch)
-    with Progress(console=Console(stderr=True)) as progress:
+    with Progress(console=open_console(stderr=True)) as progress:
         task = progress.add_task("translating", total=None)
 
         def tell(done: int, total: int) -> None:
@@ -50,7 +50,7 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
     if as_json:
         print_json({**said, "files": files})
     else:
-        click.echo(f"{said['pairs']:,} pairs ({search.protocol}): {', '.join(files)}")
+        say(f"{said['pairs']:,} pairs ({search.protocol}): {', '.join(files)}")
 
 
 def _data_file(spec: DataSpec, out: Path) -> str:

@@ -8,6 +8,7 @@ import click
 from scalesearch import __version__
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted, interruptible
+from scalesearch.terminal import plain
 
 VERBS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
@@ -64,7 +65,7 @@ def main() -> None:
         cause = error.__cause__ if isinstance(error, click.Abort) else error
         sys.exit(cause.status if isinstance(cause, Interrupted) else Interrupted("").status)
     except UserError as error:
-        click.echo(str(error), err=True)
+        click.echo(plain(error), err=True)
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)

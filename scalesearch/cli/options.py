@@ -6,11 +6,13 @@ import functools
 import importlib.util
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from scalesearch.errors import UserError
+from scalesearch.terminal import STEERING
 
 if TYPE_CHECKING:
     from scalesearch.space import Space
@@ -72,8 +74,11 @@ def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space,
 def write_csv(result: Any, file: str) -> None:
     """Writes what has a ``frame()``. Raises UserError where pandas is missing, or the file cannot be written."""
     need("pandas")
+    from scalesearch.files import write_text
+    from scalesearch.report.text_tables import to_csv
+
     try:
-        result.frame().to_csv(file, index=False)
+        write_text(Path(file), to_csv(result.frame()))
     except OSError as error:
         raise UserError(f"--csv {file}: {error.strerror or error}", code="cannot-write") from None
 
@@ -86,5 +91,6 @@ def need(*packages: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """One JSON value on standard output, in which nothing steers a terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text))

@@ -9,7 +9,7 @@ import click
 
 from scalesearch.cli.options import json_option, print_json
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, say, wide_console
+from scalesearch.terminal import make_table, open_console, say, wide_console
 
 if TYPE_CHECKING:
     from scalesearch.reference import Entry
@@ -59,11 +59,10 @@ def _counts(entries: list[Entry]) -> dict[str, int]:
 
 
 def _show(found: dict[str, list[Entry]]) -> None:
-    from rich.console import Console
 
     from scalesearch.reference import COMMON
 
-    console = Console() if Console().is_terminal else wide_console()
+    console = open_console() if open_console().is_terminal else wide_console()
     for entries in found.values():
         say(make_table(HEADINGS, map(_cells, entries), left=(0, 1, 2, 3, 6)), console)
         _remarks(entries)

@@ -13,7 +13,7 @@ from scalesearch.cli.files import load_data, load_recipe
 from scalesearch.cli.options import json_option, load_architecture, print_json, set_option
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
-from scalesearch.terminal import make_table, say
+from scalesearch.terminal import make_table, open_console, plain, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,12 +52,11 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     _, chosen = load_architecture(architecture, settings)
     _check_folder(out, resume)
 
-    from rich.console import Console
 
     from scalesearch.train import train
     from scalesearch.train.parallel.team import ProcessLost
 
-    console = Console(stderr=as_json)
+    console = open_console(stderr=as_json)
     corpus = load_data(data, how)
     if resume:
         _check_same(chosen, corpus, how, seed, processes, out)
@@ -67,10 +66,10 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
             result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume,
                            processes=processes)
     except ProcessLost as lost:
-        click.echo(f"{lost}; go on with --resume", err=True)
+        click.echo(plain(f"{lost}; go on with --resume"), err=True)
         raise SystemExit(1) from None
     except Interrupted as stopped:
-        click.echo(str(stopped), err=True)
+        click.echo(plain(stopped), err=True)
         raise SystemExit(stopped.status) from None
     _show(console, result)
     if as_json:
@@ -93,7 +92,7 @@ def _check_folder(out: Path, resume: bool) -> None:
         raise UserError(f"{out}: holds other files ({shown}). Choose an empty or a new folder with --out",
                         code="folder-not-empty")
     if resume and not held:
-        click.echo(f"nothing to resume in {out}; starting from the beginning", err=True)
+        click.echo(f"nothing to resume in {plain(out)}; starting from the beginning", err=True)
 
 
 def _check_same(chosen: Architecture, corpus: Corpus, recipe: Recipe, seed: int, processes: int, out: Path) -> None:

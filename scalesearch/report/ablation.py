@@ -14,7 +14,7 @@ import pandas as pd
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE, Noise, percent, pooled, spread
 from scalesearch.report.records import Record, cost_of, named, scores_of, trained_by
-from scalesearch.report.text_tables import to_latex, to_markdown
+from scalesearch.report.text_tables import one_line, to_latex, to_markdown
 
 UNKNOWN = "–"
 
@@ -97,7 +97,7 @@ class Ablation:
 
     def to_latex(self) -> str:
         """LaTeX table, then the notes as comments."""
-        return to_latex(self.texts()) + "".join(f"% {note}\n" for note in self.notes())
+        return to_latex(self.texts()) + "".join(f"% {one_line(note)}\n" for note in self.notes())
 
 
 def ablation(records: Iterable[Record], metric: str, base: str | None = None,

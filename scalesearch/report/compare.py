@@ -26,7 +26,7 @@ from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.labels import describe, direction, protocol_words
 from scalesearch.report.plot import draw_stairs
-from scalesearch.report.style import COLORS, INK, canvas
+from scalesearch.report.style import COLORS, INK, canvas, name_in
 from scalesearch.report.table import eligible
 
 Points = NDArray[np.float64]
@@ -205,12 +205,13 @@ def both(sides: tuple[Side, Side], found: Comparison, x: str, y: str, corpus: st
             limit(min(values) - room, max(values) + room)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.set_xlabel(describe(x, sides[0].protocol))
-        axes.set_ylabel(describe(y, sides[0].protocol) + (f" on {corpus}" if corpus else ""))
+        axes.set_ylabel(describe(y, sides[0].protocol) + (f" on {name_in(corpus)}" if corpus else ""))
         for side, mine, color, marker in zip(sides, rows, COLORS, MARKERS):
             best = mine["front"].astype(bool)
+            words = f"{name_in(side.name)}: front of {int(best.sum())} among {len(mine)}"
             for some, fill, size, alpha, label in (
                     (mine[~best], "white", 12, 0.55, None),
-                    (mine[best], color, 22, 1.0, f"{side.name}: front of {int(best.sum())} among {len(mine)}")):
+                    (mine[best], color, 22, 1.0, words)):
                 axes.scatter(some[x], some[y], s=size, facecolors=fill, edgecolors=color, linewidths=0.9, alpha=alpha,
                              marker=marker, label=label, zorder=4 if label else 3)
             draw_stairs(axes, mine, x, y, side.objectives.get(y, direction(y)), color)

@@ -14,7 +14,7 @@ from scalesearch.pareto.front import staircase
 from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import describe
-from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, log_sizes
+from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, log_sizes, name_in
 from scalesearch.report.table import HALF, eligible
 
 MAX_REACH = 3  # a budget up to so many times the largest cost is drawn, with what lies beyond it
@@ -53,7 +53,7 @@ def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu") -> 
         _points(axes, table, done, subject, x, y)
         figure.draw_without_rendering()
         marked = done[done["label"].notna()]
-        labels = [(float(row[x]), float(row[y]), str(row["label"])) for _, row in marked.iterrows()]
+        labels = [(float(row[x]), float(row[y]), name_in(row["label"])) for _, row in marked.iterrows()]
         place(axes, labels, list(zip(done[x].astype(float), done[y].astype(float))))
         if len(done):
             axes.legend(loc="best")
@@ -61,7 +61,7 @@ def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu") -> 
 
 
 def _axis(axes: Axes, done: pd.DataFrame, barred: pd.DataFrame, subject: Subject, x: str, y: str) -> None:
-    data = f" on {subject.corpus}" + (" (synthetic)" if subject.synthetic else "") if subject.corpus else ""
+    data = f" on {name_in(subject.corpus)}" + (" (synthetic)" if subject.synthetic else "") if subject.corpus else ""
     axes.set(xlabel=describe(x, subject.protocol), ylabel=describe(y, subject.protocol) + data)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if done.empty:

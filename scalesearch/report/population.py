@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scalesearch.feasible.answer import binned
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import SHORT, describe
-from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, log_sizes
+from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, log_sizes, name_in
 
 MAX_BARS = 12  # of one parameter; more values of a range are put together
 ROW = 0.16  # inches a bar takes
@@ -49,7 +49,7 @@ def plane(
         log_sizes(axes.xaxis)
         log_sizes(axes.yaxis)
         figure.draw_without_rendering()
-        place(axes, references, points)
+        place(axes, [(x, y, name_in(name)) for x, y, name in references], points)
         axes.legend(loc="best", markerscale=2)
     return figure
 
@@ -75,8 +75,8 @@ def shares(values: pd.DataFrame, exact: bool) -> Figure:
             places = np.arange(len(rows))[::-1]
             axes.grid(False)
             axes.barh(places, 100 * rows["share"], color=FRONT, height=0.78)
-            axes.set_yticks(places, rows["answer"].astype(str), fontsize=7)
-            axes.set_title(name, loc="left", fontsize=8, pad=2)
+            axes.set_yticks(places, rows["answer"].map(name_in), fontsize=7)
+            axes.set_title(name_in(name), loc="left", fontsize=8, pad=2)
             axes.set_xlim(0, 100)
             axes.tick_params(axis="x", labelbottom=axes is drawn[-1])
             for at, share, verdict in zip(places, rows["share"], rows["verdict"]):

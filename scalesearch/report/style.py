@@ -1,5 +1,6 @@
 """The style of all figures: palette, canvas, axes of sizes, and how they are saved."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from scalesearch.files import write_atomic
+from scalesearch.report.text_tables import one_line
 
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
 FRONT, REST, REFERENCE, LIMIT, INK, GRID = "#0072B2", "#999999", "#D55E00", "#CC79A7", "#222222", "#e6e6e6"
@@ -37,17 +39,37 @@ STYLE: Any = {
     "svg.fonttype": "path",
     "svg.hashsalt": "scalesearch",
     "pdf.fonttype": 42,
+    "text.parse_math": False,  # a `$` is a dollar
 }
+MAX_LETTERS = 60  # of a name in a figure
+
+
+@contextmanager
+def styled(more: Any = ()) -> Iterator[None]:
+    """Context in which figures are drawn: the style, with ``more`` of matplotlib's settings.
+
+    A letter that no font has is drawn as a box, and what leaves no room is cut; matplotlib need not warn of either.
+    """
+    with matplotlib.rc_context(STYLE | dict(more)), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph|constrained_layout not applied", UserWarning)
+        yield
 
 
 @contextmanager
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **shared: Any) -> Iterator[
         tuple[Figure, list[Axes]]]:
     """Figure of so many inches and its panels, row by row; ``shared``: as for ``Figure.subplots``."""
-    with matplotlib.rc_context(STYLE):
+    with styled():
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure, list(figure.subplots(rows, columns, squeeze=False, **shared).ravel())
+
+
+def name_in(text: object) -> str:
+    """A user's text for a figure: one line that a font can draw and that leaves room for the figure."""
+    line = one_line(text)
+    line = line if len(line) <= MAX_LETTERS else line[:MAX_LETTERS - 1] + "…"
+    return f" {line}" if line.startswith("_") else line  # which would keep it out of legends
 
 
 def log_sizes(axis: Axis, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
@@ -62,6 +84,6 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
     metadata: list[Any] = [{"Software": "scalesearch"}, {"Date": None, "Creator": "scalesearch"}]
     for file, facts in zip(files, metadata):
-        with matplotlib.rc_context(STYLE):
+        with styled():
             write_atomic(file, partial(figure.savefig, format=file.suffix[1:], dpi=300, metadata=facts))
     return files

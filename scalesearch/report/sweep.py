@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from scalesearch.errors import UserError
-from scalesearch.report.style import COLORS, DASHED, INK, canvas
+from scalesearch.report.style import COLORS, DASHED, INK, canvas, name_in
 
 STROKES = ("-", "--", "-.", ":")
 NAMES = {"total": "total", "non_embedding": "non-embedding", "encoder": "encoder", "decoder": "decoder",
@@ -49,7 +49,7 @@ def curves(
 def _panel(axes: Axes, built: pd.DataFrame, keys: Sequence[str], quantity: str) -> None:
     if len(keys) == 2:
         for at, (value, rows) in enumerate(built.groupby(keys[1], sort=False)):
-            _line(axes, rows, keys[0], f"{quantity}.total", f"{keys[1]} = {value}", at, at)
+            _line(axes, rows, keys[0], f"{quantity}.total", name_in(f"{keys[1]} = {value}"), at, at)
         return
     found = [column for column in built.columns if column.startswith(f"{quantity}.")]
     for at, column in enumerate(sorted(found, key=lambda name: not name.endswith(".total"))):
@@ -66,11 +66,11 @@ def _line(axes: Axes, rows: pd.DataFrame, key: str, column: str, label: str, at:
 
 def _places(values: pd.Series) -> Any:
     """Numbers as they are; words one after the other."""
-    return values.astype(float) if pd.api.types.is_numeric_dtype(values) else values.astype(str)
+    return values.astype(float) if pd.api.types.is_numeric_dtype(values) else values.map(name_in)
 
 
 def _frame(axes: Axes, built: pd.DataFrame, key: str, quantity: str, protocol: Mapping[str, Any]) -> None:
-    axes.set_xlabel(WORDS.get(key, key))
+    axes.set_xlabel(WORDS.get(key, name_in(key)))
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(EngFormatter(sep="", places=None))
     if pd.api.types.is_numeric_dtype(built[key]):
@@ -92,6 +92,6 @@ def _marks(axes: Axes, values: pd.Series, marks: Mapping[int, str] | None) -> No
     for value, words in (marks or {}).items():
         if float(values.min()) < value < float(values.max()):
             axes.axvline(value, color=INK, linewidth=0.8, linestyle=DASHED)
-            axes.annotate(words, (value, 0.98), (-3, 0), xycoords=("data", "axes fraction"),
+            axes.annotate(name_in(words), (value, 0.98), (-3, 0), xycoords=("data", "axes fraction"),
                           textcoords="offset points", fontsize=7, color=INK, rotation=90, va="top", ha="right",
                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})

@@ -17,7 +17,7 @@ from scalesearch.cli.options import (
     set_option,
 )
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, say, wide_console
+from scalesearch.terminal import as_text, make_table, open_console, say, wide_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,8 +55,6 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     Exact wherever the space can be counted section by section (it says so); elsewhere the share of random draws, with
     a 95 % interval.
     """
-    from rich.console import Console
-
     from scalesearch.cost import protocol_of
     from scalesearch.feasible.answer import AXES, feasible
     from scalesearch.feasible.limits import read_budgets
@@ -70,8 +68,8 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     limits = read_budgets(space, budgets or tuple(space.budgets))
     named = [_point(name, protocol) for name in references]
     start = load_architecture(near)[1] if near else None  # before the long work: a wrong name is said at once
-    with Console(stderr=True).status("…") as status:
-        found = feasible(space, protocol, limits, draws, seed, lambda text: status.update(text))
+    with open_console(stderr=True).status("…") as status:
+        found = feasible(space, protocol, limits, draws, seed, lambda text: status.update(as_text(text)))
         status.update("looking around")
         around = nearest(space, start.answers, protocol, limits, AXES) if start else []
     if csv:
@@ -103,10 +101,11 @@ def _point(file: str, protocol: Protocol) -> tuple[float, float, str]:
 
 def _write_tables(found: Feasibility, folder: Path) -> None:
     from scalesearch.files import write_text
+    from scalesearch.report.text_tables import to_csv
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, frame in (("values", found.values), ("reasons", found.reasons), ("sample", found.sample)):
-        write_text(folder / f"{name}.csv", frame.to_csv(index=False))
+        write_text(folder / f"{name}.csv", to_csv(frame))
 
 
 def _plot(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from scalesearch.cli.options import json_option, print_json
 from scalesearch.cli.study import run, tables, watch
 from scalesearch.cli.study.show import as_json_of, console_for_once, reading, show_front, show_proxies
 from scalesearch.errors import UserError
-from scalesearch.terminal import say
+from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
     from scalesearch.study.results.results import Results
@@ -66,14 +67,13 @@ def front(results: Results, as_csv: bool, everything: bool, as_json: bool) -> No
     rows = results.table if everything else results.front
     if as_csv:
         from scalesearch.report.table import filled
+        from scalesearch.report.text_tables import to_csv
 
-        click.echo(filled(rows).to_csv(index=False), nl=False)
+        click.echo(to_csv(filled(rows)), nl=False)
     elif as_json:
-        click.echo(rows.to_json(orient="records", indent=2))
+        print_json(json.loads(rows.to_json(orient="records")))
     else:
-        from rich.console import Console
-
-        show_front(results, Console())
+        show_front(results, open_console())
 
 
 @command.command()
@@ -92,7 +92,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
         print_json({"files": [str(file) for file in files]})
         return
     for file in files:
-        click.echo(file)
+        say(file)
 
 
 @command.command()
@@ -105,7 +105,7 @@ def report(results: Results, to: Path | None, alone: bool, as_json: bool) -> Non
     from scalesearch.study.results.html_report import write_page
 
     file = write_page(results, to or results.study.folder / "report.html", alone)
-    print_json({"files": [str(file)]}) if as_json else click.echo(file)
+    print_json({"files": [str(file)]}) if as_json else say(file)
 
 
 @command.command()
@@ -130,4 +130,4 @@ def export(results: Results, best: str | None, trial: int | None, to: Path | Non
         files = sorted(str(file) for file in target.rglob("*") if file.is_file())
         print_json({"trial": number, "why": why, "folder": str(target), "files": files})
         return
-    click.echo(f"trial {number}, {why} -> {target}")
+    say(f"trial {number}, {why} -> {target}")

@@ -13,7 +13,7 @@ from scalesearch.cli.options import json_option, need, print_json
 from scalesearch.cli.study.show import as_json_of, show_front, show_proxies, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted, interruptible
-from scalesearch.terminal import say
+from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,13 +41,12 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
 
     Ctrl-C (exit status 130) and SIGTERM (143) have the workers save and stop; --resume goes on from there.
     """
-    from rich.console import Console
 
     from scalesearch.library import find_file
     from scalesearch.study.config.reader import at_its_place, read_study
     from scalesearch.study.trials.compatibility import Changed
 
-    console = Console(stderr=as_json)
+    console = open_console(stderr=as_json)
     names = {"address": "ray.address"}
     if flags["address"] is not None and flags["backend"] is None:
         flags["backend"] = "ray"

@@ -13,7 +13,7 @@ import click
 
 from scalesearch.cli.options import need
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, say, wide_console
+from scalesearch.terminal import make_table, open_console, say, wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,9 +77,7 @@ def folder_of(study: str, out: Path | None) -> Path:
 
 def console_for_once() -> Console:
     """A console for a screen that is printed once: as wide as the terminal, in a pipe wide enough for whole lines."""
-    from rich.console import Console
-
-    console = Console()
+    console = open_console()
     return console if console.is_terminal or "COLUMNS" in os.environ else wide_console()
 
 

@@ -10,6 +10,7 @@ import click
 
 from scalesearch.cli.options import json_option, print_json
 from scalesearch.cli.study.show import console_for_once, folder_of, study_argument
+from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +33,6 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
     Shows who runs it and whether that lives, what is done and how long the rest may take, what is in training, the
     rungs, the teacher, the front so far and what happened last. Where the output is no terminal, a line a change.
     """
-    from rich.console import Console
 
     from scalesearch.study.monitor.snapshot import Watch
 
@@ -46,7 +46,7 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
         console = console_for_once()
         console.print(draw(watched.look(), console.width))
         return
-    console = Console()
+    console = open_console()
     wait = console.is_terminal if wait is None else wait
     try:
         _redraw(watched, console, every, wait) if console.is_terminal else _print_changes(watched, every, wait)
@@ -85,9 +85,9 @@ def _print_changes(watched: Watch, every: float, wait: bool) -> None:
     while True:
         shown = watched.look()
         for line in plain.lines(shown, tuple(watched.follower.events)):
-            click.echo(line)
+            say(line)
         if _ended(shown.owner, wait):
             break
         time.sleep(every)
     for line in plain.end(shown):
-        click.echo(line)
+        say(line)

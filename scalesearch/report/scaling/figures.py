@@ -12,7 +12,7 @@ from scalesearch.pareto.noise import percent
 from scalesearch.report.labels import describe
 from scalesearch.report.scaling.laws import Fit, Forecast, HeldOut
 from scalesearch.report.scaling.study import Curve, ScalingStudy
-from scalesearch.report.style import COLORS, DASHED, INK, canvas, log_sizes
+from scalesearch.report.style import COLORS, DASHED, INK, canvas, log_sizes, name_in
 
 MARKERS = "osD^vP"  # one less than colours, so that 42 rules differ in one or the other
 LINES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
@@ -32,7 +32,7 @@ def curves(study: ScalingStudy) -> Figure | None:
                 _means(axes, study, curve, color, mark, line)
             base = next((row for row in study.rows if row.label == study.base and cost in row.cost), None)
             if base is not None:
-                name = "base" if study.base == "base" else f"base ({study.base})"
+                name = "base" if study.base == "base" else f"base ({name_in(study.base)})"
                 axes.plot([base.cost[cost]], [base.mean], "*", color=INK, markersize=9, zorder=5, label=name)
             _size_axis(axes)
             axes.set_xlabel(describe(cost, study.meta["protocol"]))
@@ -48,13 +48,13 @@ def _means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: st
     noise = study.noise
     halves = [noise.half(study.confidence, len(row.scores)) for row in curve.rows] if noise.known else None
     axes.errorbar(sizes, means, yerr=halves, color=color, marker=marker, markersize=4, linestyle=line, linewidth=1.2,
-                  elinewidth=0.8, capsize=2, capthick=0.8, label=curve.rule)
+                  elinewidth=0.8, capsize=2, capthick=0.8, label=name_in(curve.rule))
 
 
 def _score(study: ScalingStudy) -> str:
     """The axis of the score; in two lines, since some are long."""
     synthetic = " (synthetic)" if study.meta.get("synthetic") else ""
-    return f"{describe(study.metric, study.meta['protocol'])}\non {study.meta['data']['name']}{synthetic}"
+    return f"{describe(study.metric, study.meta['protocol'])}\non {name_in(study.meta['data']['name'])}{synthetic}"
 
 
 def laws(study: ScalingStudy, cost: str) -> Figure | None:
@@ -111,7 +111,7 @@ def _law(axes: Axes, fit: Fit, rule: str, color: str, marker: str, extra: Sequen
     axes.plot(sizes[~inside], fit.law(sizes[~inside]), color=color, linewidth=1.3, linestyle=DASHED)
     axes.plot(fit.sizes, fit.scores, marker, color=color, markersize=4, label="trainings")
     exponent = f"exponent {fit.law.c:.2f}" if fit.identified else "exponent not identified"
-    axes.set_title(f"{fill(rule, NAME)}\n({exponent})", fontsize="small")
+    axes.set_title(f"{fill(name_in(rule), NAME)}\n({exponent})", fontsize="small")
 
 
 def _forecast(axes: Axes, found: Forecast, color: str, label: str) -> None:

@@ -33,6 +33,7 @@ from scalesearch.study.monitor.running import TEACHER as FOLDER
 from scalesearch.study.trials.plan import JobFile
 from scalesearch.study.trials.record import TeacherFacts
 from scalesearch.study.trials.study_meta import DataFacts, TeacherMeta
+from scalesearch.terminal import say
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.result import FILE, Result
 
@@ -210,7 +211,7 @@ def _run(folder: Path, attempts: int, runner: Runner) -> None:
 def _shown(folder: Path, words: str, console: Console) -> Iterator[None]:
     """A bar on a terminal, a line elsewhere."""
     if not console.is_terminal:
-        console.print(words, highlight=False, markup=False, soft_wrap=True)
+        say(words, console)
         yield
         return
     progress = Progress(folder)
@@ -222,4 +223,4 @@ def _shown(folder: Path, words: str, console: Console) -> Iterator[None]:
 
     with Live(console=console, get_renderable=bar, refresh_per_second=2, transient=True):
         yield
-    console.print(f"{words}: done", highlight=False, markup=False)
+    say(f"{words}: done", console)

@@ -24,6 +24,7 @@ from scalesearch.study.trials.event_log import EventLog, sealed
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Event, Kind, State, Trial
+from scalesearch.terminal import say
 
 SHOWN = 8
 IN_JSON = ("label", "architecture", "params", "costs", "feasible", "state", "reason")  # of a proposal
@@ -81,7 +82,7 @@ class DryRun:
     def show(self, console: Console) -> None:
         """Prints it for people."""
         for line in (self._of_rows() if self.spec.rows else self._of_search()):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            say(line, console)
         console.print(self._table())
 
     def _common(self) -> list[str]:

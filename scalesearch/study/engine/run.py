@@ -22,6 +22,7 @@ from scalesearch.study.transfer.fork import carried, describe, open_old, write
 from scalesearch.study.transfer.warm_start import begin
 from scalesearch.study.trials.callback import Callbacks
 from scalesearch.study.trials.study_dir import StudyDir, resumable
+from scalesearch.terminal import say
 
 
 def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None) -> str:
@@ -40,7 +41,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
 
 
 def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> str:
-    tell = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    tell = partial(say, console=console)
     old, spec = (None, spec) if fork is None else open_old(spec, fork)
     spec = setup.as_begun(spec, resume and old is None)
     setup.refuse_the_unreachable(spec)

@@ -15,6 +15,7 @@ from scalesearch.study.monitor.snapshot import SHOWN_EVENTS, Snapshots
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, Trial
+from scalesearch.terminal import say
 
 
 class Lines(Callback):
@@ -58,7 +59,7 @@ class Screen(Lines):
 def make_console(console: Console, study: StudyDir) -> Iterator[Callback]:
     """Shows ``study`` on ``console`` while inside."""
     if not console.is_terminal:
-        yield Lines(lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True))
+        yield Lines(lambda text: say(text, console))
         return
     screen = Screen(study)
     with Live(console=console, get_renderable=lambda: screen.render(console.width, console.height),

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -117,7 +116,7 @@ def _training(shown: StudySnapshot, width: int, room: int) -> Iterable[Renderabl
                          no_wrap=True, overflow="ellipsis")
     for one in shown.training[:room]:
         cells = _cells(one, wide, bool(shown.rungs), _of_rows(shown))
-        table.add_row(*map(escape, cells), style="red" if one.doing == SILENT else "")
+        table.add_row(*cells, style="red" if one.doing == SILENT else "")
     yield Text()
     yield table
     if len(shown.training) > room:
@@ -164,7 +163,7 @@ def _front(front: Front, now: float) -> Iterable[RenderableType]:
     title = f"Front so far: {front.size}{more}" if front.size else f"References so far, by {front.main}"
     table = _table(title, ("trial", *front.objectives))
     for row in front.rows:
-        table.add_row(escape(_name(row)), *(short(row.values[name]) for name in front.objectives))
+        table.add_row(_name(row), *(short(row.values[name]) for name in front.objectives))
     yield Text()
     yield table
     if front.volume:

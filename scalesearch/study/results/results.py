@@ -15,6 +15,7 @@ from scalesearch.report.plot import Subject, tradeoff
 from scalesearch.report.proxies import ProxyCorrelations, proxy_correlations
 from scalesearch.report.style import save
 from scalesearch.report.table import cell, filled, frame, front_rows, replicate_rows
+from scalesearch.report.text_tables import to_csv
 from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.replicates.summary import Verdict
 from scalesearch.study.trials.study_dir import StudyDir
@@ -136,7 +137,7 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
     files = []
     for name, rows in (("front.csv", results.front), ("all.csv", results.table),
                        *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
-        write_text(place / name, filled(rows).to_csv(index=False))
+        write_text(place / name, to_csv(filled(rows)))
         files.append(place / name)
     return files + plots(results, place)
 

@@ -17,6 +17,7 @@ from scalesearch.report.scaling.figures import curves, laws
 from scalesearch.report.scaling.study import ScalingStudy, plan_of, scaling_study
 from scalesearch.report.scaling.tables import frame, to_json, to_markdown
 from scalesearch.report.style import save
+from scalesearch.report.text_tables import to_csv
 from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.results.results import Results, main_metric
 from scalesearch.study.trials.trial import State
@@ -61,7 +62,7 @@ def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
     """Writes the files of a known scaling; no figure where there is nothing to draw."""
     files = [folder / f"scaling.{ending}" for ending in ("md", "csv", "json")]
     write_text(files[0], to_markdown(study))
-    write_text(files[1], frame(study).to_csv(index=False))
+    write_text(files[1], to_csv(frame(study)))
     write_json(files[2], to_json(study))
     figures = {"curves": curves(study)} | {_stem(cost): laws(study, cost) for cost in study.costs}
     for stem, figure in figures.items():

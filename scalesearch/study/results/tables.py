@@ -6,6 +6,7 @@ from typing import Any
 from scalesearch.files import write_text
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.report.ablation import Ablation, ablation
+from scalesearch.report.text_tables import to_csv
 from scalesearch.study.results.results import Results
 
 
@@ -28,7 +29,7 @@ def records_of(results: Results) -> list[dict[str, Any]]:
 
 def write_table(ablation: Ablation, folder: Path) -> list[Path]:
     """Writes table.md, table.csv and table.tex."""
-    texts = {"md": ablation.to_markdown(), "csv": ablation.frame().to_csv(index=False), "tex": ablation.to_latex()}
+    texts = {"md": ablation.to_markdown(), "csv": to_csv(ablation.frame()), "tex": ablation.to_latex()}
     for suffix, text in texts.items():
         write_text(folder / f"table.{suffix}", text)
     return [folder / f"table.{suffix}" for suffix in texts]

@@ -90,7 +90,7 @@ class EventLog:
 
 def sealed(event: dict[str, Any]) -> bytes:
     """The line of an event, with its checksum."""
-    text = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
+    text = json.dumps(event, ensure_ascii=False, allow_nan=False).encode(errors="replace")
     return text[:-1] + SEAL + b'%08x"}\n' % zlib.crc32(text)
 
 

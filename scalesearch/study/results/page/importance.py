@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.style import FRONT, INK, canvas
+from scalesearch.report.style import FRONT, INK, canvas, name_in
 from scalesearch.report.table import eligible
 from scalesearch.study.results.page.facts import Facts, params_of
 from scalesearch.study.results.page.parts import Part, Section, text
@@ -121,7 +121,8 @@ def _picture(facts: Facts, found: list[Importance], trials: int) -> Part:
         reach = np.array([[max(0.0, one.value - one.low), max(0.0, one.high - one.value)] for one in found]).T
         axes.barh(places, values, color=FRONT, height=0.6)
         axes.errorbar(values, places, xerr=reach, fmt="none", ecolor=INK, elinewidth=0.8, capsize=2)
-        axes.set_yticks(places, [one.name + (f" ({one.trials})" if one.trials < trials else "") for one in found])
+        axes.set_yticks(places, [name_in(one.name) + (f" ({one.trials})" if one.trials < trials else "")
+                                 for one in found])
         axes.set_xlabel(f"Share of the importance for {label(facts.main)}")
         axes.set_xlim(left=0)
         axes.grid(False, axis="y")

@@ -11,7 +11,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 
 from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.style import INK, canvas
+from scalesearch.report.style import INK, canvas, name_in
 from scalesearch.report.table import summary
 from scalesearch.study.results.page.facts import Facts, params_of
 from scalesearch.study.results.page.parts import Part, Section, text
@@ -94,9 +94,9 @@ def _draw(axes: Axes, shown: list[Coordinate], scores: Any, scale: Normalize, nu
     for place, one in enumerate(shown):
         axes.axvline(place, color=INK, linewidth=0.6)
         for height, words in one.ticks:
-            axes.annotate(words, (place, height), (3, 2), textcoords="offset points", fontsize=7,
+            axes.annotate(name_in(words), (place, height), (3, 2), textcoords="offset points", fontsize=7,
                           bbox={"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}, zorder=5)
-    axes.set_xticks(across, [one.name.replace(".", ".\n") for one in shown], fontsize=7)
+    axes.set_xticks(across, [name_in(one.name).replace(".", ".\n") for one in shown], fontsize=7)
     axes.set(yticks=[], xlim=(-0.1, len(shown) - 0.4))
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)

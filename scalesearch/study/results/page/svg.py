@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 from markupsafe import Markup
 from matplotlib.artist import Artist
@@ -12,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from scalesearch.report.style import FRONT, GRID, INK, STYLE
+from scalesearch.report.style import FRONT, GRID, INK, styled
 from scalesearch.study.results.page.parts import Part, Picture
 
 # Colours of a figure that follow the reader's light or dark theme.
@@ -35,7 +34,7 @@ def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Ma
 
     ``key`` is its id, with which all ids within the SVG begin, so that no two figures share one.
     """
-    with matplotlib.rc_context({**STYLE, "svg.fonttype": "none", "svg.hashsalt": key}):
+    with styled({"svg.fonttype": "none", "svg.hashsalt": key}):
         figure.set_dpi(72)  # of SVG's user units, so that marks lie where the drawing does
         figure.draw_without_rendering()
         figure.set_layout_engine("none")

@@ -1,0 +1,161 @@
+"""Text of users is data in everything that is printed, drawn or written: no markup, no formula, no escape sequence."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from scalesearch.cli.main import app
+from scalesearch.errors import UserError
+from scalesearch.report.style import canvas, name_in, save
+from scalesearch.report.text_tables import to_csv, to_latex, to_markdown
+from scalesearch.study.config.sections import Seeds
+from scalesearch.study.executors.worker import finish
+from scalesearch.study.trials.plan import Reference
+from scalesearch.terminal import STEERING, open_console, plain, say
+from tests.study.fakes import META, architecture_of, fake_result, make_driver, make_plan
+from tests.study.pages import Page, revise
+
+PARTS = ("$", "$\\frac{", "_", "[/bold]", "[red]", "[link=file:///x]", ":smile:", "\x1b[31m", "\x1b]0;title\x07",
+         "\x9b2J", "\r", "\n", "\t", "\x00", "\u202e", "\ud800", "=HYPERLINK(\"http://x\")", "@SUM(A1)", "+1", "-1+1",
+         "<script>", "</svg>", "-->", "|", "`", "&amp;", "%", "\\", "{x}", "{{ x }}", "日本", "a", " ", "x" * 90, "'",
+         "\"")
+TEXTS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=5).map("".join)
+WIDTHS = (16, 24, 32)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS)
+def test_nothing_that_is_printed_is_markup_or_steers_the_terminal(text):
+    console = open_console(width=100)
+    table = Table(title=text)
+    table.add_column(text)
+    table.add_row(text)
+    with console.capture() as caught:
+        say(text, console)
+        console.print(table)
+    assert not STEERING.search(caught.get())
+    assert caught.get().startswith(plain(text).partition("\n")[0].expandtabs(8).rstrip())
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS)
+def test_no_cell_is_a_formula_or_breaks_its_row(text):
+    table = pd.DataFrame({text: [text], "n": [-1.5], "m": ["-3"]})
+    lines = to_csv(table)
+    assert not STEERING.search(lines)
+    found = pd.read_csv(pd.io.common.StringIO(lines), dtype=str, keep_default_na=False)
+    assert found.iloc[0].tolist()[1:] == ["-1.5", "-3"]
+    for cell in (found.columns[0], found.iloc[0, 0]):
+        assert cell in (plain(text), f"'{plain(text)}") and (cell[0] not in "=+-@\t" or float(cell))
+    assert to_markdown(table[[text]]).count("\n") == 2 and "<script" not in to_markdown(table[[text]])
+    assert len(to_latex(table[[text]]).splitlines()) == 7
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_figures_draw_every_name_as_it_is(tmp_path, seed):
+    rng = Random(seed)
+    texts = ["".join(rng.choices(PARTS, k=rng.randint(1, 4))) for _ in range(20)]
+    with canvas(6, 6) as (figure, (axes,)):
+        for at, text in enumerate(texts):
+            axes.plot([0, 1], [at, at], label=name_in(text))
+            axes.annotate(name_in(text), (0, at))
+        axes.set_yticks(range(len(texts)), map(name_in, texts))
+        assert len(axes.legend().get_texts()) == sum(bool(name_in(text)) for text in texts)
+    assert isinstance(figure, Figure)
+    for file in save(figure, tmp_path / "names"):
+        assert file.stat().st_size > 1000
+    ElementTree.parse(tmp_path / "names.svg")
+
+
+def work(reason, folder):
+    """Trains in no time; the wide ones fail with ``reason``."""
+    def result(place, job):
+        width = json.loads((place / "architecture.yaml").read_text())["width"]
+        return {"state": "failed", "reason": reason} if width == max(WIDTHS) else fake_result(place, job)
+
+    finish(Path(folder), result)
+
+
+def make_study(folder, texts, **changes):
+    """A study of which name, labels, reasons, corpus and signature are ``texts``."""
+    name, corpus, reason, *labels = texts
+    sheets = [{"width": width, "depth": 2, "kind": "plain"} for width in WIDTHS]
+    named = tuple(Reference(label, architecture_of(sheet), sheet) for label, sheet in zip(labels, sheets))
+    plan = make_plan(3, references=named, seeds=Seeds(1, 0, references=2))
+    make_driver(folder, plan, partial(work, reason)).run()
+    revise(folder, name=name, data=replace(META.data, name=corpus), limits=(reason,), **changes)
+
+
+def call(*arguments):
+    """What a verb prints; fails where it ends in anything but success or an error for users."""
+    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert result.exception is None or isinstance(result.exception, UserError | SystemExit), result.exception
+    assert not STEERING.search(result.output.replace("\r\n", "\n"))
+    return result.output
+
+
+def through_every_verb(folder, texts):
+    one, other = folder / "one", folder / "other"
+    make_study(one, texts)
+    labels = list(texts[3:])
+    rules = {"rule " + labels[1]: labels[1:2], labels[2]: labels[2:]}
+    make_study(other, texts[::-1][:3] + texts[3:], kind="scaling", rows=tuple(labels), base=labels[0],
+               scaling={"base": labels[0], "rules": rules, "held_out": "largest"})
+    for verb in ("status", "front", "table"):
+        assert plain(texts[0]).split()[0] in call("study", verb, one) or verb == "table"
+        json.loads(call("study", verb, one, "--json"))
+    call("study", "front", one, "--all", "--csv")
+    call("study", "watch", one, "--once")
+    assert plain(labels[0]).split()[0] in call("study", "scaling", other)
+    call("study", "plot", one)
+    call("study", "compare", one, other, "--to", folder / "figures")
+    for study in (one, other):
+        call("study", "report", study)
+        assert not Page(study / "report.html").wrong
+    for file in folder.rglob("*.svg"):
+        ElementTree.parse(file)
+    for file in folder.rglob("*.csv"):
+        table = pd.read_csv(file, dtype=str, keep_default_na=False)
+        cells = pd.Series([*table.columns, *table.to_numpy().ravel()])
+        assert not cells[cells.str.startswith(("=", "@"))].any() and not cells.map(STEERING.search).any()
+
+
+def hostile(seed):
+    """Six texts, each another; files that name anything hold no halves of characters."""
+    rng, parts = Random(seed), [part for part in PARTS if part != "\ud800"]
+    return [f"{number}{''.join(rng.choices(parts, k=4))}" for number in rng.sample(range(10), 4)] + [
+        f"{''.join(rng.choices(parts, k=3))}{name}" for name in "ab"]
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_hostile_names_go_through_every_verb(tmp_path, seed):
+    through_every_verb(tmp_path, hostile(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 36))
+def test_two_hundred_hostile_names_go_through_every_verb(tmp_path, seed):
+    through_every_verb(tmp_path, hostile(seed))
+
+
+def test_a_name_that_ended_a_finished_study_in_a_traceback(tmp_path):
+    texts = ["[/bold]", "corpus [red]", "$ [/bold] \x1b[31m \ud800", "a $ label", "=HYPERLINK(\"http://x\")", "_hidden"]
+    through_every_verb(tmp_path, texts)
+
+
+@pytest.mark.parametrize("text", ["[/bold]", "$x", "\x1b[2J", ":smile:"])
+def test_a_space_of_any_name_can_be_looked_at(tmp_path, text):
+    file = tmp_path / "space.yaml"
+    file.write_text(f"space: {json.dumps(text)}\nwidth: 32 | 64\nencoder.depth: 2\ndecoder.depth: 1\n")
+    assert plain(text) in call("check", file, "--samples", "10")
