@@ -4,8 +4,10 @@ Where no condition is involved, the count is a sum over variants and a product o
 decides to what it depends on: only those are listed, one group of tied keys at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from random import Random
+from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
@@ -13,9 +15,11 @@ from scalesearch.space.questionnaire.enumerate import AskFunction, explore
 from scalesearch.space.schema.bound_tree import Branch, Guards, Leaf
 from scalesearch.space.syntax.choices import Conditional, expressions
 from scalesearch.space.syntax.expressions import keys_of
-from scalesearch.space.syntax.parameters import FloatRange
+from scalesearch.space.syntax.parameters import FloatRange, Parameter
 
 MOST_LISTED = 60_000  # combinations of answers that conditions depend on, listed in some ten seconds
+PROBES = 100  # random combinations that say about how many there are
+HOPELESS = 5  # times as many as are listed: by Markov's inequality at most one listable space in five looks like that
 
 
 class TooTangled(UserError):
@@ -37,15 +41,36 @@ def count(form: Questionnaire, most: int | None = None) -> int | None:
         return None
     product = 1
     for units, drivers in _components(form):
-        product *= _total(explore(partial(_count_units, form, units, drivers)), most or MOST_LISTED)
+        run = partial(_count_units, form, units, drivers)
+        if _combinations(run) > HOPELESS * (most or MOST_LISTED):
+            raise _too_tangled(most or MOST_LISTED)
+        product *= _total(explore(run), most or MOST_LISTED)
     return product
+
+
+def _combinations(run: Callable[[AskFunction], int]) -> float:
+    """How many combinations of answers ``run`` asks for, about: the mean over random ones is unbiased (Knuth 1975)."""
+    rng, sizes = Random(0), []
+
+    def ask(name: str, parameter: Parameter) -> Any:
+        sizes[-1] *= parameter.count() or 1
+        return rng.choice(parameter.values() or ())
+
+    for _ in range(PROBES):
+        sizes.append(1)
+        run(ask)
+    return sum(sizes) / PROBES
+
+
+def _too_tangled(most: int) -> TooTangled:
+    return TooTangled(f"conditions tie together more than {most:,} combinations of answers")
 
 
 def _total(counts: Iterator[int], most: int) -> int:
     total = 0
     for at, sheets in enumerate(counts):
         if at >= most:
-            raise TooTangled(f"conditions tie together more than {most:,} combinations of answers")
+            raise _too_tangled(most)
         total += sheets
     return total
 
