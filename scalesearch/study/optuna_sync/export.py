@@ -4,12 +4,14 @@ Nobody reads it back: the truth is the event log. So nothing that happens to a s
 what it misses is not kept apart; once it answers, it gets whatever is not in it yet.
 """
 
+import math
 import os
 import re
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -32,10 +34,11 @@ from scalesearch.study.trials.trial import State, Trial
 OWNER = "scalesearch"  # the attribute of an Optuna study that says which of our studies it belongs to
 DIRECTIONS = {"min": StudyDirection.MINIMIZE, "max": StudyDirection.MAXIMIZE}
 OPEN = (State.PENDING, State.PAUSED)
-# What may come of a database, its driver, a file or a network; a mistake of this package (AttributeError) may not.
+# What may come of a database, its driver, a file or a network; anything else is a mistake of this package.
 FAULTS = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, OSError, LookupError, RuntimeError, TypeError,
           ValueError)
 MIN_WAIT, MAX_WAIT = 5.0, 300.0  # seconds until a storage that was away is tried again
+NEVER = math.inf
 LAST_WAIT = 30.0  # seconds that a study that ends waits for a storage that does not answer
 # Seconds to connect, milliseconds for what was sent to arrive, seconds of silence before the other side is asked.
 LIBPQ = {"connect_timeout": 10, "tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 5,
@@ -59,7 +62,7 @@ class OptunaExport(Callback):
                  tell: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._study, self._exported, self._connect, self._where = study, exported, connect, where
         self._tell, self._clock = tell, clock
-        self._wait, self._next, self._away = MIN_WAIT, 0.0, ""
+        self._wait, self._next, self._away = MIN_WAIT, -math.inf, ""  # _next: when it may be tried again
         self._thread: Thread | None = None
         self._there: set[int] = set()
         self._open()
@@ -67,7 +70,7 @@ class OptunaExport(Callback):
 
     def update(self) -> None:
         """Exports what has finished since, in the background. Where the storage was away, it waits first."""
-        if not self._busy() and self._missing() and (not self._away or self._clock() >= self._next):
+        if not self._busy() and self._missing() and self._clock() >= self._next:
             self._thread = Thread(target=self.export, daemon=True)
             self._thread.start()
 
@@ -75,7 +78,7 @@ class OptunaExport(Callback):
         """Exports the rest; says what to do where that does not succeed."""
         if self._thread is not None:
             self._thread.join(LAST_WAIT)
-        if self._missing() and (self._busy() or not self.export()):
+        if self._next < NEVER and self._missing() and (self._busy() or not self.export()):
             self._tell(f"the storage {self._where} is still away ({self._away or 'it does not answer'}). Nothing is "
                        "lost: the study's folder holds everything. Once the storage is back, the same command with "
                        "--resume brings it up to date")
@@ -92,9 +95,16 @@ class OptunaExport(Callback):
         except (*FAULTS, UserError) as error:
             self._failed(reason(error))
             return False
+        except Exception as error:  # a mistake of this package: it would only happen again
+            self._next, file = NEVER, self._study.folder / "export-crash.txt"
+            with suppress(OSError):
+                file.write_text(traceback.format_exc())
+            self._tell(f"the export to {self._where} ends here, by an error of scalesearch itself ({error!r}, see "
+                       f"{file}). The study goes on: its folder holds everything")
+            return False
         if self._away:
             self._tell(f"the storage {self._where} is back, and up to date")
-        self._away = ""
+        self._away, self._next = "", -math.inf
         return True
 
     def _failed(self, why: str) -> None:

@@ -58,15 +58,6 @@ def test_the_same_seed_proposes_the_same(tmp_path, kind):
     assert params[0] == params[1] != params[2]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_going_on_proposes_what_the_uninterrupted_study_did(tmp_path, kind):
-    make_driver(tmp_path / "whole", make_plan(12), kind=kind).run()
-    make_driver(tmp_path / "parts", make_plan(5), kind=kind).run()
-    make_driver(tmp_path / "parts", make_plan(12), kind=kind).run()
-    whole, parts = (StudyDir(tmp_path / name).load().trials for name in ("whole", "parts"))
-    assert [(t.params, t.state, t.values) for t in whole] == [(t.params, t.state, t.values) for t in parts]
-
-
 @pytest.mark.parametrize("damage", ["deleted", "garbage", "half", "other"])
 def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
     make_driver(tmp_path / "whole", make_plan(12)).run()
@@ -154,6 +145,8 @@ def test_references_come_first_are_labelled_and_may_come_from_elsewhere(tmp_path
     assert sum(trial.state == State.COMPLETE for trial in others) == 4
     numbers = [trial.user_attrs["trial"] for trial in driver.search.study.trials]
     assert numbers == [0, 1, 2] + [trial.number for trial in others]
+    queued = ["fixed_params" in trial.system_attrs for trial in driver.search.study.trials]
+    assert queued == [True, True, True] + [False] * len(others), "references of the space go by Optuna's queue"
     assert foreign.architecture not in {trial.architecture for trial in others} and base.architecture not in {
         trial.architecture for trial in others if trial.state == State.COMPLETE
     }
@@ -205,3 +198,16 @@ def test_the_fake_space_has_infeasible_and_unbuildable_corners():
     assert candidate.constraints == {"buildable": 1.0, "params.total <= 6000": 0.0} and not candidate.feasible
     assert candidate.reason == "depth: 8 layers of 64 do not fit"
     assert len(FakeSpace().dimensions()) == 4
+
+
+def test_bayes_chooses_among_networks_that_nobody_has_seen(tmp_path, monkeypatch):
+    """Many slopes describe one network here, so sheets that differ are not enough."""
+    driver, pools = make_driver(tmp_path, make_plan(7), kind="bayes", storage=False), []
+    sampler = driver.proposals.sampler
+    pool_of = sampler._pool
+    monkeypatch.setattr(sampler, "_pool", lambda ask: pools.append((ask, pool_of(ask))) or pools[-1][1])
+    driver.run()
+    assert pools
+    for ask, pool in pools:
+        networks = [ask.known.identity(sheet.params) for sheet in pool]
+        assert len(set(networks)) == len(networks) > 1 and not set(networks) & set(ask.identities)

@@ -6,8 +6,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.processes import ended, wait_until
@@ -53,32 +51,3 @@ def test_a_study_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
     assert set(starts) == {trial.folder for trial in done}
     assert sum(starts.values()) <= len(done) + 3
     assert all(starts[trial.folder] == 1 for trial in done if trial.attempts == 1)
-
-
-def test_a_result_that_nobody_recorded_is_taken_in_not_trained_again(tmp_path):
-    class Killed(Exception):
-        pass
-
-    driver = make_driver(tmp_path, make_plan(4))
-    append = driver.study.append
-
-    def die_before_recording(event, trial, **facts):
-        if event == "ended" and len(trained(tmp_path)) == 2:
-            raise Killed
-        return append(event, trial, **facts)
-
-    driver.study.append = die_before_recording
-    with pytest.raises(Killed):
-        driver.run()
-    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) == 1
-    assert make_driver(tmp_path, make_plan(4)).run() == "4 candidates trained"
-    assert set(trained(tmp_path).values()) == {1}
-
-
-def test_a_torn_last_line_is_set_aside_and_the_rest_goes_on(tmp_path):
-    make_driver(tmp_path, make_plan(3)).run()
-    log = tmp_path / "events.jsonl"
-    log.write_bytes(log.read_bytes() + b'{"event": "propo')
-    assert make_driver(tmp_path, make_plan(5)).run() == "5 candidates trained"
-    assert (tmp_path / "events.torn").read_bytes() == b'{"event": "propo'
-    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) == 5

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from scalesearch.schedule.rungs import Rungs
-from scalesearch.study.executors.worker import finish, rung_file
+from scalesearch.study.executors.worker import finish
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
 from tests.study.fakes import fake_result, make_driver, make_plan, score
@@ -55,32 +55,6 @@ def test_little_compute_still_brings_somebody_to_the_end(tmp_path, trials):
     driver = make_driver(tmp_path, make_plan(trials, rungs=RUNGS), work=work)
     driver.run()
     assert driver.trials.having(State.COMPLETE) and driver.trials.spent(RUNGS) <= trials + 1e-9
-
-
-def test_a_restart_after_every_event_ends_as_if_there_had_been_none(tmp_path):
-    whole = make_driver(tmp_path / "whole", make_plan(5, rungs=RUNGS), work=work)
-    whole.run()
-    for _ in range(400):
-        driver = make_driver(tmp_path / "cut", make_plan(5, rungs=RUNGS), work=work)
-        driver.recover()
-        if not (driver._dispatch() or driver.trials.having(State.PENDING)):
-            break
-        driver.runner.poll(0.1)  # trains one step; that it has ended is never heard
-    ours = [(t.number, t.state, t.params, t.rungs) for t in driver.trials]
-    assert ours == [(t.number, t.state, t.params, t.rungs) for t in whole.trials]
-    assert passages(tmp_path / "cut") == passages(tmp_path / "whole")
-
-
-def test_a_rung_that_was_written_but_not_heard_of_is_taken_in(tmp_path):
-    driver = make_driver(tmp_path, make_plan(3, rungs=RUNGS), work=work)
-    driver._dispatch()
-    driver.runner.poll(0.1)
-    (trial,) = driver.trials.having(State.PENDING)
-    assert (driver.study.trial_folder(trial) / rung_file(0)).exists()
-    again = make_driver(tmp_path, make_plan(3, rungs=RUNGS), work=work)
-    again.recover()
-    (trial,) = again.trials.having(State.PAUSED)
-    assert len(trial.rungs) == 1 and trial.attempts == 1
 
 
 @pytest.mark.parametrize("kind", ["tpe", "local", "random", "nsga2"])

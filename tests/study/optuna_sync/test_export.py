@@ -269,6 +269,19 @@ def test_what_was_added_before_a_storage_went_away_is_not_added_twice(made):
     assert there.numbers == [0, 1]
 
 
+def test_an_error_of_ours_is_said_once_and_ends_the_export_alone(made, capfd):
+    there = Away()
+    export = there.export_of(made)
+    there.add_trial = lambda trial: trial.no_such_thing
+    for number in range(3):
+        made.propose(number).end(number, 5)
+        settled(export)
+    export.close()
+    (said,) = there.said
+    assert "AttributeError" in said and capfd.readouterr() == ("", "")
+    assert "no_such_thing" in (made.study.folder / "export-crash.txt").read_text()
+
+
 def test_a_storage_that_does_not_answer_holds_nobody_up(tmp_path):
     """The first trial hangs in the storage until the last one has been trained."""
     last, calls, waited = Event(), [], []

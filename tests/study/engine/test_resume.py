@@ -1,0 +1,78 @@
+"""A study goes on from any prefix of its log, and ends as if nothing had interrupted it."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.study.config.rows import Reference
+from scalesearch.study.config.sections import Seeds
+from scalesearch.study.executors.worker import rung_file
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
+from tests.study.engine.test_driver import trained
+from tests.study.engine.test_promotion import RUNGS, passages, work
+from tests.study.fakes import architecture_of, make_driver, make_plan
+
+INSIDE, OUTSIDE = ({"width": 16, "depth": 2, "kind": "plain"}, {"width": 9, "depth": 3, "kind": "plain"})
+PLAN = make_plan(4, most=3000, rungs=RUNGS, seeds=Seeds(most=2, trials=2), references=(
+    Reference("inside", architecture_of(INSIDE), INSIDE), Reference("outside", architecture_of(OUTSIDE))))
+
+
+def driver_of(folder):
+    return make_driver(folder, PLAN, work, kind="local", storage=False)
+
+
+def outcome(folder):
+    """All that a study has found; attempts and times are what an interruption may change."""
+    return [replace(trial, attempts=0, crashes=0, wall_seconds=None, ended=None)
+            for trial in StudyDir(folder).load().trials]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    driver_of(folder).run()
+    return folder
+
+
+def cut(whole, folder, lines, kept):
+    """The folder as a crash after so many lines of the log leaves it. ``kept``: the worker was done by then."""
+    shutil.copytree(whole, folder)
+    log = StudyDir(folder).log
+    log.file.write_bytes(b"".join(log.lines()[:lines]))
+    there = {trial.folder: trial for trial in StudyDir(folder).load().trials}
+    for place in folder.glob("trials/*"):
+        trial = there.get(place.name)
+        if trial is None:
+            shutil.rmtree(place)
+        elif trial.state in (State.PENDING, State.PAUSED):
+            undo(place, len(trial.rungs) + (kept and trial.state == State.PENDING))
+
+
+def undo(place: Path, steps):
+    """Takes back what the worker of a trial left after its first ``steps`` stretches of training."""
+    for name in ("record.json", *(["result.json", "trained"] if steps <= RUNGS.pauses else ())):
+        (place / name).unlink(missing_ok=True)
+    for rung in range(steps, RUNGS.pauses):
+        (place / rung_file(rung)).unlink(missing_ok=True)
+    if (place / "paused").exists():
+        (place / "paused").write_text("".join(line + "\n" for line in (place / "paused").read_text().split()[:steps]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_prefix_of_the_log_resumes_to_the_same_end(whole, tmp_path_factory, data):
+    events = len(StudyDir(whole).log.lines())
+    folder = tmp_path_factory.mktemp("cut") / "study"
+    cut(whole, folder, data.draw(st.integers(0, events), "events"), data.draw(st.booleans(), "the worker was done"))
+    torn = data.draw(st.binary(max_size=9).filter(lambda some: b"\n" not in some), "half a line")
+    with (folder / "events.jsonl").open("ab") as log:
+        log.write(torn)
+    driver_of(folder).run()
+    assert outcome(folder) == outcome(whole)
+    assert trained(folder) == trained(whole) and passages(folder) == passages(whole)
+    assert (folder / "events.torn").exists() == bool(torn)
