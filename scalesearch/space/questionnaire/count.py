@@ -4,6 +4,7 @@ Where no condition is involved, the count is a sum over variants and a product o
 decides to what it depends on: only those are listed, one group of tied keys at a time.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
@@ -39,18 +40,16 @@ def count(form: Questionnaire, most: int | None = None) -> int | None:
     """
     if any(isinstance(parameter, FloatRange) and parameter.step is None for _, parameter in form.dimensions()):
         return None
-    product = 1
-    for units, drivers in _components(form):
-        run = partial(_count_units, form, units, drivers)
-        if _combinations(run) > HOPELESS * (most or MOST_LISTED):
-            raise _too_tangled(most or MOST_LISTED)
-        product *= _total(explore(run), most or MOST_LISTED)
-    return product
+    runs, most = [partial(_count_units, form, *component) for component in _components(form)], most or MOST_LISTED
+    if any(_combinations(run) > HOPELESS * most for run in runs):
+        raise _too_tangled(most)
+    return math.prod(_total(explore(run), most) for run in runs)
 
 
 def _combinations(run: Callable[[AskFunction], int]) -> float:
     """How many combinations of answers ``run`` asks for, about: the mean over random ones is unbiased (Knuth 1975)."""
-    rng, sizes = Random(0), []
+    rng = Random(0)
+    sizes: list[int] = []
 
     def ask(name: str, parameter: Parameter) -> Any:
         sizes[-1] *= parameter.count() or 1
