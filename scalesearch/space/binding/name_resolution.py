@@ -188,19 +188,14 @@ class Resolver:
         other = operands[at - 1] if at else operands[1]
         known = self.find(other.text) if isinstance(other, Name) else None
         mine = operands[at]
-        if known is not None and not (isinstance(mine, Name) and mine.text in words_of(known.field)):
-            own = self.find(mine.text) if isinstance(mine, Name) else None
-            if own is not None and isinstance(mine, Name) and other_is_word(other, own):
+        if isinstance(mine, Name) and isinstance(other, Name) and known and mine.text not in words_of(known.field):
+            own = self.find(mine.text)
+            if own and other.text in words_of(own.field):  # of `tie == decoder`, the other side is a word of this one
                 return self.expr(mine, ANY, ())
         if known is None:
             misspelt = at and isinstance(other, Name) and isinstance(mine, Name) and self.find(mine.text) is None
             return Value(0) if misspelt else self.expr(mine, _kinds(other), ())  # one complaint is enough
         return self.expr(mine, kinds_of(known.field), words_of(known.field))
-
-
-def other_is_word(other: Expr, known: Known) -> bool:
-    """True if the other side is a word of this side's field (``tie == decoder``)."""
-    return isinstance(other, Name) and other.text in words_of(known.field)
 
 
 def _kinds(expr: Expr) -> frozenset[str]:

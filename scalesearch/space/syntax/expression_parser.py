@@ -36,9 +36,9 @@ class Cursor:
         """The token in front."""
         return self.tokens[self.at]
 
-    def ahead(self, count: int = 1) -> Token:
-        """The token ``count`` further on."""
-        return self.tokens[min(self.at + count, len(self.tokens) - 1)]
+    def ahead(self) -> Token:
+        """The token after the one in front."""
+        return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
 
     def next(self) -> Token:
         """Steps over the token in front."""
@@ -59,10 +59,10 @@ class Cursor:
         if not self.take(text):
             raise self.wrong(f"expected `{text}` {why}")
 
-    def wrong(self, message: str, help: str | None = None, span: Span | None = None) -> SyntaxProblem:
+    def wrong(self, message: str, help: str | None = None) -> SyntaxProblem:
         """A complaint about the token in front."""
         token = f", found `{self.token.text}`" if self.token.kind != "end" else ", found the end"
-        return SyntaxProblem(message + (token if message.startswith("expected") else ""), span or self.token.span, help,
+        return SyntaxProblem(message + (token if message.startswith("expected") else ""), self.token.span, help,
                              code="bad-syntax")
 
     def since(self, start: Span) -> Span:
@@ -210,3 +210,13 @@ def _function(cursor: Cursor, name: Token) -> Expr:
     if most is not None and len(arguments) > most:
         raise SyntaxProblem(f"`{name.text}` takes {most} argument", cursor.since(name.span), code="bad-syntax")
     return Operation(name.text, tuple(arguments), span=cursor.since(name.span))
+
+
+def listed(cursor: Cursor, end: str, parse: Callable[[Cursor], Parsed]) -> list[Parsed]:
+    """What stands between commas, up to ``end``."""
+    items: list[Parsed] = []
+    while not cursor.sees(end):
+        items.append(parse(cursor))
+        if not cursor.take(","):
+            break
+    return items

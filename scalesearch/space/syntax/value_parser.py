@@ -11,12 +11,13 @@ from scalesearch.space.syntax.expression_parser import (
     deeper,
     disjunction,
     finish,
+    listed,
     parse_expression,
     ternary,
 )
 from scalesearch.space.syntax.expressions import RESERVED, write
-from scalesearch.space.syntax.lexer import Span, SyntaxProblem, Token
-from scalesearch.space.syntax.parameters import Constant, FloatRange, IntRange, say
+from scalesearch.space.syntax.lexer import Span, SyntaxProblem
+from scalesearch.space.syntax.parameters import FloatRange, IntRange, say
 from scalesearch.space.syntax.schedules import Call, Reference, Schedule
 
 MOST_STEPS = 1_000_000
@@ -93,41 +94,30 @@ def _item(cursor: Cursor) -> Spec:
 
 def _word(cursor: Cursor) -> Spec:
     word = cursor.next()
-    if cursor.sees("("):
-        return _call(cursor, word)
     if cursor.take("["):
         index = ternary(cursor)
         cursor.expect("]", "to close the index")
         return Indexed(word.text, index, span=cursor.since(word.span))
-    return Literal(TRUTH.get(word.text, word.text), span=word.span)
-
-
-def _call(cursor: Cursor, name: Token) -> Spec:
-    cursor.expect("(", "")
-    arguments: list[Spec] = []
-    while not cursor.sees(")"):
-        arguments.append(_alternatives(cursor))
-        if not cursor.take(","):
-            break
+    if not cursor.take("("):
+        return Literal(TRUTH.get(word.text, word.text), span=word.span)
+    arguments = listed(cursor, ")", _alternatives)
     cursor.expect(")", "to close the call")
-    return CallOf(name.text, tuple(arguments), span=cursor.since(name.span))
+    return CallOf(word.text, tuple(arguments), span=cursor.since(word.span))
 
 
 def _list(cursor: Cursor) -> Spec:
     start = cursor.next().span
-    values: list[Constant] = []
-    spans: list[Span] = []
-    while not cursor.sees("]"):
-        item = _item(cursor)
-        if not isinstance(item, Literal):
-            raise SyntaxProblem("a list holds constants only", item.span, "a list is always a value, never a choice",
-                                code="bad-syntax")
-        values.append(item.value)
-        spans.append(item.span)
-        if not cursor.take(","):
-            break
+    items = listed(cursor, "]", _constant)
     cursor.expect("]", "to close the list")
-    return Items(tuple(values), tuple(spans), span=cursor.since(start))
+    return Items(tuple(item.value for item in items), tuple(item.span for item in items), span=cursor.since(start))
+
+
+def _constant(cursor: Cursor) -> Literal:
+    item = _item(cursor)
+    if not isinstance(item, Literal):
+        raise SyntaxProblem("a list holds constants only", item.span, "a list is always a value, never a choice",
+                            code="bad-syntax")
+    return item
 
 
 def _numbers(cursor: Cursor) -> Spec:
@@ -138,11 +128,10 @@ def _numbers(cursor: Cursor) -> Spec:
     groups: list[Spec] = [Literal(low, span=start)]
     while cursor.sees("-") and cursor.ahead().kind == "number" and isinstance(low, int):
         cursor.next()
-        group = cursor.next()
-        groups.append(Literal(group.value, span=group.span))
-    if len(groups) > 1:
-        return CallOf("load", tuple(groups), bare=True, span=cursor.since(start))
-    return Literal(low, span=cursor.since(start))
+        groups.append(Literal(cursor.token.value, span=cursor.next().span))
+    if len(groups) == 1:
+        return Literal(low, span=cursor.since(start))
+    return CallOf("load", tuple(groups), bare=True, span=cursor.since(start))
 
 
 def _number(cursor: Cursor) -> int | float:
@@ -157,9 +146,9 @@ def _number(cursor: Cursor) -> int | float:
 
 def _range(cursor: Cursor, low: int | float, start: Span) -> Spec:
     high = _number(cursor)
-    bounds = cursor.since(start)
+    bounds = step_span = log_span = cursor.since(start)
     step: int | float | None = None
-    step_span, log, log_span = bounds, False, bounds
+    log = False
     while cursor.sees("step", "log"):
         word = cursor.next()
         if word.text == "log":
@@ -168,32 +157,23 @@ def _range(cursor: Cursor, low: int | float, start: Span) -> Spec:
             step_start = cursor.token.span
             step = _number(cursor)
             step_span = cursor.since(step_start)
-    _check_bounds(low, high, bounds)
-    if log:
-        _check_log(low, step, bounds, log_span)
+    if low > high:
+        help = f"write `{say(high)}..{say(low)}`"
+        raise SyntaxProblem("this range is empty: its start is above its end", bounds, help, code="bad-range")
+    if low == high:
+        raise SyntaxProblem("this range holds a single number", bounds, f"write `{say(low)}`", code="bad-range")
+    if log and low <= 0:
+        raise SyntaxProblem("a log range must begin above 0", bounds, "raise its lower end, or leave out `log`",
+                            code="bad-range")
+    if log and step is not None:
+        raise SyntaxProblem("a range has either a step or log", log_span, "for powers of two, write `64 | 128 | 256`",
+                            code="bad-range")
     if step is not None:
         _check_step(low, high, step, step_span)
     span = cursor.since(start)
     if all(isinstance(number, int) for number in (low, high, step or 0)):
         return Between(IntRange(int(low), int(high), int(step or 1), log), span=span)
     return Between(FloatRange(float(low), float(high), None if step is None else float(step), log), span=span)
-
-
-def _check_bounds(low: int | float, high: int | float, span: Span) -> None:
-    if low > high:
-        raise SyntaxProblem("this range is empty: its start is above its end", span, f"write `{say(high)}..{say(low)}`",
-                            code="bad-range")
-    if low == high:
-        raise SyntaxProblem("this range holds a single number", span, f"write `{say(low)}`", code="bad-range")
-
-
-def _check_log(low: int | float, step: int | float | None, bounds: Span, log: Span) -> None:
-    if low <= 0:
-        raise SyntaxProblem("a log range must begin above 0", bounds, "raise its lower end, or leave out `log`",
-                            code="bad-range")
-    if step is not None:
-        raise SyntaxProblem("a range has either a step or log", log, "for powers of two, write `64 | 128 | 256`",
-                            code="bad-range")
 
 
 def _check_step(low: int | float, high: int | float, step: int | float, span: Span) -> None:
