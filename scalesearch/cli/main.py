@@ -22,6 +22,7 @@ VERBS = {
     "train": ("train", "Train one architecture on a parallel corpus."),
     "distill": ("distill", "A teacher's translations of the training text, as a corpus for students."),
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
+    "score": ("score", "Score trained checkpoints on any files, with intervals and paired tests."),
     "analyse": ("analyse", "Heads, tokens, activations, load and gradients of a trained checkpoint."),
     "study": ("study.group", "Search a space for its Pareto front; show, plot and export it."),
 }

@@ -2,47 +2,116 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scalesearch.cli.options import json_option
 from scalesearch.errors import UserError
+from scalesearch.files import write_atomic
+
+if TYPE_CHECKING:
+    from scalesearch.train.scoring.evaluate import Search, Translations
 
 AT_ONCE = 1000  # lines that are sorted by length together, and how long the first answer takes
 
 
+def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--beam``, ``--length-penalty`` and ``--batch``; without the first two, as the model was scored."""
+    for option in (
+        click.option("--batch", default=6144, show_default=True, type=click.IntRange(1),
+                     help="Source tokens in a batch."),
+        click.option("--length-penalty", type=click.FloatRange(0), show_default="the model's",
+                     help="α in log-probability / length^α."),
+        click.option("--beam", type=click.IntRange(1), show_default="the model's",
+                     help="Width of the search; 1 is greedy."),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command(name="translate")
 @click.argument("checkpoint")
-@click.option("--beam", default=5, show_default=True, type=click.IntRange(1), help="Width of the search; 1 is greedy.")
-@click.option("--length-penalty", default=1.0, show_default=True, type=click.FloatRange(0),
-              help="α in log-probability / length^α.")
-@click.option("--batch", default=6144, show_default=True, type=click.IntRange(1), help="Source tokens in a batch.")
+@search_options
+@click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
+              help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION with tabs between.")
+@click.option("--output", type=click.Path(path_type=Path), help="File to write, whole or not at all.")
 @json_option
-def command(checkpoint: str, beam: int, length_penalty: float, batch: int, as_json: bool) -> None:
+def command(checkpoint: str, beam: int | None, length_penalty: float | None, batch: int, nbest: int,
+            output: Path | None, as_json: bool) -> None:
     """Translate each line of standard input with the training in the folder CHECKPOINT.
 
     One line comes out for each that goes in, in the same order; an empty one stays empty. With --json, a line is an
-    object with source, translation and score.
+    object with source, translation and score, and of several translations all of them under nbest.
     """
-    from scalesearch.tasks import TASKS
-    from scalesearch.train import Recipe, read_checkpoint
-    from scalesearch.train.hardware import Hardware
-    from scalesearch.train.scoring.evaluate import Search, translate_lines
+    model = Translator(checkpoint, beam, length_penalty, batch, nbest)
 
-    found = read_checkpoint(checkpoint)
-    if TASKS[found.task].score is None:
-        raise UserError(f"{checkpoint}: trained for the task {found.task}, which turns no line into another",
-                        code="other-task")
-    hardware = Hardware.of(Recipe(steps=1))
-    found.model.to(hardware.device).set_attention(hardware.attention)
-    lines, search = _lines(), Search(beam, length_penalty, batch)
-    while some := list(islice(lines, AT_ONCE)):
-        for source, said, score in translate_lines(found, some, search, hardware):
-            click.echo(_object(source, said, score) if as_json else said)
-        sys.stdout.flush()
+    def texts() -> Iterator[str]:
+        for number, (source, found) in enumerate(model(_lines()), 1):
+            yield _object(source, found, nbest) if as_json else _plain(number, found, nbest)
+
+    if output is not None:
+        write_atomic(output, lambda file: file.writelines(f"{text}\n".encode() for text in texts()))
+        return
+    for text in texts():
+        click.echo(text)
+
+
+class Translator:
+    """A finished training that translates lines.
+
+    Attributes:
+        search: how; what is not given is as in the model's recipe.
+    """
+
+    def __init__(self, folder: str, beam: int | None, length_penalty: float | None, batch: int, nbest: int = 1) -> None:
+        from scalesearch.tasks import TASKS
+        from scalesearch.train import Recipe, read_checkpoint
+        from scalesearch.train.hardware import Hardware
+        from scalesearch.train.scoring.evaluate import Search
+
+        self.folder, self.trained = folder, read_checkpoint(folder)
+        self.task, recipe = TASKS[self.trained.task], self.trained.recipe
+        if self.task.score is None:
+            raise UserError(f"{folder}: trained for the task {self.task.name}, which turns no line into another",
+                            code="other-task")
+        penalty = recipe.length_penalty if length_penalty is None else length_penalty
+        self.search: Search = Search(beam or recipe.beam, penalty, batch, nbest)
+        if nbest > self.search.beam:
+            raise UserError(f"--nbest {nbest}: a search of beam {self.search.beam} finds no more than that; give a "
+                            "larger --beam", code="nbest-above-beam")
+        self.hardware = Hardware.of(Recipe(steps=1))
+        self.trained.model.to(self.hardware.device).set_attention(self.hardware.attention)
+
+    def __call__(self, lines: Iterable[str], total: int | None = None) -> Iterator[tuple[str, Translations]]:
+        """Lines with their translations, some hundred at a time; a bar on standard error counts them."""
+        from scalesearch.train.scoring.evaluate import translate_lines
+
+        rest = iter(lines)
+        with _counted(f"{self.folder}: {self.search.protocol}", total) as count:
+            while some := list(islice(rest, AT_ONCE)):
+                yield from translate_lines(self.trained, some, self.search, self.hardware)
+                sys.stdout.flush()
+                count(len(some))
+
+
+@contextmanager
+def _counted(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Bar on standard error, where that is a terminal and standard output is another place."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    hidden = not sys.stderr.isatty() or sys.stdout.isatty()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("lines")
+    with Progress(*columns, console=Console(stderr=True), disable=hidden) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda lines: progress.advance(task, lines)
 
 
 def _lines() -> Iterator[str]:
@@ -59,7 +128,13 @@ def _lines() -> Iterator[str]:
                             code="not-utf8") from None
 
 
-def _object(source: str, said: str, score: float | None) -> str:
-    import json
+def _plain(number: int, found: Translations, nbest: int) -> str:
+    if nbest == 1:
+        return found[0][0]
+    return "\n".join(f"{number}\t{'' if score is None else f'{score:.4f}'}\t{text}" for text, score in found)
 
-    return json.dumps({"source": source, "translation": said, "score": score}, ensure_ascii=False)
+
+def _object(source: str, found: Translations, nbest: int) -> str:
+    (text, score), *_ = found
+    several = {"nbest": [{"translation": text, "score": score} for text, score in found]} if nbest > 1 else {}
+    return json.dumps({"source": source, "translation": text, "score": score, **several}, ensure_ascii=False)

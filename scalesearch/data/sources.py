@@ -76,7 +76,7 @@ def _read_split(spec: DataSpec, split: str) -> Pairs:
     with_gold = spec.form == "corrections" and split not in _TRAINING
     whole = Pairs([], [], {"read": 0, "empty": 0}, [] if with_gold else None)
     for files in find_files(spec, split):
-        part = _read_text(files[0]) if spec.form == "text" else _read_pairs(files, split, with_gold)
+        part = _read_text(files[0]) if spec.form == "text" else read_pairs(files, split, with_gold)
         whole.source += part.source
         whole.target += part.target
         if whole.gold is not None:
@@ -97,8 +97,12 @@ def _read_text(file: Path) -> Pairs:
     return Pairs([], kept, {"read": len(lines), "empty": len(lines) - len(kept)})
 
 
-def _read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
-    """Reads the pairs of one part, without empty ones; ``edits``: with gold edits."""
+def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
+    """Reads the pairs of one part, without empty ones; ``edits``: with gold edits.
+
+    Raises:
+        UserError: as :func:`read`.
+    """
     if len(files) == 1:
         sentences = parse_m2(read_lines(files[0]), str(files[0]))
         source = [sentence.source for sentence in sentences]

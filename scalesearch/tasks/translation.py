@@ -31,6 +31,27 @@ def scores(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool
     return values
 
 
+def compared(systems: Sequence[Sequence[str]], references: Sequence[str], samples: int) -> list[dict[str, Any]]:
+    """BLEU and chrF2 of each system with sacreBLEU's bootstrap, and a paired test against the first (Koehn 2004).
+
+    Returns:
+        a mapping each, of ``bleu`` and ``chrf``: ``score``, ``mean`` of the resamples, ``half`` width of their 95 %
+        interval, ``p`` of the difference to the first system (None of the first) and ``signature``.
+    """
+    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.significance import PairedTest
+
+    metrics = {"bleu": BLEU(), "chrf": CHRF()}
+    named = [(str(number), list(system)) for number, system in enumerate(systems)]
+    signatures, found = PairedTest(named, metrics, [list(references)], "bs", samples)()
+    rows: list[dict[str, Any]] = [{} for _ in systems]
+    for name, column, signature in zip(metrics, [key for key in found if key != "System"], signatures.values()):
+        for row, result in zip(rows, found[column]):
+            row[name] = {"score": result.score, "mean": float(result.mean), "half": float(result.ci),
+                         "p": result.p_value, "signature": str(signature)}
+    return rows
+
+
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """BLEU of tokenised text (words apart by blanks), as multi-bleu.perl; to compare with papers only.
 

@@ -218,10 +218,10 @@ class Run:
         """Main metric of the task on valid; higher is better for every task that generates."""
         split = self.corpus.valid
         assert self.task.score is not None, "a recipe that validates by decoding is refused with other tasks"
-        hypotheses, _ = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware,
-                                  Search(1), self.stop.check)
+        found = translate(self.engine.model, split, self.corpus.tokenizer, self.engine.hardware, Search(1),
+                          self.stop.check)
         self.engine.model.train()
-        return float(self.task.score(hypotheses, split.texts, self.corpus.spec)[self.task.main])
+        return float(self.task.score([best[0] for best, *_ in found], split.texts, self.corpus.spec)[self.task.main])
 
     def _position(self) -> dict[str, Any]:
         spent = self.spent

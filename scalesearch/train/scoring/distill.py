@@ -44,7 +44,7 @@ def distill_data(teacher: Path, data: DataSpec, out: Path, search: Search,
                 "decode": search.protocol, "dtype": hardware.dtype}
 
     def translate(lines: list[str]) -> list[str]:
-        return [translation for _, translation, _ in translate_lines(model, lines, search, hardware)]
+        return [best[0] for _, (best, *_) in translate_lines(model, lines, search, hardware)]
 
     return {"pairs": distill(texts, out, data.suffixes, translate, settings, tell), **settings}
 

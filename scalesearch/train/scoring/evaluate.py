@@ -1,14 +1,14 @@
 """Evaluation of a model: loss and perplexity per token, translations, metrics of its task."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, put_back
-from scalesearch.nn.decode import Hypotheses, beam_search, greedy
+from scalesearch.nn.decode import beam_search, greedy
 from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.engine import Engine
@@ -19,6 +19,7 @@ DECODE_TOKENS = 6144  # source tokens in a batch when decoding, divided among th
 
 Check = Callable[[], None]
 Progress = Callable[[int, int], None]
+Translations = list[tuple[str, float | None]]  # of one sentence, the best first
 T = TypeVar("T")
 
 
@@ -29,6 +30,7 @@ class Search:
     beam: int = 5
     length_penalty: float = 1.0
     tokens: int = DECODE_TOKENS
+    nbest: int = 1
 
     @property
     def protocol(self) -> str:
@@ -61,38 +63,43 @@ def perplexity(loss: float) -> float | None:
 
 
 def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware, search: Search,
-              check: Check = lambda: None, progress: Progress = lambda done, of: None) -> tuple[list[str], list[float]]:
-    """Best translation of each source sentence, detokenised, and their scores, in the split's order."""
-    def run(max_tokens: int) -> tuple[list[str], list[float]]:
-        batches, ids, scores, done = eval_batches(split, max_tokens), [], [], 0
+              check: Check = lambda: None, progress: Progress = lambda done, of: None) -> list[Translations]:
+    """Best ``search.nbest`` translations of each source sentence, detokenised, in the split's order."""
+    def run(max_tokens: int) -> list[Translations]:
+        batches, found, done = eval_batches(split, max_tokens), [], 0
         for batch in batches:
             check()
             with hardware.autocast():
-                hypotheses = _search(model, hardware.tensor(batch.source), search)
-            ids.append(hypotheses.best())
-            scores.append(hypotheses.scores[:, 0].tolist())
+                found.append(_search(model, hardware.tensor(batch.source), search))
             progress(done := done + len(batch), len(split))
-        return tokenizer.decode(put_back(batches.plan, ids)), put_back(batches.plan, scores)
+        rows = put_back(batches.plan, found)
+        texts = iter(tokenizer.decode(ids for row in rows for ids, _ in row))
+        return [[(next(texts), score) for _, score in row] for row in rows]
 
     model.eval()
     return with_memory(run, max(1, search.tokens * 2 // (search.beam + 1)))
 
 
-def translate_lines(trained: Checkpoint, lines: list[str], search: Search,
-                    hardware: Hardware) -> Iterable[tuple[str, str, float | None]]:
-    """Translates lines; yields line, translation and score, empty and None without words."""
+def _search(model: Any, source: torch.Tensor, search: Search) -> list[list[tuple[list[int], float]]]:
+    """Ids and score of the best hypotheses of each sentence of a batch."""
+    if search.beam == 1:
+        found = greedy(model, source)
+    else:
+        found = beam_search(model, source, search.beam, search.length_penalty, nbest=search.nbest)
+    rows = zip(found.tokens.tolist(), found.lengths.tolist(), found.scores.tolist())
+    return [[(ids[: length - 1], score) for ids, length, score in zip(*row) if length] for row in rows]
+
+
+def translate_lines(trained: Checkpoint, lines: list[str], search: Search, hardware: Hardware,
+                    ) -> list[tuple[str, Translations]]:
+    """Lines with their translations; of one without words, an empty one without a score."""
     text = [line.lower() for line in lines] if trained.lowercase else lines
     ids = [row[: trained.max_length] for row in trained.tokenizer.encode(text)]
-    filled = [place for place, row in enumerate(ids) if row]
-    translations = [""] * len(lines)
-    scores: list[float | None] = [None] * len(lines)
-    if filled:
-        split = Split.of([ids[place] for place in filled])
-        results = translate(trained.model, split, trained.tokenizer, hardware, search)
-        for place, translation, score in zip(filled, *results):
-            # One line in, one line out, whatever the vocabulary holds.
-            translations[place], scores[place] = " ".join(translation.split()), score
-    return zip(lines, translations, scores)
+    split = Split.of([row for row in ids if row])
+    found = iter(translate(trained.model, split, trained.tokenizer, hardware, search) if len(split) else [])
+    # One line in, one line out, whatever the vocabulary holds.
+    return [(line, [(" ".join(text.split()), score) for text, score in next(found)] if row else [("", None)])
+            for line, row in zip(lines, ids)]
 
 
 def score_split(engine: Engine, corpus: Corpus, name: str, search: Search, check: Check = lambda: None,
@@ -101,19 +108,13 @@ def score_split(engine: Engine, corpus: Corpus, name: str, search: Search, check
     task, split = TASKS[corpus.spec.task], getattr(corpus, name)
     loss, metrics = loss_per_token(engine, split, check), {}
     if task.score is not None:
-        hypotheses, _ = translate(engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
-        metrics = {**task.score(hypotheses, split.texts, corpus.spec), "decode": search.protocol}
+        found = translate(engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
+        metrics = {**task.score([best[0] for best, *_ in found], split.texts, corpus.spec), "decode": search.protocol}
     metrics |= {"loss": loss, "perplexity": perplexity(loss)}
     if task.of_loss is not None:
         tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_TOKENS))
         metrics |= task.of_loss(loss, tokens, split.texts, corpus.spec)
     return metrics
-
-
-def _search(model: Any, source: torch.Tensor, search: Search) -> Hypotheses:
-    if search.beam == 1:
-        return greedy(model, source)
-    return beam_search(model, source, search.beam, search.length_penalty)
 
 
 def with_memory(run: Callable[[int], T], max_tokens: int) -> T:

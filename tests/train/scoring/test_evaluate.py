@@ -40,10 +40,11 @@ def test_translations_come_in_the_splits_order_however_they_are_batched(corpus, 
     model = build(tiny().block, vocab=corpus.tokenizer.vocab_size, seed=2, dtype=torch.float64).eval()
     hardware, ids = Hardware.of(recipe()), corpus.test.source_ids
     for tokens in (12, 2048):
-        said, found = translate(model, corpus.test, corpus.tokenizer, hardware, Search(beam, tokens=tokens))
+        found = translate(model, corpus.test, corpus.tokenizer, hardware, Search(beam, tokens=tokens, nbest=beam))
         for row in range(0, len(ids), 5):
-            one, score = translate(model, Split.of([ids[row].tolist()]), corpus.tokenizer, hardware, Search(beam))
-            assert (said[row], found[row]) == (one[0], pytest.approx(score[0]))
+            [alone] = translate(model, Split.of([ids[row].tolist()]), corpus.tokenizer, hardware, Search(beam))
+            assert found[row][0] == (alone[0][0], pytest.approx(alone[0][1])) and len(found[row]) == beam
+            assert [score for _, score in found[row]] == sorted((score for _, score in found[row]), reverse=True)
 
 
 def test_decoding_without_memory_goes_on_with_smaller_batches() -> None:

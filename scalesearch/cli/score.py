@@ -1,0 +1,88 @@
+"""``scalesearch score MODEL... --source FILE --target FILE``: finished models on any text, compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.translate import Translator, search_options
+from scalesearch.errors import UserError
+from scalesearch.terminal import make_table, say
+
+if TYPE_CHECKING:
+    from scalesearch.tasks import Texts
+
+
+@click.command(name="score")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option("--source", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Text to translate.")
+@click.option("--target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Its references.")
+@search_options
+@click.option("--samples", default=1000, show_default=True, type=click.IntRange(10), help="Bootstrap resamples.")
+@json_option
+def command(models: tuple[str, ...], source: Path, target: Path, beam: int | None, length_penalty: float | None,
+            batch: int, samples: int, as_json: bool) -> None:
+    """Score the trainings in the folders MODEL on files whose lines translate each other; .gz as well.
+
+    Translations are scored with sacreBLEU's 95 % intervals by bootstrap, and of several models, each is tested against
+    the first by paired bootstrap (Koehn 2004). Other tasks are scored by their metrics, without intervals.
+    """
+    from scalesearch.data.sources import read_pairs
+    from scalesearch.tasks import Texts
+
+    opened = [Translator(model, beam, length_penalty, batch) for model in models]
+    _check_alike(opened)
+    pairs = read_pairs((source, target), "test", False)
+    low = opened[0].trained.lowercase
+    texts = Texts(*([line.lower() for line in side] if low else side for side in (pairs.source, pairs.target)))
+    found = [[best for _, ((best, _), *_) in model(texts.source, len(texts.source))] for model in opened]
+    rows = _scores(opened, found, texts, samples)
+    names = [f"{model.folder} ({model.search.protocol})" for model in opened]
+    if as_json:
+        print_json({"source": str(source), "target": str(target), "sentences": len(texts.source), "lowercase": low,
+                    "models": [{"model": model.folder, "decode": model.search.protocol, **row}
+                               for model, row in zip(opened, rows)]})
+        return
+    _show(names, rows)
+
+
+def _check_alike(opened: list[Translator]) -> None:
+    """Checks that models can be scored against the same references. Raises UserError."""
+    for model in opened[1:]:
+        for what, mine, first in (("task", model.trained.task, opened[0].trained.task),
+                                  ("lowercase", model.trained.lowercase, opened[0].trained.lowercase)):
+            if mine != first:
+                raise UserError(f"{model.folder}: its {what} is {mine}, and that of {opened[0].folder} is {first}: no "
+                                "score of one compares with the other's; score them one at a time", code="not-alike")
+
+
+def _scores(opened: list[Translator], found: list[list[str]], texts: Texts, samples: int) -> list[dict[str, Any]]:
+    """Metrics of each model; see :func:`.translation.compared`."""
+    from scalesearch.data import DataSpec
+    from scalesearch.tasks.translation import compared
+
+    task = opened[0].task
+    if task.name == "translation":
+        return compared(found, texts.target, samples)
+    options = DataSpec(task=task.name, train="-", valid="-", test="-", source="s", target="t")
+    values = [task.score(said, texts, options) for said in found] if task.score else []
+    return [{name: {"score": row[name]} for name in task.metrics} for row in values]
+
+
+def _show(names: list[str], rows: list[dict[str, Any]]) -> None:
+    from scalesearch.tasks import METRICS
+
+    headings = ["", *(METRICS[name].words for name in rows[0])]
+    say(make_table(headings, [(name, *map(_cell, row.values())) for name, row in zip(names, rows)]))
+    for value in rows[0].values():
+        if "signature" in value:
+            say(value["signature"], style="dim")
+
+
+def _cell(value: dict[str, Any]) -> str:
+    interval = f" (μ {value['mean']:.2f} ± {value['half']:.2f})" if "half" in value else ""
+    tested = f", p = {value['p']:.4f}" if value.get("p") is not None else ""
+    return f"{value['score']:.2f}{interval}{tested}"

@@ -1,0 +1,79 @@
+"""``scalesearch score``: the scores of a training again, on any files; ``translate`` decodes as it was scored."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scalesearch.cli import score as score_verb
+from scalesearch.cli import translate as translate_verb
+from scalesearch.cli.files import load_data
+from scalesearch.train import train
+from tests.cli.test_train import run
+from tests.corpora import write_text
+from tests.errors import refuses
+from tests.train.conftest import recipe, tiny
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two trainings, scored with a beam and a penalty of their own, beside their text."""
+    where = tmp_path_factory.mktemp("scored")
+    corpus = load_data(str(write_text(where)))
+    for seed in (1, 2):
+        train(tiny(), corpus, recipe(steps=30, beam=3, length_penalty=0.3), where / f"model{seed}", seed=seed)
+    return where
+
+
+def text_of(place: Path, split: str = "test") -> list[str]:
+    return ["--source", str(place / f"{split}.en"), "--target", str(place / f"{split}.de")]
+
+
+def test_the_scores_of_a_training_come_back(place: Path) -> None:
+    done = run(score_verb, place / "model1", *text_of(place), "--samples", "50", "--json")
+    assert done.exit_code == 0, done.exception
+    found = json.loads(done.stdout)["models"][0]
+    wanted = json.loads((place / "model1" / "result.json").read_text())["metrics"]["test"]
+    assert found["decode"] == wanted["decode"] == "beam 3, log-probability / length^0.3"
+    assert [found[name]["score"] for name in ("bleu", "chrf")] == [wanted["bleu"], wanted["chrf"]]
+    assert found["chrf"]["half"] > 0 and found["chrf"]["p"] is None and "bs:50" in found["bleu"]["signature"]
+
+
+def test_models_are_tested_against_the_first(place: Path) -> None:
+    models = [place / "model1", place / "model2", place / "model1"]
+    done = run(score_verb, *models, *text_of(place), "--samples", "50", "--json")
+    first, second, again = json.loads(done.stdout)["models"]
+    assert first["chrf"]["p"] is None and 0 < second["chrf"]["p"] <= 1
+    assert again["chrf"] | {"p": None} == first["chrf"]
+    shown = run(score_verb, *models[:2], *text_of(place), "--samples", "50").stdout
+    assert "±" in shown and "p = " in shown and "chrF" in shown
+
+
+def test_files_that_do_not_match_are_refused(place: Path, tmp_path: Path) -> None:
+    short = tmp_path / "short.de"
+    short.write_text("eins\n")
+    said = run(score_verb, place / "model1", "--source", str(place / "test.en"), "--target", str(short))
+    with refuses("unequal-lines", "short.de has 1"):
+        raise said.exception
+
+
+def test_translate_decodes_as_the_model_was_scored(place: Path, tmp_path: Path) -> None:
+    lines = (place / "test.en").read_text()
+    said = run(translate_verb, place / "model1", text=lines)
+    same = run(translate_verb, place / "model1", "--beam", "3", "--length-penalty", "0.3", text=lines)
+    assert said.stdout == same.stdout
+    done = run(translate_verb, place / "model1", "--output", tmp_path / "out.de", text=lines)
+    assert done.stdout == "" and (tmp_path / "out.de").read_text() == said.stdout
+
+
+def test_several_translations_a_line(place: Path) -> None:
+    lines = "one red dog\n\nthe old house\n"
+    several = run(translate_verb, place / "model1", "--nbest", "3", text=lines).stdout
+    rows = [row.split("\t") for row in several.splitlines()]
+    best = run(translate_verb, place / "model1", text=lines).stdout.splitlines()
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] + ["3"] * 3 and rows[3] == ["2", "", ""]
+    assert [rows[0][2], "", rows[4][2]] == best and float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
+    [first, *_] = run(translate_verb, place / "model1", "--nbest", "2", "--json", text=lines).stdout.splitlines()
+    assert [one["translation"] for one in json.loads(first)["nbest"]] == [rows[0][2], rows[1][2]]
+    with refuses("nbest-above-beam", "beam 3"):
+        raise run(translate_verb, place / "model1", "--nbest", "4", text=lines).exception
