@@ -3,9 +3,11 @@
 import errno
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -15,6 +17,7 @@ from scalesearch.errors import UserError
 
 T = TypeVar("T")
 MAX_NAME = 200  # bytes; file systems take 255, and some names get an ending
+OWN = {"/dev/stdout": 1, "/dev/stderr": 2}  # handles of this process, with their own place in a file
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk full, quota used up, larger than a file may be
 
 
@@ -33,11 +36,46 @@ def is_name(text: str) -> bool:
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write ``path`` through ``write(handle)``: to a temporary file beside it, synced, then renamed over it.
 
+    A link stays one, and its target is written; pipes and character devices are written to, not replaced.
+
     Raises:
         DiskFull: there is no room; ``path`` is as it was, and nothing else is left.
+        UserError: it is a pipe that nobody reads, a socket or a disk.
     """
     with room_for(path):
-        _write(path, write)
+        if _is_stream(path):
+            _write_through(path, write)
+        else:
+            _write(Path(os.path.realpath(path)), write)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether there is something else than a file or a folder, or a name of an open file, such as /dev/stdout."""
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        opened = path.absolute().parts[1:2] in (("dev",), ("proc",)) and path.is_symlink()
+        return opened or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return False
+
+
+def _write_through(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    mode = path.stat().st_mode
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise UserError(f"{path}: is a {'disk' if stat.S_ISBLK(mode) else 'socket'}, not a file; name a file",
+                        code="not-a-file")
+    whole = BytesIO()
+    write(whole)
+    own = OWN.get(str(path))
+    try:  # without blocking, opening fails where nobody reads a pipe
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK) if own is None else os.dup(own)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise UserError(f"{path}: is a pipe that nobody reads; name a file, or start its reader first",
+                        code="not-a-file") from None
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as file:
+        file.write(whole.getvalue())
 
 
 @contextmanager

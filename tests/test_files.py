@@ -2,7 +2,10 @@
 
 import os
 import resource
+import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,47 @@ def test_no_room_is_said_as_that_and_leaves_what_was_there(tmp_path: Path) -> No
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert os.listdir(tmp_path) == ["kept"] and path.read_text() == "old"
+
+
+def test_a_link_stays_one_and_its_target_is_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link, dangling = tmp_path / "folder" / "target", tmp_path / "link", tmp_path / "dangling"
+    target.write_text("old")
+    link.symlink_to(target)
+    dangling.symlink_to(Path("folder") / "new")
+    write_text(link, "new")
+    write_text(dangling, "there")
+    assert link.is_symlink() and target.read_text() == "new"
+    assert dangling.is_symlink() and (tmp_path / "folder" / "new").read_text() == "there"
+    assert sorted(os.listdir(tmp_path / "folder")) == ["new", "target"]
+
+
+def test_a_pipe_is_written_to_where_somebody_reads_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with refuses("not-a-file", pipe):
+        write_text(pipe, "text")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "text")
+    assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    null = Path("/dev/null")
+    before = null.stat()
+    write_text(null, "text")
+    assert stat.S_ISCHR(null.stat().st_mode) and null.stat().st_ino == before.st_ino
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "door"))
+        with refuses("not-a-file", tmp_path / "door"):
+            write_text(tmp_path / "door", "text")
+        assert stat.S_ISSOCK((tmp_path / "door").stat().st_mode)
+
+
+def test_standard_output_is_written_to_even_where_it_is_a_file(tmp_path: Path) -> None:
+    code = "print('one', flush=True); from scalesearch.files import *; write_text(Path('/dev/stdout'), 'two'); print()"
+    with (tmp_path / "out").open("w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert (tmp_path / "out").read_text().split() == ["one", "two"]
