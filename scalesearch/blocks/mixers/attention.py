@@ -143,7 +143,7 @@ class Attention(Mixer):
     ) -> Any:
         y = x if memory is None else memory
         joined = self._joined(m, x) if memory is None and m.folds is not None and cache is not None else None
-        query = self.gating.query(functools.partial(self._map, m), x) if joined is None else joined[0]
+        query = self.gating.features(functools.partial(self._map, m), "Q", x) if joined is None else joined[0]
         query = self._split(query, self.score_heads)
         key, value = self._keys_values(m, joined, y, cache)
         if self.prompt:
@@ -152,7 +152,7 @@ class Attention(Mixer):
             key, value = self._repeated(key, self.score_heads), self._repeated(value, self.bias_heads)
         more = (carried,) if isinstance(self._core(), Scores) else ()
         mixed = m.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
-        mixed = self.gating.mixed(functools.partial(self._map, m), mixed, x)
+        mixed = self.gating.late("QgV", functools.partial(self._map, m), mixed, x)
         mixed = mixed if self.partial is None else m.partial(mixed, x)
         return self._map(m, "out", mixed)
 
@@ -186,8 +186,8 @@ class Attention(Mixer):
 
     def _project(self, m: Any, y: Any) -> tuple[Any, Any]:
         maps, gating = functools.partial(self._map, m), self.gating
-        key = gating.key_gate(maps, gating.key(maps, y), y)
-        return self._split_pair(key, gating.value(maps, y))
+        key = gating.late("VgQ", maps, gating.features(maps, "K", y), y)
+        return self._split_pair(key, gating.features(maps, "V", y))
 
     def _split_pair(self, key: Any, value: Any) -> tuple[Any, Any]:
         heads = self.kv_heads or self.score_heads, self.kv_heads or self.bias_heads
