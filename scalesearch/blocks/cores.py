@@ -213,10 +213,13 @@ def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> C
     ends = a[0] * c[0] + a[-1] * c[-1]
     middle = sum(x * y for x, y in zip(a[1:-1], c[1:-1]))
     target = ratio * rows * columns
-    if bond == "published" and length == 4:
-        # The paper's runs of length 4 had a bracket wrong in this formula, which made every bond 2.
-        return Cores(a, c, 2)
-    exact: Any = target / ends if length == 2 else (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
+    exact: Any
+    if length == 2:
+        exact = target / ends
+    elif length == 4 and bond == "published":  # the released code divides the root alone, so most bonds are 2
+        exact = root(ends**2 + 4 * middle * target) / (2 * middle) - ends
+    else:
+        exact = (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
     return Cores(a, c, maximum(2, exact.astype("int64") if is_array(exact) else int(exact)))
 
 
