@@ -52,6 +52,8 @@ def status(results: Results, as_json: bool) -> None:
         return
     console = console_for_once()
     console.print(draw(shown, console.width))
+    for line in results.warnings():
+        say(line, console)
     show_proxies(results, console)
     for trial in results.study.trials.having(State.FAILED):
         say(f"trial {trial.number} failed: {trial.reason}", console)
@@ -131,3 +133,25 @@ def export(results: Results, best: str | None, trial: int | None, to: Path | Non
         print_json({"trial": number, "why": why, "folder": str(target), "files": files})
         return
     say(f"trial {number}, {why} -> {target}")
+
+
+@command.command()
+@click.argument("study", metavar="STUDY_OR_FOLDER")
+@click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")
+@click.option("--to", type=click.Path(path_type=Path), help="Folder to write (the study's, with -repaired).")
+@json_option
+def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
+    """Copy what is whole of a damaged study into another folder; the study itself is not changed."""
+    import msgspec
+
+    from scalesearch.cli.study.show import folder_of
+    from scalesearch.study.results.repair import repair as save
+
+    folder = folder_of(study, out)
+    repaired = save(folder, to or folder.with_name(f"{folder.resolve().name}-repaired"))
+    if as_json:
+        print_json(msgspec.to_builtins(repaired))
+        return
+    for line in (*(f"lost: {one}" for one in repaired.lost), *(f"saved: {one}" for one in repaired.saved)):
+        say(line)
+    say(f"{repaired.kept} events -> {repaired.folder}")

@@ -142,6 +142,7 @@ def as_json_of(results: Results) -> dict[str, Any]:
         "seed": meta.seed,
         "seeds": results.verdict.to_json(),
         "teacher": results.teacher,
+        "lost": results.lost,
         "counts": results.table["state"].value_counts().to_dict(),
         "front": json.loads(results.front.to_json(orient="records")),
         "proxies": results.proxies().to_json(),

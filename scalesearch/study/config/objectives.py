@@ -62,7 +62,7 @@ def values(objectives: tuple[Objective, ...], metrics: Mapping[str, Any], costs:
     numbers: dict[str, float] = {}
     for objective in objectives:
         value = metrics.get(objective.name) if objective.measured else costs.get(objective.name)
-        if value is None or not math.isfinite(value):
+        if not isinstance(value, int | float) or not math.isfinite(value):
             raise UserError(f"training gave no usable {objective.name}: {value}", code="no-usable-score")
         numbers[objective.name] = float(value)
     return numbers

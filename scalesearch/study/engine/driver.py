@@ -141,8 +141,7 @@ class Driver:
 
     def _submit(self, trial: Trial) -> None:
         folder = self.study.trial_folder(trial)
-        if not (folder / "architecture.yaml").exists():
-            write_text(folder / "architecture.yaml", self.proposals.architecture(trial).to_yaml())
+        write_text(folder / "architecture.yaml", self.proposals.architecture(trial).to_yaml())
         attempt = trial.attempts + 1
         write_json(folder / "job.json", {"trial": trial.number, "attempt": attempt, **self.plan.job,
                                          **self.proposals.own_job(trial)})

@@ -3,6 +3,8 @@
 import time
 from datetime import timedelta
 
+MAX_SECONDS = 1e10  # that a damaged file says; nothing takes longer
+
 
 def short(value: float) -> str:
     """A number in few characters: 27.31, 1.24M, 0.0021."""
@@ -14,7 +16,7 @@ def short(value: float) -> str:
 
 def span(seconds: float) -> str:
     """A length of time, to the second."""
-    return str(timedelta(seconds=round(max(0, seconds))))
+    return str(timedelta(seconds=round(max(0, seconds)))) if seconds < MAX_SECONDS else "centuries"
 
 
 def ago(seconds: float) -> str:

@@ -18,6 +18,7 @@ from scalesearch.report.table import cell, filled, frame, front_rows, replicate_
 from scalesearch.report.text_tables import to_csv
 from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.replicates.summary import Verdict
+from scalesearch.study.trials.record import TeacherFacts
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from scalesearch.tasks import MEASURED
@@ -31,6 +32,7 @@ class Results:
 
     Attributes:
         study: the study's folder, loaded.
+        records: one a trial; where a trial has none, its JSON.
         table: one row a candidate (see ``report.table.frame``).
         front: the rows that nothing dominates, from the cheapest.
         seeds: one row a training of the candidates that have several, the first included.
@@ -38,6 +40,7 @@ class Results:
     """
 
     study: StudyDir
+    records: list[dict[str, Any]]
     table: pd.DataFrame
     front: pd.DataFrame
     seeds: pd.DataFrame
@@ -63,8 +66,7 @@ class Results:
     @property
     def signature(self) -> str:
         """Signature of the task's metric, by the first complete trial; empty before there is one."""
-        done = (self.study.record(trial) for trial in self.study.trials.having(State.COMPLETE))
-        metrics = next((record["metrics"] for record in done if record), {})
+        metrics = next((record["metrics"] for record in self.records if record.get("metrics")), {})
         signatures = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
         return str(signatures.get("bleu_signature") or next(iter(signatures.values()), ""))
 
@@ -74,10 +76,23 @@ class Results:
         return self.study.meta.task
 
     @property
-    def teacher(self) -> dict[str, Any] | None:
+    def teacher(self) -> TeacherFacts | None:
         """From whose translations the candidates learned, as the first finished record says; None without one."""
-        done = (self.study.record(trial) for trial in self.study.trials.having(State.COMPLETE))
-        return next((record.get("teacher") for record in done if record), None)
+        return next((record["teacher"] for record in self.records if "metrics" in record), None)
+
+    @property
+    def lost(self) -> list[int]:
+        """Finished trials that have lost their records, and perhaps their folders."""
+        return [record["trial"] for record in self.records
+                if record["state"] == State.COMPLETE and "metrics" not in record]
+
+    def warnings(self) -> list[str]:
+        """What is missing of the study, in words."""
+        if not self.lost:
+            return []
+        where = self.study.trial_folder(self.study.trials[self.lost[0]])
+        return [f"Known by the log alone: {', '.join(f'trial {number}' for number in self.lost)}, since its record is "
+                f"missing or damaged, such as in {where}. `scalesearch study repair` makes records again where it can."]
 
     def proxies(self) -> ProxyCorrelations:
         """Whether early measurements rank the finished trials as their score does."""
@@ -104,7 +119,7 @@ class Results:
         ]
         name = "BLEU" if self.task == "translation" else f"Metrics of {self.task}"
         taught = [describe_taught(self.teacher)] if self.teacher else []
-        return [*lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]
+        return [*self.warnings(), *lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]
 
 
 def load(folder: Path) -> Results:
@@ -116,7 +131,7 @@ def load(folder: Path) -> Results:
     study = StudyDir(folder).load()
     rows, objectives, verdict = study.rows(), study.meta.directions, Verdict(study.trials, study.meta)
     table = frame(rows, objectives, verdict.confidence)
-    return Results(study, table, front_rows(table, objectives), _trainings(rows, objectives), verdict)
+    return Results(study, rows, table, front_rows(table, objectives), _trainings(rows, objectives), verdict)
 
 
 def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:

@@ -36,11 +36,10 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
     Raises:
         UserError: it is no scaling study, or there is no such metric or cost.
     """
-    study = results.study
-    plan_of(study.meta.to_json())
-    records = study.rows()
+    meta, records = results.study.meta.to_json(), results.records
+    plan_of(meta)
     name = metric or main_metric(results)
-    return scaling_study(records, study.meta.to_json(), name, results.objectives.get(name, direction(name)),
+    return scaling_study(records, meta, name, results.objectives.get(name, direction(name)),
                          confidence or results.verdict.confidence, at, _signature(results, records, name),
                          describe_taught(results.teacher) if results.teacher else "")
 

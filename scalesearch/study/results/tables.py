@@ -21,10 +21,8 @@ def table_of(results: Results, metric: str, base: str | None = None, confidence:
 
 def records_of(results: Results) -> list[dict[str, Any]]:
     """Records of all trials; of a study of rows those that its file names."""
-    study = results.study
-    records = study.rows()
-    rows = study.meta.rows
-    return records if rows is None else [record for record in records if record["label"] in rows]
+    rows = results.study.meta.rows
+    return results.records if rows is None else [record for record in results.records if record["label"] in rows]
 
 
 def write_table(ablation: Ablation, folder: Path) -> list[Path]:

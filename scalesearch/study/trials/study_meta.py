@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -111,9 +113,10 @@ class StudyMeta:
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""
         values = {one.name: msgspec.to_builtins(getattr(self, one.name)) for one in fields(self)}
-        return {"format": FORMAT, **values, "objectives": self.directions,
+        data = {"format": FORMAT, **values, "objectives": self.directions,
                 "rungs": values["rungs"] if self.rungs.pauses else None,
                 "seeds": values["seeds"] if self.seeds.wanted else None}
+        return {**data, "crc": _checksum(data)}
 
     def as_read(self) -> StudyMeta:
         """Copy of itself as a file gives it back. It compares with one that was read."""
@@ -129,6 +132,8 @@ class StudyMeta:
         try:
             data = msgspec.json.decode(text, type=dict)
             if data.get("format") == FORMAT:
+                if data.pop("crc", None) != _checksum(data):
+                    raise ValueError("its checksum is wrong")
                 ways = msgspec.convert(data["objectives"], dict[str, str])
                 given = {"rungs": FULL, "seeds": ONE, **{key: data[key] for key in ("rungs", "seeds") if data[key]}}
                 objectives = tuple(objective(*one) for one in ways.items())
@@ -141,3 +146,7 @@ class StudyMeta:
         raise UserError(f"it is a study of format {data.get('format')}, made by another version of scalesearch; this "
                         f"one reads format {FORMAT} only. Read it with the version that made it ({version}), or start "
                         "it anew with --out", code="other-format")
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}"

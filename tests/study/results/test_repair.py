@@ -1,0 +1,193 @@
+"""Damaged folders of studies: each verb names what is damaged or goes on without it, and repair saves what is whole."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.cli.study.group import command
+from scalesearch.errors import UserError
+from scalesearch.study.config.sections import Seeds
+from scalesearch.study.results.repair import repair
+from scalesearch.study.trials.event_log import EventLog
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
+from tests.errors import refuses
+from tests.study.engine.test_promotion import RUNGS, work
+from tests.study.fakes import make_driver, make_plan
+
+PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(most=2, trials=2))
+READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"], ["watch", "--once"])
+STRANGE = (None, "word", -1, 1e308, [], {}, [[[]]], True, 10**30, "\ud800", "x" * 1000)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A finished study, with one trial whose worker has left what nobody collected."""
+    folder = tmp_path_factory.mktemp("whole") / "study"
+    driver = make_driver(folder, PLAN, work, kind="local", storage=False)
+    driver.study.revise(rungs=RUNGS, seeds=PLAN.seeds)
+    driver.run()
+    study = StudyDir(folder).load()
+    last = max(study.trials.having(State.COMPLETE), key=lambda trial: trial.number)
+    lines = study.log.lines()
+    study.log.file.write_bytes(b"".join(lines[:-1]))
+    place = study.trial_folder(last)
+    for name, content in (("lease.json", {"host": "far", "process": 7, "machine": "m", "since": 1.0}),
+                          ("progress.json", {"kind": "update", "share": 0.5, "loss": 3.0, "seconds": 1.0}),
+                          ("../../owner.json", {"state": "running", "host": "far", "process": 7, "since": 1.0})):
+        (place / name).write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture
+def study(whole, tmp_path):
+    return StudyDir(Path(shutil.copytree(whole, tmp_path / "study"))).load()
+
+
+def finished(folder):
+    return {trial.number: trial for trial in StudyDir(folder).load().trials.having(State.COMPLETE)}
+
+
+def swap(lines):
+    lines[1], lines[2] = lines[2], lines[1]
+
+
+@pytest.mark.parametrize(("damage", "place"), [
+    (lambda lines: lines.pop(1), 2), (swap, 2), (lambda lines: lines.insert(3, lines[2]), 4),
+    (lambda lines: lines.extend(list(lines)), None), (lambda lines: lines.__setitem__(2, b"null\n"), 3),
+    (lambda lines: lines.__setitem__(2, lines[2].replace(b'"trial": ', b'"trial": 1', 1)), 3),
+], ids=["lost", "swapped", "doubled line", "doubled log", "null", "changed"])
+def test_a_damaged_log_is_refused_with_its_line_and_repaired(study, damage, place):
+    known, lines = finished(study.folder), study.log.lines()
+    place = place or len(lines) + 1
+    damage(lines)
+    study.log.file.write_bytes(b"".join(lines))
+    with refuses("log-damaged", f"events.jsonl:{place}:", "scalesearch study repair"):
+        StudyDir(study.folder).load()
+    before = {path: path.read_bytes() for path in study.folder.rglob("*") if path.is_file()}
+    repaired = repair(study.folder, study.folder.with_name("again"))
+    assert {path: path.read_bytes() for path in study.folder.rglob("*") if path.is_file()} == before
+    assert damage is swap or any("events.jsonl" in line for line in repaired.lost)
+    again = finished(Path(repaired.folder))
+    assert {number: again[number].values for number in known} == {number: one.values for number, one in known.items()}
+    with refuses("already-exists"):
+        repair(study.folder, study.folder.with_name("again"))
+
+
+def test_lost_events_and_records_are_made_again_from_each_other(study):
+    first, second, *_ = finished(study.folder).values()
+    theirs = b'"trial": %d,' % first.number
+    study.log.file.write_bytes(b"".join(line for line in study.log.lines() if theirs not in line))
+    (study.trial_folder(second) / "record.json").write_text("{")
+    repaired = repair(study.folder, study.folder.with_name("again"))
+    again = StudyDir(Path(repaired.folder)).load()
+    assert again.trials[first.number].values == first.values and again.record(second)["values"] == second.values
+    assert {line.partition(":")[0] for line in repaired.saved} >= {
+        f"trial {first.number}, complete", f"the record of trial {second.number}"}
+    assert make_driver(Path(repaired.folder), PLAN, work, kind="local", storage=False).run()
+
+
+def test_a_finished_trial_whose_folder_is_lost_is_named(study):
+    lost = next(iter(finished(study.folder).values()))
+    shutil.rmtree(study.trial_folder(lost))
+    for verb in (["front"], ["status"]):
+        said = CliRunner().invoke(command, [*verb, str(study.folder)], catch_exceptions=False).output
+        assert f"trial {lost.number}" in " ".join(said.split()) and "by the log alone" in " ".join(said.split()), verb
+
+
+def test_a_damaged_result_is_put_aside_and_trained_again(tmp_path):
+    driver = make_driver(tmp_path, make_plan(2), storage=False)
+    driver._dispatch()
+    driver.runner.poll(0.1)
+    (trial,) = driver.trials.having(State.PENDING)
+    (driver.study.trial_folder(trial) / "result.json").write_text('{"state": "complete", "metrics": 3}')
+    again = make_driver(tmp_path, make_plan(2), storage=False)
+    assert again.run() == "2 candidates trained" and again.trials[trial.number].crashes == 1
+    assert (again.study.trial_folder(trial) / "result.damaged").exists()
+
+
+# -- by chance
+
+
+def spoil(folder, rng):
+    """Damages one file of the study as disks, editors and copies do."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".jsonl", ".yaml") and path.is_file())
+    named = {path.name: path for path in rng.sample(files, len(files))}  # one of each name, as often as the other
+    file = named[rng.choice(sorted(named))]
+    data = file.read_bytes()
+    match rng.randrange(7):
+        case 0:
+            at = rng.randrange(len(data) or 1)
+            file.write_bytes(data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :])
+        case 1:
+            file.write_bytes(data[: rng.randrange(len(data) + 1)])
+        case 2:
+            file.unlink()
+        case 3:
+            file.write_bytes(rng.choice([b"", b"null", b"[" * 3000, b"\xff\xfe", b"{}", b"[1, 2]", data + data]))
+        case 4:
+            lines = data.splitlines(keepends=True) or [b""]
+            one, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+            lines[one], lines[other] = lines[other], rng.choice([lines[one], lines[other], b""])
+            file.write_bytes(b"".join(lines))
+        case _:
+            replace_values(file, rng)
+    return file
+
+
+def replace_values(file, rng):
+    """Puts strange values into a JSON file, at the top and one level below."""
+    if file.suffix != ".json":
+        return
+    facts = json.loads(file.read_text())
+    inside = [facts, *(value for value in facts.values() if isinstance(value, dict) and value)]
+    chosen = rng.choice(inside)
+    chosen[rng.choice(sorted(chosen))] = rng.choice(STRANGE)
+    file.write_text(json.dumps(facts))
+
+
+def hold(whole, folder, seed):
+    """Every verb on a damaged copy: an answer or a clear refusal, and nothing finished and whole is lost."""
+    rng = random.Random(seed)
+    shutil.copytree(whole, folder)
+    known = finished(folder)
+    spoiled = [spoil(folder, rng) for _ in range(rng.choice([1, 1, 1, 2, 4]))]
+    for verb in READING:
+        result = CliRunner().invoke(command, [*verb, str(folder)])
+        assert result.exit_code in (0, 1) and isinstance(result.exception, UserError | None), (verb, spoiled)
+    again = folder.with_name("again")
+    try:
+        repair(folder, again)
+    except UserError as error:  # what the study is cannot be known
+        assert error.code in ("not-a-study", "no-study", "other-format"), error
+        return
+    touched = {path.parent.name for path in spoiled}
+    kept = finished(again)
+    assert all(kept[number].values == trial.values for number, trial in known.items() if trial.folder not in touched)
+    try:
+        make_driver(again, PLAN, work, kind="local", storage=False).run()
+    except UserError as error:
+        assert error.code == "file-damaged", error
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_damaged_folders_end_in_no_traceback_and_lose_nothing(whole, tmp_path_factory, seed):
+    hold(whole, tmp_path_factory.mktemp("damaged") / "study", seed)
+
+
+@pytest.mark.slow
+def test_five_hundred_damaged_folders(whole, tmp_path):
+    for seed in range(500):
+        hold(whole, tmp_path / str(seed) / "study", seed)
+        shutil.rmtree(tmp_path / str(seed))
+
+
+def test_a_log_says_its_own_lines(study):
+    assert [event.line for event in EventLog(study.log.file)] == list(range(1, len(study.log.lines()) + 1))
