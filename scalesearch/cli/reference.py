@@ -71,8 +71,9 @@ def _show(found: dict[str, list[Entry]]) -> None:
     protocols = dict.fromkeys(f"{e.row.paper}: {e.row.protocol.name}" for e in every)
     say(f"{len(every)} printed numbers: {shown}")
     say(f"equal: to the nearest at the printed digits; rounding: cut or rounded up, where the paper does so "
-        f"elsewhere\nrecomputed under the papers' own protocols ({', '.join(protocols)}; lengths and "
-        f"vocabularies with --json)\ncommon columns: protocol {COMMON}, flops = 2 · macs; "
+        f"elsewhere; no fit: not by the reading used (some remarks name another that fits)\n"
+        f"recomputed under the papers' own protocols ({', '.join(protocols)}; lengths and vocabularies with --json)\n"
+        f"common columns: protocol {COMMON}, flops = 2 · macs; "
         f"a decoder alone reads S + T tokens")
 
 
@@ -88,7 +89,7 @@ def _cells(entry: Entry) -> list[Any]:
 
 
 def _remarks(entries: list[Entry]) -> None:
-    """Prints why some entries fit nothing, and what else is known of others; each remark once."""
+    """Prints what is known of entries that do not fit, and what else of others; each remark once."""
     places: dict[str, list[str]] = {}
     for entry in entries:
         for text in filter(None, (f"no fit: {entry.why}" if entry.why else "", entry.row.note)):

@@ -53,7 +53,7 @@ class Entry:
 
     @property
     def why(self) -> str:
-        """Why nothing fits; empty where something does."""
+        """What is known where the reading used does not fit; empty where it does."""
         return self.row.why if self.verdict.name == "no fit" else ""
 
 

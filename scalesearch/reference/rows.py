@@ -6,7 +6,7 @@ A file names the paper, its space, how it rounds, its protocol and its vocabular
 
 ``file`` is an architecture of ``spaces/reference``, ``set`` changes some of its keys, ``layer`` means one layer of that
 stack alone. A key with a dot is what the table prints: the printed text, and what an independent recomputation has.
-``why`` says what is known of an entry that fits no reading, ``note`` what else a reader should know.
+``why`` says what is known of an entry that does not fit as it is read here, ``note`` what else a reader should know.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Row:
         layer: ``encoder`` or ``decoder`` where the number is that of one layer.
         expected: what the independent recomputation prints for it.
         rounding: how the paper rounds besides to the nearest.
-        why: what is known of an entry that fits no reading.
+        why: what is known of an entry that does not fit as it is read here.
     """
 
     paper: str

@@ -5,7 +5,9 @@ from functools import cache
 
 import pytest
 
+from scalesearch.blocks.core import walk
 from scalesearch.cost import cost, find_protocol
+from scalesearch.cost.ledger import weight_size
 from scalesearch.library import find_file, library_folder
 from scalesearch.reference import COMMON, PAPERS, Row, left_out, load_rows, recompute
 from scalesearch.reference.recompute import architecture_of, space_of
@@ -89,6 +91,30 @@ def test_verdicts_on_edgeformer() -> None:
     """46 of 56 params and 51 of 56 "FLOPS" are reproduced: as many as in the independent recomputation."""
     assert counts("edgeformer", "params.non_embedding") == {"equal": 46, "no fit": 10}
     assert counts("edgeformer", "macs.total") == {"equal": 51, "no fit": 5}
+
+
+def test_the_reading_of_matrices_alone_is_as_the_reason_says() -> None:
+    """It fits the cells whose reason names it, and none of the vanilla decoder cells of their column."""
+    cells = [row for row in ROWS if row.paper == "EdgeFormer" and row.layer and row.quantity == "params.non_embedding"]
+    assert len(cells) == 9
+    for row in cells:
+        lines = walk(getattr(recompute(row).architecture.block, row.layer).layer)
+        alone = sum(line.copies[name] * weight_size(shape, 1) for line in lines for name, shape in line.weights.items()
+                    if len(shape) == 2)
+        named = "matrices alone" in row.why
+        assert named or "vanilla decoder" in row.label or not row.why
+        assert (rounded(alone, row.printed) == row.printed) == (named or row.label.endswith("encoder layer")), row.label
+
+
+def test_sixteen_heads_would_fit_table_6_as_its_reason_says() -> None:
+    space, found = space_of("partialformer-6-6-d400-h24-16", (("encoder.heads", "16"),)), set()
+    for vocab in (31_953, 34_881):  # the ends of what gives the 61M of the row before, rounded either way
+        baseline = cost(architecture_of("partialformer-baseline-6-6-d512").block, find_protocol("delight", vocab=vocab))
+        assert {rounded(baseline["params.total"], "61M", by) for by in ("nearest", "floor")} & {"61M"}
+        params = cost(space.closed().block, find_protocol("delight", vocab=vocab))["params.total"]
+        found.add(f"{params / 1e6:.2f}M")
+    (why,) = (row.why for row in ROWS if (row.paper, row.table, row.printed) == ("PartialFormer", "6", "37M"))
+    assert found == {"37.42M", "38.59M"} and all(number in why for number in found)
 
 
 @pytest.mark.parametrize(("file", "settings", "space"), FILES)
