@@ -52,7 +52,7 @@ def main() -> None:
     finally:
         print(summary(killed.kills))
     trials = check(killed)
-    print(f"In the end: {said}; {len(trials.trials)} proposals, every result recorded once")
+    print(f"In the end: {said}; {len(trials)} proposals, every result recorded once")
 
 
 if __name__ == "__main__":

@@ -108,6 +108,14 @@ def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise
 
 
+def sweep_parts(folder: Path, mine: Callable[[str], bool]) -> None:
+    """Removes what writes to files of ``folder`` have left that a kill cut off; ``mine``: who alone writes them calls.
+    """
+    for part in folder.glob(".?*.????????"):  # as mkstemp names it
+        if mine(part.name[1:-9]):
+            part.unlink(missing_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes new and renamed entries of ``folder`` survive a power cut; a no-op where folders cannot be synced."""
     with suppress(OSError):

@@ -37,7 +37,6 @@ TYPES = {
         "Known",  # costs and constraints of a Trial, for a sampler that has not proposed it yet
         "Job",  # its folder and attempt, for a worker
         "Replicated",  # a Trial and its replicates
-        "TrialFacts",  # a record on the report page
         "FrozenTrial of a dashboard",  # with parameters as they are, exported and never read back
     ),
 }

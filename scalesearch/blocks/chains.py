@@ -58,10 +58,15 @@ class ChainLinear(Block):
 
     def work(self) -> Sequence[Work]:
         added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
-        kept = Work((*self.over, self.d_out), "activation")
         each = either(self.by_cores, self.cores.steps, self.d_in * self.d_out)
-        built = either(self.by_cores, 0, self.cores.building)
-        return [Work((*self.over, each)), Work((built,), "once"), *added, kept]
+        (states, copied), (built, pieces) = self.cores.states, self.cores.building
+        kept = (Work((*self.over, self.d_out + either(self.by_cores, states, 0)), "activation"),
+                Work((either(self.by_cores, copied, pieces),), "activation"))
+        return [Work((*self.over, each)), Work((either(self.by_cores, 0, built),), "once"), *added, *kept]
+
+    @property
+    def copies(self) -> Any:
+        return either(self.by_cores, self.cores.copies, False)
 
     def matrix(self, m: Any) -> Any:
         """W, (d_in, d_out)."""
@@ -108,7 +113,7 @@ class ChainEmbedding(Block):
         return "table cores"
 
     def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.cores.lookup)), Work((*self.over, self.d), "activation")]
+        return [Work((*self.over, self.cores.lookup)), Work((*self.over, self.d + self.cores.slices), "activation")]
 
     def forward(self, m: Any, tokens: Any) -> Any:
         cores = [getattr(m, f"core{i}") for i in range(self.length)]

@@ -7,6 +7,8 @@ Sizes are ints; where only costs are asked for, int64 arrays of one shape may st
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, dataclass_transform
@@ -84,8 +86,13 @@ class Block:
         return "scheme"
 
     def work(self) -> Sequence[Work]:
-        """The loop nests of one call (leaves)."""
+        """The loop nests of one call: of leaves, and of what a composite does itself between its parts."""
         return ()
+
+    @property
+    def copies(self) -> Any:
+        """True where the backward pass keeps a copy of the input in its place; an array for a population."""
+        return False
 
     def parts(self) -> Mapping[str, Block | Use]:
         """Name to part (composites)."""
@@ -94,6 +101,12 @@ class Block:
     def forward(self, m: Any, *args: Any) -> Any:
         """Run on ``m``, the module built from this block, using its parts and weights only."""
         raise TypeError(f"{type(self).__name__} is not called as a whole")
+
+
+def not_kept(d: Size, over: Shape, *readers: Any) -> list[Work]:
+    """What the backward pass does not keep of ``d`` features that only ``readers`` read, all of them copies."""
+    copied = functools.reduce(operator.and_, (reader.copies for reader in readers))
+    return [] if copied is False else [Work((*over, -d * copied), "activation")]
 
 
 @dataclass(frozen=True)
@@ -141,19 +154,21 @@ class Repeat(Block):
 
 @dataclass(frozen=True)
 class Line:
-    """A leaf on the bill: its calls a pass, and the copies of each of its weights."""
+    """A leaf on the bill, or a composite with work of its own: its calls a pass, and the copies of each weight."""
 
     path: str
     leaf: Block
     calls: Size
     copies: Mapping[str, Size]
+    weights: Mapping[str, Shape]
+    work: Sequence[Work]
 
 
 def walk(
     node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1, copies: Size = 1,
     tie: tuple[Size, Tie] | None = None,
 ) -> Iterator[Line]:
-    """Yield every leaf beneath ``node`` once, repeated layers as counts.
+    """Yield the lines of the bill beneath ``node``, repeated layers as counts.
 
     Args:
         vocab: tokens, where shapes need it.
@@ -164,10 +179,10 @@ def walk(
         layer, depth, ties = node.layer, node.depth, {one.part: one for one in node.ties}
     else:
         layer, depth, ties = node if vocab is None else node.at(vocab), 1, {}
-        weights = layer.weights()
-        if weights or layer.work():
+        weights, work = layer.weights(), layer.work()
+        if weights or work:
             counts = {name: copies if tie is None or tie[1].spares(path, name) else tie[0] for name in weights}
-            yield Line(path, layer, calls, counts)
+            yield Line(path, layer, calls, counts, weights, work)
     for name, part in layer.parts().items():
         use = part if isinstance(part, Use) else Use(part)
         if isinstance(node, Repeat):

@@ -7,14 +7,13 @@ section 3 and appendix; matrix product operators).
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 from scalesearch.blocks.core import Block, Shape, Size, block
-from scalesearch.blocks.sizes import by_value, is_array, key_of, maximum, memoised, minimum, root
+from scalesearch.blocks.sizes import by_value, either, is_array, key_of, maximum, memoised, minimum, root
 
 
 @lru_cache(maxsize=4096)
@@ -99,9 +98,14 @@ class Cores(Block):
         return {f"core{i}": (bonds[i], self.a[i], self.c[i], bonds[i + 1]) for i in range(len(self.a))}
 
     @cached_property
-    def backwards(self) -> bool:
-        """True if applying the cores from the last is cheaper."""
-        return bool(self._applied(self.a[::-1], self.c[::-1]) < self._applied(self.a, self.c))
+    def backwards(self) -> Any:
+        """True where applying the cores from the last is cheaper; an array for a population."""
+        return self._applied(self.a[::-1], self.c[::-1]) < self._applied(self.a, self.c)
+
+    @property
+    def copies(self) -> Any:
+        """True where the first core that is applied reads a copy of the vector: all but the last do."""
+        return either(self.backwards, False, True)
 
     @cached_property
     def steps(self) -> Size:
@@ -109,32 +113,52 @@ class Cores(Block):
         cheaper: Size = minimum(self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1]))
         return cheaper
 
+    @cached_property
+    def states(self) -> tuple[Size, Size]:
+        """Numbers that applying core after core keeps for the backward pass: of one vector, and of weights alone.
+
+        They are what each core reads; from the end, copies of the cores as well.
+        """
+        ahead, back = (sum(self.bonds[i] * math.prod(c[:i]) * math.prod(a[i:]) for i in range(len(a)))
+                       for a, c in ((self.a, self.c), (self.a[::-1], self.c[::-1])))
+        copied = sum(math.prod(shape) for shape in self.shapes().values())  # type: ignore[arg-type, misc]
+        return either(self.backwards, back - math.prod(self.a), ahead), either(self.backwards, copied, 0)
+
     def _applied(self, a: tuple[Size, ...], c: tuple[Size, ...]) -> Size:
         b = self.bonds
         return sum(b[i] * b[i + 1] * math.prod(c[: i + 1]) * math.prod(a[i:]) for i in range(len(a)))
 
     @cached_property
-    def building(self) -> Size:
-        """Multiply-adds of contracting all cores to the matrix, in the cheapest order."""
+    def building(self) -> tuple[Size, Size]:
+        """Multiply-adds of contracting all cores to the matrix, in the cheapest order; numbers of it and its pieces."""
         return self._merged(0, len(self.a))
 
-    def _merged(self, start: int, end: int) -> Size:
-        """Multiply-adds of contracting cores ``start`` to ``end`` in the cheapest order."""
+    def _merged(self, start: int, end: int) -> tuple[Size, Size]:
+        """Multiply-adds of contracting cores ``start`` to ``end`` in the cheapest order, and numbers of all pieces."""
         if end - start == 1:
-            return 0
-        ways = (self._meeting(start, k, end) for k in range(start + 1, end))
-        return functools.reduce(minimum, ways)
+            return 0, 0
+        (cost, pieces), *others = (self._meeting(start, k, end) for k in range(start + 1, end))
+        for other in others:
+            cost, pieces = minimum(cost, other[0]), either(other[0] < cost, other[1], pieces)
+        return cost, pieces
 
-    def _meeting(self, start: int, k: int, end: int) -> Size:
-        """Multiply-adds of contracting ``start`` to ``end`` if the last two pieces meet at ``k``."""
+    def _meeting(self, start: int, k: int, end: int) -> tuple[Size, Size]:
+        """:meth:`_merged`, if the last two pieces meet at ``k``."""
         size = math.prod(self.a[start:end]) * math.prod(self.c[start:end]) * self.bonds[start] * self.bonds[end]
-        return self._merged(start, k) + self._merged(k, end) + size * self.bonds[k]
+        (left, some), (right, more) = self._merged(start, k), self._merged(k, end)
+        return left + right + size * self.bonds[k], some + more + size
 
     @cached_property
     def lookup(self) -> Size:
         """Multiply-adds of one row of the matrix: cores are sliced at its digits and multiplied from the left."""
         b = self.bonds
         return sum(math.prod(self.c[: i + 1]) * b[i] * b[i + 1] for i in range(1, len(self.a)))
+
+    @cached_property
+    def slices(self) -> Size:
+        """Numbers that one row keeps for the backward pass: both factors of each product."""
+        b, c = self.bonds, self.c
+        return sum(math.prod(c[:i]) * b[i] + b[i] * c[i] * b[i + 1] for i in range(1, len(c)))
 
     # The operations. ``cores`` are the weights, (bᵢ₋₁, aᵢ, cᵢ, bᵢ) each.
 
@@ -143,7 +167,7 @@ class Cores(Block):
         end = len(cores) if end is None else end
         if end - start == 1:
             return cores[start]
-        middle = min(range(start + 1, end), key=lambda k: self._meeting(start, k, end))
+        middle = min(range(start + 1, end), key=lambda k: self._meeting(start, k, end)[0])
         left, right = self.matrix(cores, start, middle), self.matrix(cores, middle, end)
         both = left.flatten(0, 2) @ right.flatten(1, 3)
         both = both.reshape(*left.shape[:3], *right.shape[1:])
@@ -189,10 +213,13 @@ def _cores(rows: Size, columns: Size, ratio: float, length: int, bond: str) -> C
     ends = a[0] * c[0] + a[-1] * c[-1]
     middle = sum(x * y for x, y in zip(a[1:-1], c[1:-1]))
     target = ratio * rows * columns
-    if bond == "published" and length == 4:
-        # The paper's runs of length 4 had a bracket wrong in this formula, which made every bond 2.
-        return Cores(a, c, 2)
-    exact: Any = target / ends if length == 2 else (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
+    exact: Any
+    if length == 2:
+        exact = target / ends
+    elif length == 4 and bond == "published":  # the released code divides the root alone, so most bonds are 2
+        exact = root(ends**2 + 4 * middle * target) / (2 * middle) - ends
+    else:
+        exact = (root(ends**2 + 4 * middle * target) - ends) / (2 * middle)
     return Cores(a, c, maximum(2, exact.astype("int64") if is_array(exact) else int(exact)))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, Size, Use, block
+from scalesearch.blocks.core import SRC, TGT, VOCAB, Axes, Block, Extent, Size, Use, Work, block
 from scalesearch.blocks.elementwise import dropout
-from scalesearch.blocks.leaves import Convolution, Embedding, Linear, PositionTable, RowCache, Transposed
+from scalesearch.blocks.leaves import Added, Convolution, Embedding, Linear, PositionTable, RowCache, Transposed
 from scalesearch.blocks.sizes import maximum
 
 POSITIONS = ("sinusoidal", "learned", "none")
@@ -126,8 +126,11 @@ class AdaptiveTable(Bands):
         parts: dict[str, Block | Use] = {}
         for i, (first, end, width) in enumerate(self.bands()):
             parts[f"table{i}"] = Embedding(width, self.over, end - first)
-            parts[f"up{i}"] = Linear(width, self.d, self.over, bias=False)
+            parts[f"up{i}"] = Added(width, self.d, self.over, bias=False)
         return parts
+
+    def work(self) -> Sequence[Work]:
+        return [Work((*self.over, self.d), "activation")]
 
     def forward(self, m: Any, tokens: Any) -> Any:
         import torch
@@ -157,6 +160,9 @@ class AdaptiveOutput(Bands):
             parts[f"down{i}"] = Use(Transposed(self.d, width, (TGT,)), tied=ties[0])
             parts[f"table{i}"] = Use(Linear(width, end - first, (TGT,), bias=False), tied=ties[1])
         return parts | ({"clusters": Linear(self.d, len(bands) - 1, (TGT,), bias=False)} if len(bands) > 1 else {})
+
+    def work(self) -> Sequence[Work]:
+        return [Work((TGT, self.vocab), "activation")] if len(self.bands()) > 1 else []  # all bands' beside each one's
 
     def forward(self, m: Any, x: Any) -> Any:
         import torch
@@ -226,8 +232,12 @@ class SoftPOS(Block):
         for level in range(self.levels - 1):
             convolution = self._convolution(level)
             parts[f"next{level}"] = convolution
-            parts[f"store{level}"] = RowCache(convolution.past * convolution.d_in)
+            if SRC not in self.over:  # an encoder's source is read once, and nothing of it kept for later steps
+                parts[f"store{level}"] = RowCache(convolution.past * convolution.d_in)
         return parts | ({"position": PositionTable(self.d, self.max_length)} if self.positions == "learned" else {})
+
+    def work(self) -> Sequence[Work]:
+        return [Work((*self.over, self.levels * self.roles), "activation")]  # of the softmax
 
     def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
         import torch

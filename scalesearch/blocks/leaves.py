@@ -38,6 +38,14 @@ class Linear(Block):
 
 
 @block
+class Added(Linear):
+    """A linear map whose output is only added to something: for the backward pass it need not be kept."""
+
+    def work(self) -> Sequence[Work]:
+        return [work for work in super().work() if work.kind != "activation"]
+
+
+@block
 class Transposed(Block):
     """y = x W with a weight (d_in, d_out): a linear map by another's matrix, transposed."""
 
@@ -112,7 +120,7 @@ class LayerNorm(Block):
         return "one" if name == "weight" else "zero"
 
     def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d), "norm"), Work((*self.over, self.d), "activation")]
+        return [Work((*self.over, self.d), "norm"), Work((*self.over, self.d + 2), "activation")]  # mean and deviation
 
     def forward(self, m: Any, x: Any) -> Any:
         from torch.nn.functional import layer_norm
@@ -124,7 +132,8 @@ class LayerNorm(Block):
 class MatMul(Block):
     """x y of activations, (…, rows, n_in) and (…, n_in, n_out); ``over`` are the loops outside, the rows among them.
 
-    ``extra``: so many more keys than the axis says; keys are ``n_out``, or ``n_in`` with ``inner``.
+    ``extra``: so many more keys than the axis says; keys are ``n_out``, or ``n_in`` with ``inner``. ``kept``: whether
+    the backward pass needs the product.
     """
 
     over: Shape
@@ -132,11 +141,12 @@ class MatMul(Block):
     n_out: Extent
     extra: Size = 0
     inner: bool = False
+    kept: bool = True
 
     def work(self) -> Sequence[Work]:
         more = (self.extra, self.n_out) if self.inner else (self.n_in, self.extra)
         pairs = [(self.n_in, self.n_out), *([more] if given(self.extra) else [])]
-        kept = [(self.n_out,)] if self.inner else [(keys,) for _, keys in pairs]
+        kept = [] if not self.kept else [(self.n_out,)] if self.inner else [(keys,) for _, keys in pairs]
         return [*(Work((*self.over, *pair)) for pair in pairs), *(Work((*self.over, *n), "activation") for n in kept)]
 
     def forward(self, m: Any, x: Any, y: Any) -> Any:
@@ -194,7 +204,9 @@ class Convolution(Block):
     def work(self) -> Sequence[Work]:
         product = Work((*self.over, self.width, self.d_in, self.d_out))
         added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
-        return [product, *added, Work((*self.over, self.d_out), "activation")]
+        taps, weight = self.width * self.d_in, self.width * self.d_in * self.d_out  # both are copied for the product
+        kept = (Work((*self.over, self.d_out + taps), "activation"), Work((weight,), "activation"))
+        return [product, *added, *kept]
 
     @property
     def past(self) -> int:

@@ -5,10 +5,10 @@ Nothing but shapes and operations is here: :class:`scalesearch.nn.model.Model` g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.blocks.core import PAD, Block, Use, block
+from scalesearch.blocks.core import PAD, SEQ, TGT, Block, Use, Work, block
 from scalesearch.blocks.elementwise import lowered
 from scalesearch.blocks.stacks import Stack, WaistedStack
 
@@ -75,6 +75,10 @@ class DecoderOnly(Block):
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"embedding": self.embedding, "decoder": self.decoder, "output": self.output}
+
+    def work(self) -> Sequence[Work]:
+        d = self.decoder.layer.main.d  # of the last states the output keeps the target's alone
+        return [Work((SEQ, -d), "activation"), Work((TGT, d), "activation")]
 
     def encode(self, m: Any, source: Any) -> tuple[Any, Any]:
         """Move the source's padding to its front; the stack reads it before the target.

@@ -8,7 +8,7 @@ from typing import Any
 
 from scalesearch.blocks.chains import ChainLinear
 from scalesearch.blocks.core import Block, Extent, Shape, Site, Size, Use, Work, block
-from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.leaves import Added, Linear
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,10 @@ class Nothing(Block):
 
     d: Size
 
+    @property
+    def copies(self) -> Any:
+        return True  # by products of attention
+
     def forward(self, m: Any, x: Any) -> Any:
         return x
 
@@ -87,6 +91,14 @@ class Factors(Block):
 
     def forward(self, m: Any, x: Any) -> Any:
         return m.up(m.down(x))
+
+
+@block
+class Adapter(Factors):
+    """A low-rank path beside a matrix: B A x, not scaled (Hu et al. 2022; EdgeFormer's Adapter-LA)."""
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {**super().parts(), "up": Added(self.rank, self.d_out, self.over, self.bias)}
 
 
 @block

@@ -6,11 +6,11 @@ Solvers apply a layer's change F(x) = layer(x) - x: Euler's step, or the ODE Tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.blocks.core import Block, Repeat, Size, Use, block
+from scalesearch.blocks.core import Block, Repeat, Size, Use, Work, block
 from scalesearch.blocks.elementwise import plus
 from scalesearch.blocks.embedding import sinusoid
 from scalesearch.blocks.leaves import LayerNorm, Linear
@@ -97,6 +97,11 @@ class Stack(Block):
         if solver.gated:
             parts["gate"] = Use(Linear(2 * main.d, 1, (main.queries,)), self.layers.depth)
         return parts | ({"norm": LayerNorm(main.d, (main.queries,))} if self.normed else {})
+
+    def work(self) -> Sequence[Work]:
+        main = self.layer.main  # a learned solver keeps both changes, twice, and what is left of the gate
+        kept = Work((main.queries, self.layers.depth, 4 * main.d + 1), "activation")
+        return [kept] if SOLVERS[self.solver].gated else []
 
     def forward(self, m: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
         """``present`` and ``bias`` as a mixer takes them. ``context``: of a decoder (memory, its bias, cache)."""

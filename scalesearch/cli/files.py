@@ -68,13 +68,12 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
         UserError: missing, not text, not YAML (with its place) or empty; ``otherwise`` says what could be given.
     """
     from scalesearch.space.syntax.diagnostics import Source, SpaceErrors
-    from scalesearch.space.syntax.yaml_reader import compose
+    from scalesearch.space.syntax.yaml_reader import compose, read_text
 
     try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}. {otherwise}",
-                        code="cannot-read") from None
+        text = read_text(file)
+    except SpaceErrors as error:
+        raise UserError(f"{error.message}\n  = help: {otherwise}", code=error.code) from None
     if not text.strip():
         raise UserError(f"{file}: the file is empty. {otherwise}", code="empty-file")
     table, problems = compose(Source(str(file), text), "a file", f"{name}: {{…}}")

@@ -70,7 +70,7 @@ def cost(block: Block, protocol: Protocol) -> Cost:
     once and for all for inference. It stands beside the total, unless the protocol counts it.
     """
     lines = list(walk(block, vocab=protocol.vocab))
-    entries = tuple(_entry(line, protocol) for line in lines)
+    entries = tuple(_entry(line, protocol) for line in lines if _is_billed(line))
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
         values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
@@ -80,8 +80,13 @@ def cost(block: Block, protocol: Protocol) -> Cost:
     return Cost(protocol, entries, values, block)
 
 
+def _is_billed(line: Line) -> bool:
+    """True if there is more to a line than what it keeps for the backward pass."""
+    return bool(line.weights) or any(work.kind != "activation" for work in line.work)
+
+
 def _entry(line: Line, protocol: Protocol) -> Entry:
-    params = sum(line.copies[name] * weight_size(shape, protocol.words) for name, shape in line.leaf.weights().items())
+    params = sum(line.copies[name] * weight_size(shape, protocol.words) for name, shape in line.weights.items())
     macs = sum(n * work_done(line, kind, protocol) for kind, n in protocol.counts.items())
     return Entry(line.path, type(line.leaf).__name__, line.calls, params, macs)
 
@@ -94,7 +99,7 @@ def weight_size(shape: Shape, words: Size) -> Size:
 def work_done(line: Line, kind: str, protocol: Protocol) -> Size:
     """Steps of ``kind`` that a leaf does under ``protocol``, over all its calls."""
     total = 0
-    for work in line.leaf.work():
+    for work in line.work:
         if work.kind == kind:
             axes, coefficient = split(work.loops)
             total = total + coefficient * protocol.extent(axes)

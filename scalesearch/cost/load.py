@@ -100,8 +100,8 @@ def _sizes(part: Block, tie: Tie | None) -> tuple[int, int]:
     """Weights in a part's matrices: (shared, each layer's own)."""
     sizes: list[Any] = [0, 0]
     for line in walk(part):
-        if not any(work.kind == "norm" for work in line.leaf.work()):
-            for name, shape in line.leaf.weights().items():
+        if not any(work.kind == "norm" for work in line.work):
+            for name, shape in line.weights.items():
                 if name != "bias":
                     own = tie is not None and tie.spares(line.path, name)
                     sizes[own] = sizes[own] + math.prod(shape)

@@ -21,6 +21,8 @@ BOS = 2
 # Equal lengths are a case of their own: where S == T, a leak through a mixed-up axis has no wrong shape to betray it.
 LENGTHS = ((5, 5), (7, 4), (3, 6))
 ROWS = 3
+FAR = 32  # positions apart at which a leak is found, whatever the blocks say of themselves
+BEYOND = 8  # positions beyond the farthest that any block says it sees
 DOUBLE_UP_TO = 50_000_000  # parameters; a copy in fp64 costs twice the weights
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4}
 
@@ -44,20 +46,31 @@ class CausalityError(UserError):
 def causality(model: Any, vocab: int, seed: int = 0) -> None:
     """Check that no output depends on later target tokens, other sentences or padding.
 
-    Runs a copy with noise on every weight, since a weight that starts at zero hides what flows through it.
+    Runs a copy with noise on every weight, since a weight that starts at zero hides what flows through it. A block that
+    sees more than 32 positions at once states how many as ``past``.
 
     Raises:
         CausalityError: it does; which of the three, and where.
     """
     generator = torch.Generator().manual_seed(seed)
     subject = _noisy(model, generator)
-    for number, (source_length, target_length) in enumerate(LENGTHS):
-        source = torch.randint(FIRST, vocab, (ROWS, source_length), generator=generator)
-        target = torch.randint(FIRST, vocab, (ROWS, target_length), generator=generator)
+    far = _far(model)
+    for number, (source_length, target_length) in enumerate((*LENGTHS, (far, far))):
+        rows = 1 if number == len(LENGTHS) else ROWS
+        source = torch.randint(FIRST, vocab, (rows, source_length), generator=generator)
+        target = torch.randint(FIRST, vocab, (rows, target_length), generator=generator)
         target[:, 0] = BOS
         # The first lengths find out what only pretends to depend on weights alone; the others need not compute it anew.
         with getattr(subject, "folded", nullcontext)() if number else nullcontext():
             Case(subject, source, target, vocab, generator).check()
+
+
+def _far(model: Any) -> int:
+    """A length beyond the reach of every block; of learned positions a quarter, for two sides and their padding."""
+    past = max((getattr(node.block, "past", 0) for node in model.modules() if hasattr(node, "block")), default=0)
+    room = getattr(model, "max_length", None)
+    far: int = max(FAR, past) + BEYOND
+    return far if room is None else min(far, max(room // 4, 1))
 
 
 def _noisy(model: Any, generator: torch.Generator) -> Any:
@@ -73,7 +86,7 @@ def _noisy(model: Any, generator: torch.Generator) -> Any:
 
 
 class Case:
-    """A batch of unpadded sentences and the model's logits."""
+    """A batch of unpadded sentences and the model's logits. A long one is alone: one cut and wide padding are tried."""
 
     def __init__(self, model: Any, source: Tensor, target: Tensor, vocab: int, generator: torch.Generator) -> None:
         self.model, self.source, self.target = model, source, target
@@ -89,15 +102,18 @@ class Case:
                 self._compare(sees, what, self.model(source, target)[:rows, :length], rows, length)
 
     def _later(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
-        """Batches with other tokens after t, and with none."""
-        for t in range(1, self.target.shape[1]):
+        """Batches with other tokens after t, and with none; the middle one finds a leak of any distance."""
+        length = self.target.shape[1]
+        for t in range(1, length) if len(self.target) > 1 else [length // 2]:
             changed = self.target.clone()
             changed[:, t:] = self._other_than(changed[:, t:])
-            yield f"target tokens from position {t} on replaced", self.source, changed, ROWS, t
-            yield f"target cut after position {t - 1}", self.source, self.target[:, :t], ROWS, t
+            yield f"target tokens from position {t} on replaced", self.source, changed, len(changed), t
+            yield f"target cut after position {t - 1}", self.source, self.target[:, :t], len(changed), t
 
     def _others(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
         """Batches with other companions for the first sentence, and with none."""
+        if len(self.target) == 1:
+            return
         source, target = self.source.clone(), self.target.clone()
         source[1:], target[1:, 1:] = self._other_than(source[1:]), self._other_than(target[1:, 1:])
         length = target.shape[1]
@@ -106,11 +122,13 @@ class Case:
 
     def _padded(self) -> Iterator[tuple[str, Tensor, Tensor, int, int]]:
         """Batches with more columns of padding on either side, and on both."""
-        length = self.target.shape[1]
-        wide_source, wide_target = _wider(self.source), _wider(self.target)
-        yield "three columns of padding added to the source", wide_source, self.target, ROWS, length
-        yield "three columns of padding added to the target", self.source, wide_target, ROWS, length
-        yield "three columns of padding added to both", wide_source, wide_target, ROWS, length
+        rows, length = self.target.shape
+        columns = 3 if rows > 1 else length
+        wide_source, wide_target = (torch.nn.functional.pad(ids, (0, columns), value=PAD)
+                                    for ids in (self.source, self.target))
+        for sides, source, target in (("the source", wide_source, self.target), ("both", wide_source, wide_target),
+                                      ("the target", self.source, wide_target)):
+            yield f"{columns} columns of padding added to {sides}", source, target, rows, length
 
     def _other_than(self, ids: Tensor) -> Tensor:
         """Random ids, each different from the one that it replaces."""
@@ -126,7 +144,3 @@ class Case:
         sizes = f"S={self.source.shape[1]}, T={self.target.shape[1]}"
         raise CausalityError(sees, f"{sizes}, {what}: the logits at position {position} of sentence {row} change by "
                              f"{float(difference[row, position]):.3g}")
-
-
-def _wider(ids: Tensor) -> Tensor:
-    return torch.nn.functional.pad(ids, (0, 3), value=PAD)

@@ -77,7 +77,7 @@ def attention_products(block: Block, protocol: Protocol) -> Size:
     """MACs of loops over two positions, scores and mixes: the term that is quadratic in the lengths."""
     total = 0
     for line in walk(block, vocab=protocol.vocab):
-        for work in line.leaf.work():
+        for work in line.work:
             axes, size = split(work.loops)
             if sum(axis != VOCAB for axis in axes) > 1:
                 total = total + size * line.calls * protocol.counts.get(work.kind, 0) * protocol.extent(axes)

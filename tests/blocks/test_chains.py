@@ -3,6 +3,7 @@
 from math import prod
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -59,9 +60,14 @@ def test_bonds_and_params_are_those_of_the_paper(
     assert block.cores.bond == bond and sum(prod(shape) for shape in block.weights().values()) == params
 
 
-def test_the_published_bond_of_length_four_is_two() -> None:
-    block = chain(512, 512, 0.1, 4, bond="published")
-    assert sum(prod(shape) for shape in block.weights().values()) == 288
+@pytest.mark.parametrize(("a", "c", "ratio", "bond", "params"), [
+    (512, 512, 0.1, 2, 288), (512, 2048, 0.1, 2, 416), (512, 2048, 0.8, 34, 34 * 80 + 34**2 * 64),
+])
+def test_the_published_bond_of_length_four_is_the_code_s(a: int, c: int, ratio: float, bond: int, params: int) -> None:
+    block = chain(a, c, ratio, 4, bond="published")
+    assert block.cores.bond == bond and sum(prod(shape) for shape in block.weights().values()) == params
+    sizes = Cores.of(np.full(3, a), np.full(3, c), ratio, 4, "published")
+    assert list(np.broadcast_to(sizes.bond, 3)) == [bond] * 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -117,7 +123,7 @@ def test_the_order_of_contraction_is_the_cheapest() -> None:
         cores = Cores.of(rng.randint(2, 400), rng.randint(2, 400), rng.uniform(0.05, 0.9), rng.randint(2, 4), "solved")
         b, whole = cores.bond, prod(cores.a) * prod(cores.c)
         if len(cores.a) == 2:
-            assert cores.building == b * whole
+            assert cores.building[0] == b * whole
         if len(cores.a) == 3:
             first, last = (prod(x) for x in ((*cores.a[:2], *cores.c[:2]), (*cores.a[1:], *cores.c[1:])))
-            assert cores.building == min(first, last) * b * b + b * whole
+            assert cores.building[0] == min(first, last) * b * b + b * whole

@@ -83,15 +83,15 @@ def test_a_gate_is_its_definition(gate: str, cross: bool) -> None:
 class ByIndex(Gating):
     """QgV across sequences as the published code has it: key j is gated by the decoder's position j."""
 
-    def value(self, project, y):
-        return project("value", y * project("query", self.x).sigmoid()) if y.shape == self.x.shape else y
+    def features(self, project, role, x):
+        if role == "Q":
+            object.__setattr__(self, "x", x)
+        elif role == "V" and x.shape == self.x.shape:
+            return project("value", x * project("query", self.x).sigmoid())
+        return super().features(project, role, x) if role == "K" else x
 
-    def query(self, project, x):
-        object.__setattr__(self, "x", x)
-        return x
-
-    def mixed(self, project, mixed, x):
-        return mixed
+    def late(self, gate, project, features, x):
+        return features
 
 
 def test_the_published_gate_leaks_and_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

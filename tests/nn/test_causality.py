@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from scalesearch.blocks.leaves import Convolution
 from scalesearch.nn import build
 from scalesearch.nn.causality import CausalityError, causality
+from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
@@ -39,6 +41,16 @@ class Leaky(nn.Module):
 
 def next_token(logits, source, target):
     return torch.nn.functional.pad(target, (0, 1))[:, 1:, None].to(logits.dtype)
+
+
+def token_at(distance):
+    """A leak at one distance alone."""
+    return lambda logits, source, target: nn.functional.pad(target, (0, distance))[:, distance:, None].to(logits.dtype)
+
+
+def padding_at(distance):
+    """Padding of the source that is noticed where it stands so far behind a token."""
+    return lambda logits, source, target: (source[:, distance:] == 0).any() * torch.ones_like(logits)
 
 
 def mean_over_time(logits, source, target):
@@ -78,6 +90,7 @@ def padding_counted(logits, source, target):
     ("leak", "sees"),
     [
         (next_token, "a later target token"),
+        *((token_at(distance), "a later target token") for distance in (2, 7, 8, 19, 31, 39)),
         (mean_over_time, "a later target token"),
         (future_where_lengths_meet, "a later target token"),
         (length_of_the_target, "a later target token"),
@@ -86,6 +99,7 @@ def padding_counted(logits, source, target):
         (batch_size, "another sentence"),
         (width_of_the_source, "padding"),
         (padding_counted, "padding"),
+        (padding_at(20), "padding"),
     ],
 )
 def test_a_leak_is_named_even_behind_a_gate_of_zero(leak, sees: str) -> None:
@@ -102,6 +116,21 @@ def test_a_decoder_without_its_mask_is_caught(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(seq2seq, "hide", lambda hidden, dtype: honest(torch.zeros_like(hidden), dtype))
     with refuses("not-causal", "a later target token"):
         causality(build(assemble(answers()).block, vocab=V), V)
+
+
+@pytest.mark.parametrize("dilation", [1, 8, 64])
+def test_a_convolution_that_looks_ahead_is_caught(monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
+    honest = Convolution.forward
+
+    def ahead(self: Convolution, m, x, cache=None):
+        return honest(self, m, x.flip(1), cache).flip(1) if self.dilation == dilation else honest(self, m, x, cache)
+
+    block = Space.parse("width: 34\nembedding: { tie: none, h-softpos: { levels: 8, level_width: 2, roles: 2 } }\n"
+                        "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }\n").closed().block
+    causality(build(block, vocab=V), V)
+    monkeypatch.setattr(Convolution, "forward", ahead)
+    with refuses("not-causal"):
+        causality(build(block, vocab=V), V)
 
 
 def test_the_model_itself_stays_as_it_is() -> None:

@@ -1,11 +1,11 @@
 """The bill against independent counters: equal to the unit, for every block and for whole models."""
 
+from dataclasses import replace
 from functools import cache
 from random import Random
 
 import pytest
 
-from scalesearch.blocks.core import Line
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.stacks import SOLVERS
@@ -85,6 +85,6 @@ def test_a_bill_that_departs_from_the_forward_is_caught(monkeypatch: pytest.Monk
     """The oracle can fail: a bill of one call too many is seen by it."""
     walk = ledger.walk
     monkeypatch.setattr(ledger, "walk", lambda *args, **kwargs: (
-        Line(line.path, line.leaf, line.calls + 1, line.copies) for line in walk(*args, **kwargs)))
+        replace(line, calls=line.calls + 1) for line in walk(*args, **kwargs)))
     with pytest.raises(AssertionError):
         check_bill(CATALOGUE["linear"](Random(1)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Block, Size, Use, block
+from scalesearch.blocks.core import Block, Size, Use, Work, block, not_kept
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn.base import FFN, ffn
 from scalesearch.blocks.options import option
@@ -22,6 +22,13 @@ class TwoLayer(FFN):
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {"up": self.site(self.d, self.hidden, self.over), "down": self.site(self.hidden, self.d, self.over)}
+
+    def work(self) -> Sequence[Work]:
+        up, down = self.parts().values()
+        unread = not_kept(self.d, self.over, up)
+        if self.activation == "relu":  # its backward pass needs the output alone
+            return unread
+        return [Work((*self.over, self.hidden), "activation"), *unread, *not_kept(self.hidden, self.over, down)]
 
     def forward(self, m: Any, x: Any) -> Any:
         return m.down(dropout(_activated(self.activation, m.up(x)), m.rates.activation, m.training))
@@ -56,6 +63,11 @@ class Gated(FFN):
         up = self.site(self.d, self.hidden, self.over)
         return {"gate": up, "up": up, "down": self.site(self.hidden, self.d, self.over)}
 
+    def work(self) -> Sequence[Work]:
+        up, down = self.parts()["up"], self.parts()["down"]
+        kept = Work((*self.over, 2 * self.hidden), "activation")  # the gate, and what it has gated
+        return [kept, *not_kept(self.d, self.over, up), *not_kept(self.hidden, self.over, down)]
+
     def forward(self, m: Any, x: Any) -> Any:
         gated = _activated(self.activation, m.gate(x)) * m.up(x)
         return m.down(dropout(gated, m.rates.activation, m.training))
@@ -89,6 +101,9 @@ class NoFFN(FFN):
 @block
 class SelfGated(FFN):
     """SiLU(x) ⊙ x, without weights; the sub-layer keeps its residual and its norm."""
+
+    def work(self) -> Sequence[Work]:
+        return [Work((*self.over, 2 * self.d), "activation")]
 
     def forward(self, m: Any, x: Any) -> Any:
         return _activated("silu", x) * x

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Axis, Block, Size, Use, block
+from scalesearch.blocks.core import Axis, Block, Size, Use, Work, block, not_kept
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
 from scalesearch.blocks.mixers.gates import Gating
 from scalesearch.blocks.mixers.inside import ADAPTED, PartialFFN, Prompt
 from scalesearch.blocks.mixers.scores import Scores
-from scalesearch.blocks.sites import DENSE, IDENTITY, Factors
+from scalesearch.blocks.sites import DENSE, IDENTITY, Adapter
 from scalesearch.blocks.sizes import given, truth
 
 
@@ -30,8 +30,8 @@ class Attention(Mixer):
     positions are attended to. The three differ when earlier keys are cached.
 
     Further: ``clip`` (relative keys), ``residual`` (RealFormer), ``gate`` (Anthe), ``partial`` (PartialFormer),
-    ``adapters`` of ``rank`` (B A x beside a matrix, not scaled: Hu et al. 2022, EdgeFormer's Adapter-LA) and
-    ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps; the output map is always a matrix.
+    ``adapters`` of ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps; the output map
+    is always a matrix.
     """
 
     heads: Size
@@ -123,10 +123,31 @@ class Attention(Mixer):
         for slot in self.adapters:
             axis = self.queries if slot in ("query", "out") else self.projected
             out = self.d if slot == "out" else self.widths[slot[0].upper()]
-            parts[f"{slot}_adapter"] = Factors(width if slot == "out" else self.d, out, self.rank, (axis,), bias=False)
+            parts[f"{slot}_adapter"] = Adapter(width if slot == "out" else self.d, out, self.rank, (axis,), bias=False)
         if given(self.prompt):
             parts["prompt"] = Prompt(self.prompt, self.d, tuple(maps[slot] for slot in self.gating.on_keys))
         return parts | ({"store": KeyValueCache(kv, self.keys)} if self.decoder else {})
+
+    def work(self) -> Sequence[Work]:
+        """Kept for the backward pass besides parts' outputs: raw features, gated ones, repeated and prompts' keys."""
+        width, gate = self.widths, self.gating
+        axis = {"Q": self.queries, "K": self.keys, "V": self.keys}
+        raw = "QKV" if self.site == IDENTITY else "" if self.gate == "none" else gate.gating
+        kept = [Work((axis[role], width[role]), "activation") for role in raw]
+        if not (self.gate != "none" or self.adapters or (self.partial is not None and self.partial.gate != "none")):
+            maps = self._maps()
+            kept += not_kept(self.d, (self.queries,), *([maps["query"]] if self.cross else maps.values()))
+        if self.gate != "none" and not gate.across:
+            kept.append(Work((axis[gate.gated], self.d), "activation"))
+        elif self.gate in ("QgV", "VgQ") and gate.across:
+            late = (self.queries, self.heads * self.head_dim) if self.gate == "QgV" else (self.keys, width["K"])
+            kept.append(Work(late, "activation"))
+        if given(self.kv_heads):
+            repeated = (self.score_heads + self.bias_heads) * self.head_dim
+            kept.append(Work((self.keys, repeated - width["K"] - width["V"]), "activation"))
+        if given(self.prompt):
+            kept.append(Work((self.prompt, width["K"] + width["V"]), "activation"))
+        return kept
 
     def _core(self) -> Block:
         values = self.heads * self.head_dim // self.bias_heads
@@ -143,7 +164,7 @@ class Attention(Mixer):
     ) -> Any:
         y = x if memory is None else memory
         joined = self._joined(m, x) if memory is None and m.folds is not None and cache is not None else None
-        query = self.gating.query(functools.partial(self._map, m), x) if joined is None else joined[0]
+        query = self.gating.features(functools.partial(self._map, m), "Q", x) if joined is None else joined[0]
         query = self._split(query, self.score_heads)
         key, value = self._keys_values(m, joined, y, cache)
         if self.prompt:
@@ -152,7 +173,7 @@ class Attention(Mixer):
             key, value = self._repeated(key, self.score_heads), self._repeated(value, self.bias_heads)
         more = (carried,) if isinstance(self._core(), Scores) else ()
         mixed = m.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
-        mixed = self.gating.mixed(functools.partial(self._map, m), mixed, x)
+        mixed = self.gating.late("QgV", functools.partial(self._map, m), mixed, x)
         mixed = mixed if self.partial is None else m.partial(mixed, x)
         return self._map(m, "out", mixed)
 
@@ -186,8 +207,8 @@ class Attention(Mixer):
 
     def _project(self, m: Any, y: Any) -> tuple[Any, Any]:
         maps, gating = functools.partial(self._map, m), self.gating
-        key = gating.key_gate(maps, gating.key(maps, y), y)
-        return self._split_pair(key, gating.value(maps, y))
+        key = gating.late("VgQ", maps, gating.features(maps, "K", y), y)
+        return self._split_pair(key, gating.features(maps, "V", y))
 
     def _split_pair(self, key: Any, value: Any) -> tuple[Any, Any]:
         heads = self.kv_heads or self.score_heads, self.kv_heads or self.bias_heads

@@ -20,6 +20,7 @@ from typing import Any
 from scalesearch.blocks.elementwise import times
 
 GATES = ("none", "QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")
+SLOTS = {"Q": "query", "K": "key", "V": "value"}
 Project = Callable[[str, Any], Any]  # the map in a slot, applied
 
 
@@ -64,42 +65,21 @@ class Gating:
         projected = ("key",) if self.other != "Q" else ()
         return projected + (("query", "value") if self.gated != "Q" else ())
 
-    def query(self, project: Project, x: Any) -> Any:
-        """(batch, queries, d) to the query's features, its own gate applied."""
+    def features(self, project: Project, role: str, x: Any) -> Any:
+        """The features of a role (Q, K or V) from its sequence, (batch, positions, d)."""
         if self.gate == "none":
-            return project("query", x)
-        if self.other == "Q":
+            return project(SLOTS[role], x)
+        if role == self.other:
             return project("key", x)
-        if self.gating == "Q":
-            # Of a gate over keys, query t's own share: Σ (q ⊙ σ(W_Q q)) K' = Σ q (K' ⊙ σ(W_Q q)).
-            return times(x, project("query", x).sigmoid()) if self.gated == "K" and self.across else x
-        return project("value", x) if self.across else project("value", times(x, project("query", x).sigmoid()))
+        if role == self.gated:
+            return project("value", x if self.across else _gated(project, x, x))
+        # Across sequences a gate acts on the side of its own position: Σ (q ⊙ σ(W_Q q)) K' = Σ q (K' ⊙ σ(W_Q q)).
+        return _gated(project, x, x) if self.across and self.gate in ("QgK", "KgQ") else x
 
-    def key(self, project: Project, y: Any) -> Any:
-        """(batch, keys, d) to the key's features."""
-        if self.gate == "none" or self.other == "K":
-            return project("key", y)
-        if self.gated == "K":
-            return project("value", y if self.across else times(y, project("query", y).sigmoid()))
-        # Raw, but for a gate over queries that must stand on the key's side.
-        return times(y, project("query", y).sigmoid()) if self.gated == "Q" and self.across else y
+    def late(self, gate: str, project: Project, features: Any, x: Any) -> Any:
+        """``features`` gated by ``x`` where this is ``gate`` across sequences: keys by VgQ, mixed values by QgV."""
+        return _gated(project, features, x) if self.across and self.gate == gate else features
 
-    def value(self, project: Project, y: Any) -> Any:
-        """(batch, keys, d) to the value's features."""
-        if self.gate == "none":
-            return project("value", y)
-        if self.other == "V":
-            return project("key", y)
-        if self.gated == "V":
-            return project("value", y if self.across else times(y, project("query", y).sigmoid()))
-        return y
 
-    def key_gate(self, project: Project, key: Any, y: Any) -> Any:
-        """The key's features, gated where VgQ spans two sequences."""
-        needed = self.gate == "VgQ" and self.across
-        return times(key, project("query", y).sigmoid()) if needed else key
-
-    def mixed(self, project: Project, mixed: Any, x: Any) -> Any:
-        """The mixed values (batch, queries, width), gated where QgV spans two sequences."""
-        needed = self.gate == "QgV" and self.across
-        return times(mixed, project("query", x).sigmoid()) if needed else mixed
+def _gated(project: Project, features: Any, x: Any) -> Any:
+    return times(features, project("query", x).sigmoid())

@@ -32,6 +32,9 @@ class PartialFFN(Block):
         gate = Linear(self.d, self.heads * self.head_dim, (self.over,))
         return {"ffn": self.ffn} | ({} if self.gate == "none" else {"gate": gate})
 
+    def work(self) -> Sequence[Work]:
+        return [] if self.gate == "none" else [Work((self.over, self.heads * self.head_dim), "activation")]  # as gated
+
     def forward(self, m: Any, mixed: Any, x: Any) -> Any:
         """``mixed``: (batch, queries, heads · head_dim), as attention mixed it; ``x`` (batch, queries, d)."""
         heads = mixed.unflatten(-1, (self.heads, -1))
@@ -59,11 +62,12 @@ class Prompt(Block):
         return "table"
 
     def work(self) -> Sequence[Work]:
-        nests = [work for part in self.maps for line in walk(part) for work in line.leaf.work()]
+        nests = [work for part in self.maps for line in walk(part) for work in line.work]
         sizes = [[n for n in work.loops if not isinstance(n, str)] for work in nests if work.kind == "mac"]
         applied = [(self.length, *loops) for loops in sizes]
         built = [work.loops for work in nests if work.kind == "once"]
-        return [Work(loops, "once") for loops in (*applied, *built)]
+        kept = [work for work in nests if work.kind == "activation" and not any(isinstance(n, str) for n in work.loops)]
+        return [*(Work(loops, "once") for loops in (*applied, *built)), *kept]
 
     def forward(self, m: Any) -> Any:
         return m.weight

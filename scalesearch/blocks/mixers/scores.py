@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
+from scalesearch.blocks.core import Axis, Block, Extent, Shape, Size, Use, Work, block
 from scalesearch.blocks.elementwise import dropout, plus
 from scalesearch.blocks.leaves import KeyValueCache, LayerNorm, Linear, MatMul
 from scalesearch.blocks.sizes import given
@@ -52,7 +52,9 @@ class RelativeKeys(Block):
         return {"weight": (2 * self.clip + 1, self.head_dim)}
 
     def work(self) -> Sequence[Work]:
-        return [Work((self.queries, self.heads, self.head_dim, 2 * self.clip + 1))]
+        distances = 2 * self.clip + 1
+        kept = Work((self.queries, self.heads, self.head_dim + distances), "activation")
+        return [Work((self.queries, self.heads, self.head_dim, distances)), kept]
 
     def forward(self, m: Any, query: Any, keys: int) -> Any:
         """(batch, heads, queries, head_dim), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
@@ -96,6 +98,13 @@ class Scores(Block):
             parts["deepen"] = HeadMixer(out, out, self.queries, self.keys, self.extra)
         return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra, inner=True)}
 
+    def work(self) -> Sequence[Work]:
+        # Between its two products head scaling keeps the scores twice, as rectified and as the second one reads them.
+        if not given(self.heads_out):
+            return []
+        keys: list[Extent] = [self.keys, self.extra] if given(self.extra) else [self.keys]
+        return [Work((self.heads_out, self.queries, some), "activation") for some in keys]
+
     def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None) -> Any:
         from torch.nn.functional import pad
 
@@ -135,7 +144,7 @@ class GlobalScores(Block):
             "norm": LayerNorm(self.d, (self.queries,)),
             "query": Linear(self.d, width, (self.queries,)),
             "key": Linear(self.d, width, (self.queries,)),
-            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys),
+            "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, kept=False),
         }
         if given(self.clip):
             parts["relative"] = RelativeKeys(self.heads, self.head_dim, self.clip, self.queries)

@@ -110,8 +110,7 @@ def _shapes(layer: Block, part: str) -> dict[str, Any]:
     block = use.block if isinstance(use, Use) else use
     if block is None:
         return {}
-    lines = [line for line in walk(block) if line.leaf.weights()]
-    return {line.path: dict(line.leaf.weights()) for line in lines if not _adapts(line.path)}
+    return {line.path: dict(line.weights) for line in walk(block) if line.weights and not _adapts(line.path)}
 
 
 def _adapts(path: str) -> bool:

@@ -8,7 +8,7 @@ from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, cho
 from scalesearch.space.schema.type_check import describe, fit
 from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.choices import Alternatives, each_option, options
-from scalesearch.space.syntax.diagnostics import Place, Problem, closest, either, suggest
+from scalesearch.space.syntax.diagnostics import SHOWN, Place, Problem, closest, either, suggest
 from scalesearch.space.syntax.domains import Broken, Items, Literal, Spec
 from scalesearch.space.syntax.dotted_keys import unfold
 from scalesearch.space.syntax.lexer import SyntaxProblem
@@ -118,7 +118,10 @@ class Binder:
         legal = [*group.fields, *group.variants, *(() if path else self.extra_keys)]
         owners = [variant for variant, inner in group.variants.items() if name.text in inner.fields]
         where = f"in `{path}`" if path else "here"
-        if owners:
+        help: str | None = None
+        if len(self.problems) > SHOWN:  # a guess takes milliseconds, and nobody would see it
+            pass
+        elif owners:
             help = f"it belongs to {either(owners)}: write `{owners[0]}: {{ {name.text}: … }}`"
         elif name.text in group.gone:
             help = group.gone[name.text]

@@ -116,7 +116,7 @@ def _chain() -> Group:
         "embedding": _ratio("off", "in embedding tables"),
         "output": _ratio("off", "in an untied output matrix"),
         "apply": Field("word", APPLY, default="auto", doc="core by core, as a matrix, or the cheaper"),
-        "bond": Field("word", BONDS, default="solved", doc="published: as in the paper's code, 2 for length 4"),
+        "bond": Field("word", BONDS, default="solved", doc="published: the code's, far smaller at length 4"),
     }
     return Group(fields, clears=True, doc="matrices as chains of small cores (Anthe)")
 

@@ -10,7 +10,8 @@ from functools import cached_property
 from scalesearch.errors import UserError
 
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # what YAML 1.1 calls a line break
-SHOWN = 150  # characters of a source line that are shown at most
+WIDEST = 150  # characters of a source line that are shown at most
+SHOWN = 100  # problems of a file that are shown at most
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class SpaceErrors(UserError):
     def __init__(self, problems: Iterable[Problem] = (), message: str = "", code: str = "") -> None:
         self.problems = tuple(dict.fromkeys(sorted(problems, key=lambda problem: problem.place.order)))
         count = len(self.problems)
-        tail = [f"{count} problems"] if count > 1 else []
-        text = "\n\n".join([message] if message else [*map(str, self.problems), *tail])
+        tail = [f"{count} problems" + f", of which the first {SHOWN} are shown" * (count > SHOWN)] if count > 1 else []
+        text = "\n\n".join([message] if message else [*map(str, self.problems[:SHOWN]), *tail])
         super().__init__(text, code=code or (self.problems[0].code if self.problems else ""))
 
     def __reduce__(self) -> tuple[type["SpaceErrors"], tuple[tuple[Problem, ...], str, str]]:
@@ -106,10 +107,10 @@ def _excerpt(place: Place) -> list[str]:
     lines = place.source.lines
     line = lines[place.line] if place.line < len(lines) else ""
     end = max(place.column + 1, min(place.end, max(len(line), place.column + 1)))
-    cut = max(0, place.column - SHOWN // 2) if len(line) > SHOWN else 0
-    shown = ("…" if cut else "") + _visible(line[cut : cut + SHOWN]) + ("…" if len(line) > cut + SHOWN else "")
+    cut = max(0, place.column - WIDEST // 2) if len(line) > WIDEST else 0
+    shown = ("…" if cut else "") + _visible(line[cut : cut + WIDEST]) + ("…" if len(line) > cut + WIDEST else "")
     before = _width(_visible(line[cut : place.column])) + (1 if cut else 0)
-    under = max(1, _width(_visible(line[place.column : min(end, cut + SHOWN)])))
+    under = max(1, _width(_visible(line[place.column : min(end, cut + WIDEST)])))
     number = str(place.line + 1) if place.source.numbered else ""
     gap = " " * len(number)
     bar = " | " if number else "  "

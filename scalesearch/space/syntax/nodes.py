@@ -67,7 +67,7 @@ class Table(Node):
         return iter(self.entries)
 
 
-WORD = re.compile(r"\S")
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file and no terminal takes
 
 
 def locate(source: Source, text: str, line: int, column: int) -> tuple[tuple[int, int], ...]:
@@ -93,7 +93,7 @@ def locate(source: Source, text: str, line: int, column: int) -> tuple[tuple[int
 
 def from_text(name: str, prefix: str, text: str) -> Text:
     """A scalar from outside a file (``--set key=value``), shown after ``prefix`` on one line."""
-    flat = re.sub(r"[\n\r\x85\u2028\u2029]", " ", text)
+    flat = SURROGATE.sub("\ufffd", re.sub(r"[\n\r\x85\u2028\u2029]", " ", text))
     source = Source(name, prefix + flat, numbered=False)
     start = len(prefix)
     place = Place(source, 0, start, start + max(1, len(flat)))

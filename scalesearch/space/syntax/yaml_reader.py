@@ -1,7 +1,7 @@
 """Reads YAML into nodes: keeps positions and aliases, never evaluates anything."""
 
+import os
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from scalesearch.space.syntax.diagnostics import Place, Problem, Source, SpaceErrors, suggest
-from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text, locate
+from scalesearch.space.syntax.nodes import SURROGATE, Node, Sequence, Table, Text, locate
 
 LARGEST_FILE = 1_000_000  # bytes
 MOST_NODES = 20_000  # after aliases are followed
@@ -18,18 +18,20 @@ ANCHOR = re.compile(r"(?:[&!]\S*\s+)+")  # what may stand between a key and its 
 
 
 def read_text(path: Path) -> str:
-    """The text of a space file. Raises SpaceErrors: missing, a directory, too large, not text."""
-    if path.is_dir():
-        raise SpaceErrors(message=f"{path}: this is a directory\n  = help: name a space file inside it{_inside(path)}",
+    """The text of a YAML file. Raises SpaceErrors: missing, a directory, too large, not text."""
+    if os.path.isdir(path):  # False, not an error, where the name is too long
+        raise SpaceErrors(message=f"{path}: this is a directory\n  = help: name a file inside it{_inside(path)}",
                           code="is-a-folder")
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         raise SpaceErrors(message=f"{path}: no such file{_nearby(path)}", code="no-such-file") from None
-    except OSError as error:
-        raise SpaceErrors(message=f"{path}: cannot be read: {error.strerror}", code="cannot-read") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise SpaceErrors(message=f"{path}: cannot be read: {reason}", code="cannot-read") from None
     if len(data) > LARGEST_FILE:
-        raise SpaceErrors(message=f"{path}: too large for a space file: {len(data):,} bytes, at most {LARGEST_FILE:,}",
+        raise SpaceErrors(message=f"{path}: too large for a YAML file: more than {LARGEST_FILE:,} bytes",
                           code="too-large")
     return decode(data, str(path))
 
@@ -48,7 +50,7 @@ def decode(data: bytes, name: str) -> str:
 
 def _not_text(name: str, before: str, reason: str) -> SpaceErrors:
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    help = "a space file is YAML in UTF-8"
+    help = "the file must be YAML in UTF-8"
     return SpaceErrors(message=f"{name}:{line}:{column}: not a text file: {reason}\n  = help: {help}",
                        code="not-a-text-file")
 
@@ -81,6 +83,10 @@ def compose(
         raise SpaceErrors([_unprintable(source, error)]) from None
     except yaml.MarkedYAMLError as error:
         raise SpaceErrors([_syntax(source, error)]) from None
+    except (OverflowError, ValueError):  # PyYAML takes any number for a version, or for a character
+        mark = composer.loader.get_mark()
+        place = Place(source, mark.line, mark.column, mark.column + 1)
+        raise SpaceErrors([Problem(place, "this number is too large", code="not-yaml")]) from None
     if top is None:
         help = f"{what} holds at least one line, such as `{example}`"
         raise SpaceErrors([Problem(Place(source, 0, 0, 1), "the file is empty", help, code="empty-file")])
@@ -98,7 +104,7 @@ class _Composer:
         self.problems: list[Problem] = []
         self.anchors: dict[str, Node | None] = {}  # None while the node is being read
         self.size = 0  # nodes so far, after aliases are followed
-        self.events: Iterator[Any] = yaml.parse(source.text, Loader=yaml.SafeLoader)
+        self.loader: Any = yaml.SafeLoader(source.text)  # of which only the parser is used
 
     def wrong(self, place: Place, message: str, help: str | None = None, code: str = "not-yaml") -> None:
         """Notes a problem."""
@@ -106,12 +112,12 @@ class _Composer:
 
     def document(self) -> Node | None:
         """The node of the one document; None where there is none."""
-        next(self.events)
-        if isinstance(next(self.events), yaml.StreamEndEvent):
+        self.loader.get_event()
+        if isinstance(self.loader.get_event(), yaml.StreamEndEvent):
             return None
-        top = self.node(next(self.events), 0)
-        next(self.events)
-        if not isinstance(other := next(self.events), yaml.StreamEndEvent):
+        top = self.node(self.loader.get_event(), 0)
+        self.loader.get_event()
+        if not isinstance(other := self.loader.get_event(), yaml.StreamEndEvent):
             raise yaml.composer.ComposerError("expected a single document", None, None, other.start_mark)
         return top
 
@@ -135,13 +141,13 @@ class _Composer:
             return self.scalar(event)
         if isinstance(event, yaml.SequenceStartEvent):
             items = []
-            while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+            while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
                 items.append(self.node(item, depth + 1))
             return Sequence(self.place(event, item), tuple(items))
         entries = []
-        while not isinstance(key := next(self.events), yaml.MappingEndEvent):
+        while not isinstance(key := self.loader.get_event(), yaml.MappingEndEvent):
             name, known = self.key(key, depth + 1), len(self.problems)
-            value = self.node(next(self.events), depth + 1)
+            value = self.node(self.loader.get_event(), depth + 1)
             if name is None:
                 del self.problems[known:]  # what is under a key that is none does not matter
             else:
@@ -189,8 +195,11 @@ class _Composer:
         """A scalar with the place of each of its characters."""
         place, quoted = self.place(event, event), event.style is not None
         block = event.style in ("|", ">")
+        text = SURROGATE.sub("\ufffd", event.value)
+        if text != event.value:
+            self.wrong(place, "an escape in this text stands for half a character", "write the character itself")
         line, column = (place.line + 1, 0) if block else (place.line, place.column + quoted)
-        return Text(place, event.value, locate(self.source, event.value, line, column), quoted)
+        return Text(place, text, locate(self.source, text, line, column), quoted)
 
     def place(self, first: Any, last: Any) -> Place:
         """From the event ``first`` to ``last``, on the first line; of a scalar, without the anchor before it."""

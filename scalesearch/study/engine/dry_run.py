@@ -111,7 +111,7 @@ class DryRun:
             f"Would train {spec.trials} candidates and {len(spec.references)} references, {spec.workers} at a time "
             f"({spec.backend}), into {spec.out}",
             *([f"Then up to {spec.seeds.trials} trainings with further seeds, until the front has at most "
-               f"{spec.seeds.most} seeds each or its order is settled at {percent(spec.seeds.confidence)}"]
+               f"{spec.seeds.most} seeds each or its members are settled at {percent(spec.seeds.confidence)}"]
               if spec.seeds.most > 1 else []),
             *([f"Each reference is trained with {spec.seeds.references} seeds"] if spec.seeds.references > 1 else []),
         ]

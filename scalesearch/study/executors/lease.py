@@ -24,8 +24,9 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from scalesearch.files import peek_json, write_json
+from scalesearch.files import peek_json, sweep_parts, write_json
 from scalesearch.study.trials.plan import JobFile
+from scalesearch.study.trials.study_dir import OF_THE_DRIVER
 
 FILE, LOCK = "lease.json", ".worker.lock"
 
@@ -172,6 +173,7 @@ def held(folder: Path, timing: Timing = TIMING) -> Iterator[Lease]:
     try:
         with FileLock(folder / LOCK, timeout=timing.held):
             outlive(folder, timing)
+            sweep_parts(folder, lambda name: name not in OF_THE_DRIVER)
             try:
                 with lease.renewed():
                     yield lease

@@ -17,7 +17,7 @@ from scalesearch.errors import UserError
 from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import FAULT, LOST, Crashed, Done, Event, Job, Runner, Work, raised
 from scalesearch.study.executors.ray_cluster import Need, compare, refuse_the_impossible
-from scalesearch.study.executors.ray_services import PATIENCE, Pulse, connect, first_line
+from scalesearch.study.executors.ray_services import PATIENCE, Pulse, connect, disconnect, first_line
 from scalesearch.study.executors.shared_fs import NotShared
 from scalesearch.study.trials.study_dir import AGAIN
 
@@ -130,7 +130,7 @@ class RayRunner(Runner):
         if self._restarts > RESTARTS:
             raise UserError(f"resources: {gone} died {self._restarts} times and no training ended between. {AGAIN}",
                             key="resources", code="cluster-lost")
-        ray.shutdown()
+        disconnect()
         connect(None)
         self._begin()
         return lost
@@ -152,4 +152,4 @@ class RayRunner(Runner):
 
     def _disconnect(self) -> None:
         if self._owns:
-            ray.shutdown()
+            disconnect()

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import ray
@@ -16,6 +17,7 @@ from ray.exceptions import RayError
 
 from scalesearch.errors import UserError
 from scalesearch.signals import restored
+from scalesearch.study.executors.ray_private import private
 from scalesearch.study.trials.study_dir import AGAIN
 
 EVERY = 1.0  # seconds between two probes
@@ -28,9 +30,15 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # 15 unless told; `resources:
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the runner hides GPUs itself
 
 
+_own = ExitStack()  # what a Ray of this process's own leaves to be undone
+
+
 @restored()  # Ray installs a handler of SIGTERM that exits with 15
 def connect(address: str | None) -> None:
-    """Connects this process to the cluster at ``address``, or starts a Ray of its own. Raises UserError."""
+    """Connects this process to the cluster at ``address``, or starts a Ray of its own. Raises UserError.
+
+    A cluster's token is the user's to give, as Ray has it: ``RAY_AUTH_MODE`` and ``RAY_AUTH_TOKEN_PATH``.
+    """
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
     if address is None:
         _start(quiet)
@@ -46,14 +54,21 @@ def _start(quiet: dict[str, Any]) -> None:
     """Starts a Ray of this process's own, beside any cluster. On a busy machine that may take several tries."""
     for left in reversed(range(STARTS)):
         try:
-            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
+            folder = _own.enter_context(private())
+            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **quiet)
             return
         except Exception as error:  # Ray raises no class of its own here
-            ray.shutdown()
+            disconnect()
             if not left:
                 raise UserError(f"resources: Ray cannot be started on this machine: {first_line(error)}. {AGAIN}, or "
                                 "train one at a time with --backend inprocess", key="resources",
                                 code="ray-not-started") from error
+
+
+def disconnect() -> None:
+    """Leaves Ray, and ends one of this process's own."""
+    ray.shutdown()
+    _own.close()
 
 
 def refuse_no_cluster(address: str) -> None:

@@ -7,7 +7,7 @@ and with rungs every trial counts with the share it was trained for. A further s
 as that. Before anything has finished, the pace of what is in training says it, without scoring.
 
 The parts are then handed out to the workers, each to the one that is free first. Further seeds begin when the search is
-over, so theirs comes on top. Those for the front are an upper limit: they end early where its order is settled.
+over, so theirs comes on top. Those for the front are an upper limit: they end early where its members are settled.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""Allocation of further seeds to the front, until its order is settled.
+"""Allocation of further seeds to the front, until its members are settled.
 
 A search picks the best of many single scores, so its front is better than it should be: who was lucky stands on it.
 Here the members are trained again with further seeds, and the front is that of the means. What is done next is a
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -168,8 +168,25 @@ class Order:
 
     @property
     def settled(self) -> bool:
-        """Whether no order on the front, or beside it, could be noise."""
+        """Whether noise could not have put anybody on the front or off it."""
         return all(comparison.settled for comparison in self.comparisons)
+
+    @property
+    def df(self) -> int:
+        """The least degrees of freedom by which the noise of an objective is known."""
+        return min((noise.df for noise in self.noise.values()), default=0)
+
+    def ties(self) -> list[tuple[int, int, Difference]]:
+        """Members next to each other by a measured objective, of which noise could turn the order round.
+
+        Both can be on the front for all that: by what they cost.
+        """
+        found = []
+        for name in self.noise:
+            ranked = sorted(self._members, key=lambda one: (self.means[one.number, name], one.number))
+            found += [(one.number, other.number, self._difference(name, one, other))
+                      for one, other in pairwise(ranked)]
+        return [(one, other, each) for one, other, each in found if abs(each.value) <= each.half]
 
     def doubt(self, candidate: Replicated) -> float:
         """The least doubt of a comparison that ``candidate`` takes part in."""
@@ -217,8 +234,7 @@ class Order:
 
     def _sure(self, ratio: float) -> bool:
         """Whether a difference of so many standard errors is more than noise."""
-        df = min((noise.df for noise in self.noise.values()), default=0)
-        return ratio == math.inf or (df > 0 and ratio > quantile(self.level, df))
+        return ratio == math.inf or (self.df > 0 and ratio > quantile(self.level, self.df))
 
     def _difference(self, objective: str, one: Replicated, other: Replicated) -> Difference:
         value = self.means[other.number, objective] - self.means[one.number, objective]

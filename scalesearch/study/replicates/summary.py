@@ -11,6 +11,7 @@ from scalesearch.study.replicates.allocation import (
     CHALLENGER,
     NEIGHBOURS,
     Comparison,
+    Difference,
     Order,
     Replicated,
     next_training,
@@ -19,6 +20,8 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State, Trial
 from scalesearch.study.trials.trials import Trials
+
+MIN_DF = 5  # degrees of freedom of the noise below which its intervals come with a caution
 
 
 def candidates_of(trials: Trials) -> list[Replicated]:
@@ -76,7 +79,7 @@ def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) 
     trained = len(trials.replicates())
     order = Order(candidates_of(trials), objectives, seeds)
     open_ = sum(not pair.settled for pair in order.comparisons)
-    outcome = "the order of the front is settled" if order.settled else f"{open_} comparisons are still within noise"
+    outcome = "the members of the front are settled" if order.settled else f"{open_} comparisons are still within noise"
     return f", then {trained} with further seeds; {outcome}"
 
 
@@ -114,17 +117,32 @@ class Verdict:
                 *self._lost()]
 
     def sentences(self) -> list[str]:
-        """Describes which differences are beyond the noise; empty before the noise is known."""
+        """Describes which members and which order are beyond the noise; empty before the noise is known."""
         if self.order is None or not any(noise.known for noise in self.order.noise.values()):
             return []
         settled = "settled" if self.order.settled else "not settled"
-        head = f"The order of the front is {settled}, at {percent(self.confidence)} for each comparison " \
+        head = f"Who is on the front is {settled}, at {percent(self.confidence)} for each comparison " \
                f"(intervals of {percent(self.order.level)}, since each seed is another look)"
-        head += ":" if self.order.comparisons else ": nobody is near whom noise could have put elsewhere."
+        head += ":" if self.order.comparisons else ": no other is so near that noise could have put it there."
         beside = [pair for pair in self.order.comparisons if pair.kind == CHALLENGER]
         words = ", ".join(f"trial {pair.second} ({self._differences(pair)} from trial {pair.first})" for pair in beside)
         return [head, *(f"  {self._sentence(pair)}" for pair in self.order.comparisons if pair.kind == NEIGHBOURS),
-                *([f"  off the front, but within noise of it: {words}"] if beside else [])]
+                *([f"  off the front, but within noise of it: {words}"] if beside else []),
+                *self._ties(), *self._caution()]
+
+    def _ties(self) -> list[str]:
+        """Says which members' scores noise may have put in their order."""
+        assert self.order is not None, "of several seeds"
+        words = ", ".join(f"trials {one} and {other} ({self._difference(each)})" for one, other, each in
+                          self.order.ties())
+        return [f"The order of the members' scores is not settled: {words}."] if words else []
+
+    def _caution(self) -> list[str]:
+        """Warns of intervals by a noise that hardly anything is known of."""
+        assert self.order is not None, "of several seeds"
+        df = self.order.df
+        return [f"Caution: the noise of seeds is known by {df} degree{'s' * (df != 1)} of freedom. Below {MIN_DF}, it "
+                "may be several times larger or smaller; more seeds would tell."] if df < MIN_DF else []
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields; what is infinite or unknown is None."""
@@ -135,6 +153,7 @@ class Verdict:
             "trainings": len(self.trained),
             "failed": sum(trial.state == State.FAILED for trial in self.trained),
             "settled": order.settled if order and known else None,
+            "order_settled": not order.ties() if order and known else None,
             "level": order.level if order else None,
             "noise": {name: {"sd": one.sd, "df": one.df, "candidates": one.candidates}
                       for name, one in (order.noise if order else {}).items() if one.known},
@@ -150,8 +169,11 @@ class Verdict:
                 f"{verdict}")
 
     def _differences(self, pair: Comparison) -> str:
-        return ", ".join(f"{one.objective} {one.value:+.{decimals(one.half)}f} ± {one.half:.{decimals(one.half)}f}"
-                         for one in pair.differences)
+        return ", ".join(map(self._difference, pair.differences))
+
+    @staticmethod
+    def _difference(one: Difference) -> str:
+        return f"{one.objective} {one.value:+.{decimals(one.half)}f} ± {one.half:.{decimals(one.half)}f}"
 
     def _json(self, pair: Comparison) -> dict[str, Any]:
         differences = {one.objective: {"difference": one.value, "half": one.half} for one in pair.differences}

@@ -26,7 +26,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull, read_json, write_json, write_text
+from scalesearch.files import DiskFull, read_json, sweep_parts, write_json, write_text
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.trials.event_log import EventLog
 from scalesearch.study.trials.record import Record
@@ -34,6 +34,9 @@ from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Event, Kind, State, Trial
 from scalesearch.study.trials.trials import Trials
 
+# Files that the driver alone writes; the others of a trial's folder are its worker's.
+OF_THE_DRIVER = (".owner", "architecture.yaml", "job.json", "owner.json", "record.json", "space.yaml", "study.json",
+                 "study.yaml", "warm.json")
 AGAIN = "What finished is safe; go on with the same command and --resume"
 
 
@@ -158,6 +161,8 @@ class StudyDir:
             raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another --out",
                             code="cannot-write") from None
         try:
+            for folder in (self.folder, *self.folder.glob("trials/*")):
+                sweep_parts(folder, lambda name: name in OF_THE_DRIVER)
             write_text(note, f"process {os.getpid()} on {platform.node()}")
             yield
         finally:

@@ -103,7 +103,7 @@ def test_further_seeds_for_people_and_machines(tmp_path):
     driver.study.revise(seeds=driver.plan.seeds)
     driver.run()
     shown = call("front", tmp_path / "fake")
-    assert " ± " in shown and "The order of the front is" in shown and "one seed a candidate" not in shown
+    assert " ± " in shown and "Who is on the front is" in shown and "one seed a candidate" not in shown
     found = json.loads(call("status", tmp_path / "fake", "--json"))
     seeds = found["seeds"]
     assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (3, 0.9, len(driver.trials.replicates()))

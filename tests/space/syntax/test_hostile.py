@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
 from scalesearch.space import SpaceErrors
+from tests.mutated import PIECES, mutated
 from tests.space.small import small
 
 SOUND = """space: sound
@@ -33,21 +34,6 @@ cost:
   budgets:
     edge: params.total <= 10M
 """
-SIGNS = [*"|=:*&-#{}[]()'\"<>.,%!?@`\\ \n\t0i~", "\x85", "\u2028", "漢", "\x07", "\ufeff", "..", "**", "//"]
-WORDS = [" if ", " else ", "- ", ": ", "one of", "<<: ", "&ffn ", "*ffn", "= ", "---\n", "null", "1e999", "width"]
-PIECES = st.sampled_from([*SIGNS, *WORDS, "cycle(", "not ", "10M", "%YAML 1.1\n"])
-
-
-@st.composite
-def damaged(draw):
-    """SOUND with a few pieces put in, taken out or moved."""
-    text = SOUND
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(text)))
-        end = min(len(text), at + draw(st.sampled_from([0, 0, 1, 2, 5, 30])))
-        text = text[:at] + draw(st.one_of(PIECES, st.just(""), st.text(max_size=3))) + text[end:]
-    return text
-
 
 def survives(text):
     try:
@@ -64,7 +50,7 @@ def test_the_sound_file_is_sound():
     assert small(SOUND).size() is None
 
 
-@given(damaged())
+@given(mutated(SOUND))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_damaged_file_is_a_space_or_an_error(text):
     survives(text)

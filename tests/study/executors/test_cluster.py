@@ -164,7 +164,8 @@ class Changing(Callback):
         self.said.append(text)
 
     def update(self):
-        running = {file.parent.name: file.read_text().split()[-1] for file in self.folder.rglob("nodes")}
+        running = {file.parent.name: nodes[-1] for file in self.folder.rglob("nodes")
+                   if (nodes := file.read_text().split())}  # it is empty for a moment
         if running and self.joined is None:
             self.joined = self.cluster.add_node(num_cpus=4, resources={"moving": 2}, **SMALL)
         elif self.joined and self.leaving and self.joined.node_id in running.values():

@@ -107,6 +107,21 @@ def test_a_worker_that_was_silent_too_long_stops_and_leaves_no_result(folder):
     assert lease.read(folder).machine == "other" and json.loads((folder / "progress.json").read_text())["step"] == 1
 
 
+def test_what_killed_writers_left_is_swept_by_who_writes_alone(folder, made):
+    for name in ("lease.json", "result.json", "checkpoint.pt", "job.json", "record.json"):
+        (folder / f".{name}.abcdefgh").write_text("half")
+    finish(folder, fake_result)
+    assert {file.name for file in folder.glob(".*")} == {lease.LOCK, ".job.json.abcdefgh", ".record.json.abcdefgh"}
+    place = made.study.folder / "trials" / "0000-x"
+    place.mkdir(parents=True)
+    parts = [made.study.folder / ".study.json.abcdefgh", place / ".job.json.abcdefgh", place / ".result.json.abcdefgh",
+             made.study.folder / ".report.html.abcdefgh"]
+    for part in parts:
+        part.write_text("half")
+    with made.study.owned():
+        assert [part.exists() for part in parts] == [False, False, True, True]
+
+
 def test_a_result_that_comes_after_another_took_over_is_not_written(folder):
     with pytest.raises(lease.Taken) as error:
         finish(folder, lambda place, job: foreign(place) or fake_result(place, job))

@@ -6,28 +6,34 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from scalesearch.pareto.noise import pooled
+from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.base import Crashed, Done, Runner
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.monitor.console import Lines, Screen
 from scalesearch.study.replicates.allocation import NEIGHBOURS
+from scalesearch.study.replicates.summary import MIN_DF, Verdict
 from scalesearch.study.results.results import choose, load, publish
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.processes import ended, wait_until
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_promotion import RUNGS, rung_result
-from tests.study.fakes import architecture_of, exported, make_driver, make_plan, score
-from tests.study.noisy import luck, noisy_result, noisy_work, seeded_plan
+from tests.study.fakes import META, OBJECTIVES, architecture_of, exported, make_driver, make_plan, score
+from tests.study.noisy import luck, noisy_result, noisy_work, replicated, seeded_plan
 from tests.study.slow_work import results
 
 
@@ -243,15 +249,18 @@ def test_words_say_what_is_beyond_noise_and_what_within(folder):
     verdict = results.verdict
     order, said = verdict.order, verdict.sentences()
     settled = "is settled" if order.settled else "is not settled"
-    assert said[0].startswith(f"The order of the front {settled}, at 90 % for each comparison (intervals of 95 %")
+    assert said[0].startswith(f"Who is on the front {settled}, at 90 % for each comparison (intervals of 95 %")
     neighbours = [pair for pair in order.comparisons if pair.kind == NEIGHBOURS]
     assert len(neighbours) >= 2
     for pair, line in zip(neighbours, said[1:]):
         assert line.startswith(f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
         assert line.endswith(", beyond noise" if pair.settled else ", within noise")
     beside = [pair for pair in order.comparisons if pair.kind != NEIGHBOURS]
-    assert all(f"trial {pair.second} (bleu " in said[-1] for pair in beside)
-    assert said[-1].startswith("  off the front, but within noise of it: ") == bool(beside)
+    assert all(f"trial {pair.second} (bleu " in "\n".join(said) for pair in beside)
+    assert any(line.startswith("  off the front, but within noise of it: ") for line in said) == bool(beside)
+    ties = [line for line in said if line.startswith("The order of the members' scores is not settled")]
+    assert len(ties) == bool(order.ties())
+    assert all(f"trials {one} and {other}" in ties[0] for one, other, _ in order.ties())
     notes = "\n".join(results.notes())
     assert "have further seeds, and their scores are means" in notes and "± is the 90 % interval" in notes
     assert "one seed a candidate" not in notes
@@ -259,8 +268,59 @@ def test_words_say_what_is_beyond_noise_and_what_within(folder):
     assert found["settled"] == order.settled and found["noise"]["bleu"]["df"] == found["trainings"]
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     ended = (folder / "reason").read_text()
-    words = "the order of the front is settled" if order.settled else "still within noise"
+    words = "the members of the front are settled" if order.settled else "still within noise"
     assert ended.startswith(f"6 candidates trained, then {found['trainings']} with further seeds; ") and words in ended
+
+
+class Some(list):
+    """Trials of a study, given one by one."""
+
+    def replicates(self):
+        return [trial for trial in self if trial.origin == Origin.REPLICATE]
+
+
+def verdict_of(*candidates, objectives):
+    trials = Some(trial for one in candidates for trial in (one.first, *(
+        replace(trial, origin=Origin.REPLICATE, of=one.number) for trial in one.further)))
+    return Verdict(trials, replace(META, objectives=objectives, seeds=Seeds(2, 9)))
+
+
+def test_an_order_that_noise_may_have_made_is_not_called_settled():
+    """Members that cost less of one thing and more of another are both on the front, whatever their scores are."""
+    objectives = (*OBJECTIVES, objective("macs.total", "min"))
+    one = replicated(0, {"params.total": 1, "macs.total": 9}, {"bleu": 25.6}, {"bleu": 27.2})
+    other = replicated(1, {"params.total": 9, "macs.total": 1}, {"bleu": 23.4})
+    verdict = verdict_of(one, other, objectives=objectives)
+    said = "\n".join(verdict.sentences())
+    assert verdict.order.settled and verdict.to_json()["settled"] and not verdict.to_json()["order_settled"]
+    assert "Who is on the front is settled" in said and "trials 1 and 0 (bleu +3" in said
+    assert "known by 1 degree of freedom" in said and "settled" in said.partition("order of the members")[2]
+
+
+@pytest.mark.parametrize("df", [1, 4, 5, 9])
+def test_a_noise_of_few_degrees_of_freedom_comes_with_a_caution(df):
+    candidates = [replicated(at, {"params.total": 1 + at}, {"bleu": 10.0 * at}, {"bleu": 10.0 * at + 0.01})
+                  for at in range(df)]
+    verdict = verdict_of(*candidates, objectives=OBJECTIVES)
+    said = "\n".join(verdict.sentences())
+    assert verdict.order.df == df and ("Caution" in said) == (df < MIN_DF)
+    assert "order of the members' scores" not in said
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0, 30, width=32), min_size=2, max_size=6), st.floats(0.01, 5), st.integers(0, 99))
+def test_words_on_the_order_follow_from_the_intervals(truth, sd, seed):
+    rng = random.Random(seed)
+    scores = [[{"bleu": rng.gauss(mean, sd)} for _ in range(rng.randint(1, 3))] for mean in truth]
+    candidates = [replicated(at, {"params.total": at}, *sample) for at, sample in enumerate(scores)]
+    verdict = verdict_of(*candidates, objectives=OBJECTIVES)
+    order, said = verdict.order, "\n".join(verdict.sentences())
+    members = [next(one for one in candidates if one.number == number) for number in order.front]
+    members.sort(key=lambda one: (one.value("bleu"), one.number))
+    near = [(one.number, other.number) for one, other in pairwise(members) if other.value("bleu") - one.value("bleu")
+            <= order.noise["bleu"].half(order.level, one.seeds, other.seeds)]
+    assert [(one, other) for one, other, _ in order.ties()] == near
+    assert ("order of the members' scores is not settled" in said) == bool(near and order.df)
 
 
 def test_export_takes_the_first_seed_of_the_best_mean_or_the_seed_that_is_asked_for(folder):

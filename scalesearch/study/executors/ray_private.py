@@ -1,0 +1,107 @@
+"""A Ray that this process starts for itself: nobody else can use it, and what dead ones have left is swept.
+
+::
+
+    TMP/scalesearch-UID/        0700, since Ray makes its own folders open to all
+      ray-XXXXXXXX/.lock        held by the process whose Ray it is
+      ray-XXXXXXXX/auth_token   0600; whoever has it can run code in this Ray
+      ray-XXXXXXXX/r/           Ray's sessions and sockets, whose paths must be short
+
+Every request needs the token (since Ray 2.52), and all ports are bound to the loopback.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from ray._private import ray_constants
+from ray._raylet import AuthenticationTokenLoader, Config
+
+TOKEN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+
+
+@contextmanager
+def private() -> Iterator[str]:
+    """A stretch in which Ray may be started in the folder that is given, for this process alone."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(_claimed(_root()))
+        token = os.open(folder / "auth_token", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(token, "w") as file:
+            file.write(secrets.token_hex(32))
+        stack.enter_context(_environment(folder / "auth_token"))
+        yield str(folder / "r")
+
+
+def _root() -> Path:
+    """The folder of this user's Rays; where somebody else has made it, a new one."""
+    root = Path(tempfile.gettempdir()) / f"scalesearch-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    found = root.lstat()
+    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return root if own else Path(tempfile.mkdtemp(prefix="scalesearch-"))
+
+
+@contextmanager
+def _claimed(root: Path) -> Iterator[Path]:
+    """A new folder that is this process's; it is gone afterwards, and so are those of processes that have died."""
+    with FileLock(root / ".lock"):  # nobody sweeps what is made and not yet locked
+        sweep(root)
+        folder = Path(tempfile.mkdtemp(dir=root, prefix="ray-"))
+        lock = FileLock(folder / ".lock")
+        lock.acquire()
+    try:
+        yield folder
+    finally:
+        lock.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(root: Path) -> None:
+    """Ends the processes and removes the folders that Rays of dead processes have left."""
+    for folder in root.glob("ray-*"):
+        with suppress(OSError, Timeout), FileLock(folder / ".lock", timeout=0):
+            for process in _left(folder):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _left(folder: Path) -> list[int]:
+    """Ray's processes that work in ``folder``, by their command lines; a worker's title is in place of its own."""
+    inside, token = os.fsencode(folder / "r"), b"RAY_AUTH_TOKEN_PATH=" + os.fsencode(folder / "auth_token") + b"\0"
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            command = (place / "cmdline").read_bytes()
+            if inside in command or (command.startswith(b"ray::") and token in (place / "environ").read_bytes()):
+                found.append(int(place.name))
+    return found
+
+
+@contextmanager
+def _environment(token: Path) -> Iterator[None]:
+    """A stretch in which Ray, which has read its environment already, starts with this token and on the loopback."""
+    before, cluster = {name: os.environ.pop(name, None) for name in TOKEN}, ray_constants.ENABLE_RAY_CLUSTER
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    ray_constants.ENABLE_RAY_CLUSTER = False  # what Ray itself does on systems where it knows no clusters
+    _read_again()
+    try:
+        yield
+    finally:
+        for name in TOKEN:
+            os.environ.pop(name, None)
+        os.environ |= {name: value for name, value in before.items() if value is not None}
+        ray_constants.ENABLE_RAY_CLUSTER = cluster
+        _read_again()
+
+
+def _read_again() -> None:
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()

@@ -1,0 +1,94 @@
+"""Files that people write, damaged: each is read or refused with a message, and none takes the machine with it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scalesearch.cli.files import load_recipe, read_data
+from scalesearch.errors import UserError
+from scalesearch.space import read_space
+from scalesearch.study.config.reader import read_study
+from tests.mutated import mutated
+
+ROOT = Path(__file__).parents[2]
+READERS = {
+    "space": read_space,
+    "study": read_study,
+    "recipe": lambda path: load_recipe(str(path), ()),
+    "data": lambda path: read_data(str(path)),
+}
+SOUND = {
+    "space": (ROOT / "spaces" / "edge.yaml").read_text(encoding="utf-8"),
+    "study": (ROOT / "studies" / "multi30k.yaml").read_text(encoding="utf-8"),
+    "recipe": "recipe:\n  preset: quick\n  steps: 500\n  lr: 1e-3\n  warmup: 0\n  schedule: cosine\n  dropout: 0.1\n",
+    "data": "data:\n  source: en\n  target: de\n  train: [one, two]\n  valid: val\n  test: test\n  vocab: 2k\n",
+}
+NINES = ", ".join(["*a{0}"] * 9)
+HOSTILE = {
+    "an alias bomb": "a0: &a0 [1]\n" + "".join(f"a{n + 1}: &a{n + 1} [{NINES.format(n)}]\n" for n in range(9)),
+    "a long line": "train: " + "a" * 10_000_000,
+    "many keys": "".join(f"key{n}: 1\n" for n in range(60_000)),
+    "many unknown keys": "".join(f"key{n}: 1\n" for n in range(9_000)),
+    "deep nesting": "train: " + "[" * 100_000,
+    "deep mappings": "train: " + "{a: " * 20_000,
+    "many digits": f"steps: {'9' * 5000}\nvocab: {'9' * 5000}\nwidth: {'9' * 5000}",
+    "half a character": 'train: "\\ud800"\nstudy: "\\ud800"\nspace: "\\ud800"',
+    "no character": 'train: "\\U99999999"',
+    "a version": f"%YAML {'9' * 5000}.1\n---\ntrain: 1",
+    "a tag": "train: !!python/object/apply:os.system [exit 3]\n",
+    "a date": "train: 2001-99-99\nsteps: 2001-99-99\n",
+    "a date as a key": "2001-99-99: 1",
+    "a list": "- 1\n- 2",
+    "a scalar": "1",
+    "nothing": "\n\n",
+    "two documents": "a: 1\n---\nb: 1",
+    "bytes": b"train: \xff\xfe",
+    "a zero byte": b"train: \0",
+}
+
+
+def answered(kind: str, text: str | bytes, folder: Path) -> str:
+    """The code of the error with which ``text`` is refused; empty where it is read."""
+    file = folder / "file.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+    try:
+        READERS[kind](file)
+    except UserError as error:
+        assert error.code and str(error).encode()
+        return error.code
+    return ""
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_the_files_that_are_mutated_are_sound(kind, tmp_path) -> None:
+    assert answered(kind, SOUND[kind], tmp_path) == ""
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_refused(name, kind, tmp_path) -> None:
+    """Each was a traceback in some kind of file, or took the machine's memory, or minutes."""
+    assert answered(kind, HOSTILE[name], tmp_path)
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("path", ["/dev/zero", ".", "nowhere/file.yaml", "zero\0byte", "a" * 5000])
+def test_a_file_that_cannot_be_read_is_refused(path, kind) -> None:
+    with pytest.raises(UserError) as caught:
+        READERS[kind](Path(path))
+    assert caught.value.code
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_mutated_file_is_read_or_refused(examples, kind, tmp_path_factory) -> None:
+    folder = tmp_path_factory.mktemp(kind)
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.one_of(mutated(SOUND[kind]), st.text(max_size=80)))
+    def check(text: str) -> None:
+        answered(kind, text, folder)
+
+    check()

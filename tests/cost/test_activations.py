@@ -1,0 +1,128 @@
+"""Memory as billed against the tensors themselves: what autograd saves, and what a cache holds after decoding."""
+
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.functional import cross_entropy
+
+from scalesearch.blocks.core import Block
+from scalesearch.cost import cost, find_protocol
+from scalesearch.cost.ledger import BYTES
+from scalesearch.nn.build import build
+from scalesearch.space import Space
+from scalesearch.testing import random_architecture
+from scalesearch.testing.draws import small_space
+
+S, T, V = 20, 24, 40
+BASE = """
+width: 32
+encoder: {{ depth: 3, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {encoder} }}
+decoder: {{ depth: 2, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {decoder} }}
+{top}
+"""
+KINDS = {kind: {"ffn": kind, "hidden": "" if kind in ("self_gated", "none") else "hidden: 64"}
+         for kind in ("relu", "gelu", "geglu", "swiglu", "self_gated", "none")}
+GATES = {f"gate {gate}": {"both": f"gate: {gate},"} for gate in ("QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")}
+ACROSS = {f"cross {name}": {"decoder": f"cross_{gate['both']}"} for name, gate in GATES.items()}
+CHAINS = {f"chain {apply} {length}": {"top": f"tensor_chain: {{ layer: 0.2, apply: {apply}, length: {length} }}"}
+          for apply in ("cores", "matrix") for length in (2, 3, 4)}
+SCORES = {f"scores {kind}": {"both": f"residual_scores: {kind},"} for kind in ("global", "relative", "previous")}
+FAMILIES: dict[str, dict[str, str]] = {
+    **KINDS, **GATES, **ACROSS, **CHAINS, **SCORES,
+    "raw": {"both": "projections: identity,"},
+    "heads": {"both": "pg: relu,"},
+    "heads without a gate": {"both": "pg: { relu: { gate: none } },"},
+    "heads apart": {"both": "pg: { geglu: { per_head: yes, gate: tanh } },"},
+    "head scaling": {"both": "score_heads: 3, head_scaling: mlp,"},
+    "shared scores": {"both": "score_heads: 2,"},
+    "grouped queries": {"both": "key_value_heads: 2,"},
+    "relative": {"both": "relative_positions: yes,"},
+    "solver": {"encoder": "solver: rk2-learned"},
+    "waist": {"encoder": "middle_width: 16"},
+    "interleaved": {"decoder": "interleaved: yes"},
+    "post": {"top": "norm: post"},
+    "decoder-only": {"top": "model: decoder-only"},
+    "h-softpos": {"top": "embedding: { tie: none, h-softpos: { levels: 3, roles: 4, level_width: 5 } }"},
+    "factorised": {"top": "embedding: { factorised: { rank: 5 } }"},
+    "adaptive": {"top": "embedding: { adaptive: { cutoffs: [10, 20], factor: 2 } }"},
+    "chained table": {"top": "embedding.tie: none\ntensor_chain: { embedding: 0.2, output: 0.2, length: 4 }"},
+    "lora": {"top": "adapt: lora"},
+    "prompt": {"top": "adapt: prompt"},
+    "low rank": {"top": "low_rank: { ffn: 4, attention: 3 }"},
+}
+
+
+def family(name: str) -> Block:
+    given = {"ffn": "relu", "hidden": "hidden: 64", "both": "", "encoder": "", "decoder": "", "top": ""}
+    return Space.parse(BASE.format(**given | FAMILIES[name])).closed().block
+
+
+def saved(model: Any, batch: int) -> int:
+    """Floating-point numbers that autograd saves of a batch, the model's weights apart; storages count once."""
+    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    storages: dict[int, Any] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if tensor.is_floating_point() and storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage  # kept, or another would take its place
+        return tensor
+
+    generator = torch.Generator().manual_seed(1)
+    source, target = (torch.randint(4, V, (batch, length), generator=generator) for length in (S, T))
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        cross_entropy(model(source, target).flatten(0, 1), target.flatten())
+    return sum(storage.nbytes() for storage in storages.values()) // 4
+
+
+def activations(block: Block) -> tuple[int, int]:
+    """Numbers kept for one more sentence, and for weights alone: as billed, and as saved."""
+    model = build(block, vocab=V).train()
+    two, three = saved(model, 2), saved(model, 3)
+    billed = cost(block, find_protocol("forward", S, T, V))["memory.activations"] // BYTES
+    return int(billed), (three - two) + (two - 2 * (three - two))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_activations_are_what_autograd_saves(name: str) -> None:
+    billed, real = activations(family(name))
+    assert billed == pytest.approx(real, rel=0.02), name
+
+
+def test_activations_of_random_networks_are_what_autograd_saves() -> None:
+    """Of a single head autograd sometimes keeps a view where it copies several; real networks have several."""
+    several = {f"{stack}__{key}": "2 | 3 | 4" for stack in ("encoder", "decoder") for key in ("heads", "score_heads")}
+    rng, space = Random(3), small_space(**several, width="8..24 step 4")
+    for _ in range(15):
+        architecture = random_architecture(rng, space)
+        billed, real = activations(architecture.block)
+        assert billed == pytest.approx(real, rel=0.05), architecture.answers
+
+
+def cached(block: Block) -> int:
+    """Numbers in the cache after T tokens of one sentence."""
+    model = build(block, vocab=V).eval()
+    memory, cache = model.encode(torch.full((1, S), 5)), model.new_cache()
+    for token in torch.full((1, T), 5).split(1, 1):
+        model.decode(token, memory, cache)
+    return sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["relu", "gate QgV", "cross gate VgQ", "h-softpos", "scores relative", "decoder-only",
+                                  "grouped queries", "prompt", "raw"])
+def test_a_cache_holds_what_is_billed(name: str) -> None:
+    block = family(name)
+    assert cost(block, find_protocol("forward", S, T, V))["memory.cache"] == BYTES * cached(block)
+
+
+@torch.no_grad()
+def test_caches_of_random_networks_hold_what_is_billed() -> None:
+    rng = Random(4)
+    for _ in range(15):
+        architecture = random_architecture(rng)
+        bill = cost(architecture.block, find_protocol("forward", S, T, V))
+        assert bill["memory.cache"] == BYTES * cached(architecture.block), architecture.answers

@@ -1,0 +1,18 @@
+"""Texts with a few pieces put in, taken out or replaced, for tests of what reads them."""
+
+from hypothesis import strategies as st
+
+SIGNS = [*"|=:*&-#{}[]()'\"<>.,%!?@`\\ \n\t0i~", "\x85", "\u2028", "漢", "\x07", "\ufeff", "..", "**", "//"]
+WORDS = [" if ", " else ", "- ", ": ", "one of", "<<: ", "&ffn ", "*ffn", "= ", "---\n", "null", "1e999", "width"]
+YAML = ["2001-99-99", "!!python/name:os.system ", '"\\U99999999"', '"\\ud800"', "9" * 5000, "[" * 99, "%YAML 9.9\n"]
+PIECES = st.sampled_from([*SIGNS, *WORDS, *YAML, "cycle(", "not ", "10M", "\r", ".nan", "-.inf", "0x1F", "1:30"])
+
+
+@st.composite
+def mutated(draw, text):
+    """``text``, changed in one to four places."""
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(text)))
+        end = min(len(text), at + draw(st.sampled_from([0, 0, 1, 2, 5, 30])))
+        text = text[:at] + draw(st.one_of(PIECES, st.just(""), st.text(max_size=3))) + text[end:]
+    return text

@@ -1,0 +1,137 @@
+"""A Ray of one's own: nobody else reaches it or can use it, and what dead ones have left is swept at the next start."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scalesearch.errors import UserError
+from scalesearch.study.config.sections import Resources
+from tests.processes import HANG, wait_until
+
+HELD = "import sys, filelock; l = filelock.FileLock(sys.argv[1]); l.acquire(); print(flush=True); sys.stdin.read()"
+ASK = """
+import sys
+from ray._raylet import GcsClient
+print(len(GcsClient(address=sys.argv[1]).get_all_node_info(timeout=60)))
+"""
+
+
+def children(process):
+    """Processes that ``process`` has started, and those that they have."""
+    parents = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(file.parent.name)] = int(file.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = {process}
+    while more := {one for one, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def listening(process):
+    """Addresses, in hexadecimal, at which ``process`` and its children listen."""
+    sockets = set()
+    for one in children(process):
+        for link in Path(f"/proc/{one}/fd").glob("*"):
+            try:
+                sockets.add(os.readlink(link))
+            except OSError:
+                continue
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
+
+
+def asked(address, **environment):
+    """What a stranger's process says that asks for the nodes."""
+    given = {key: value for key, value in os.environ.items() if not key.startswith("RAY_AUTH")}
+    done = subprocess.run([sys.executable, "-c", ASK, address], capture_output=True, text=True, timeout=HANG,
+                          env={**given, "HOME": "/nonexistent", **environment})
+    return done.stdout.strip()
+
+
+@pytest.mark.ray
+def test_nobody_without_the_token_can_use_it_and_nothing_listens_beyond_this_machine(tmp_path, monkeypatch):
+    import ray
+
+    from scalesearch.study.executors.ray import RayRunner
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # whatever the environment says
+    runner = RayRunner(print, 1, Resources())
+    try:
+        folder = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
+        modes = [stat.S_IMODE(place.stat().st_mode) for place in (folder.parent, folder, folder / "auth_token")]
+        assert modes == [0o700, 0o700, 0o600]
+        assert Path(ray._private.worker._global_node.get_session_dir_path()).is_relative_to(folder)
+        assert listening(os.getpid()) <= {"0100007F", "0000000000000000FFFF00000100007F",
+                                          "00000000000000000000000001000000"}
+        address = ray.get_runtime_context().gcs_address
+        assert asked(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(folder / "auth_token")) == "1"
+        assert asked(address, RAY_AUTH_MODE="disabled") == ""
+        assert asked(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64) == ""
+    finally:
+        runner.stop()
+    assert os.environ["RAY_AUTH_MODE"] == "disabled" and "RAY_AUTH_TOKEN_PATH" not in os.environ
+    assert not folder.exists()
+
+
+def test_what_dead_rays_have_left_is_swept_and_a_living_one_is_not(tmp_path):
+    pytest.importorskip("ray")
+    from scalesearch.study.executors.ray_private import sweep
+
+    dead, alive = tmp_path / "ray-dead", tmp_path / "ray-alive"
+    sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
+    agents = []
+    for folder in (dead, alive):
+        (folder / "r").mkdir(parents=True)
+        agents.append(subprocess.Popen([*sleep, f"--session-dir={folder}/r/session"]))
+    stranger = subprocess.Popen([*sleep], env={**os.environ, "RAY_AUTH_TOKEN_PATH": str(dead / "auth_token")})
+    owner = subprocess.Popen([sys.executable, "-c", HELD, str(alive / ".lock")], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    try:
+        owner.stdout.readline()
+        sweep(tmp_path)
+        wait_until(lambda: agents[0].poll() is not None)
+        assert not dead.exists() and alive.exists()
+        assert agents[1].poll() is None and stranger.poll() is None
+    finally:
+        for process in (*agents, stranger, owner):
+            process.kill()
+            process.communicate()
+
+
+def test_a_folder_that_somebody_else_has_made_is_not_used(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    from scalesearch.study.executors import ray_private
+
+    monkeypatch.setattr(ray_private.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(ray_private.tempfile, "tempdir", str(tmp_path))
+    theirs = tmp_path / f"scalesearch-{os.getuid()}"
+    theirs.mkdir(mode=0o777)
+    theirs.chmod(0o777)
+    own = ray_private._root()
+    assert own != theirs and stat.S_IMODE(own.stat().st_mode) == 0o700
+    theirs.rmdir()
+    assert ray_private._root() == theirs and stat.S_IMODE(theirs.stat().st_mode) == 0o700
+
+
+def test_a_ray_that_cannot_be_started_leaves_nothing(monkeypatch):
+    pytest.importorskip("ray")
+    from scalesearch.study.executors import ray_services
+
+    folders = []
+
+    def fail(*_, _temp_dir, **__):
+        folders.append(Path(_temp_dir).parent)
+        raise RuntimeError("no port is free")
+
+    monkeypatch.setattr(ray_services.ray, "init", fail)
+    with pytest.raises(UserError) as error:
+        ray_services.connect(None)
+    assert error.value.code == "ray-not-started" and len(set(folders)) == 3
+    assert not any(folder.exists() for folder in folders) and "RAY_AUTH_TOKEN_PATH" not in os.environ
