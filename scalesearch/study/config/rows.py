@@ -50,9 +50,9 @@ class Rows:
     held_out: str = LARGEST
     left_out: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """JSON for ``study.json``."""
-        data: dict[str, Any] = {"kind": self.kind, "rows": [row.label for row in self.rows], "base": self.base}
+        data = {"kind": self.kind, "rows": [row.label for row in self.rows], "base": self.base}
         if self.kind == SCALING:
             rules = {rule: list(steps) for rule, steps in self.rules.items()}
             data["scaling"] = {"base": self.base, "rules": rules, "held_out": self.held_out}

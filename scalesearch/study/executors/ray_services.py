@@ -23,6 +23,7 @@ from scalesearch.study.trials.study_dir import AGAIN
 EVERY = 1.0  # seconds between two probes
 PATIENCE = 20.0  # seconds that a cluster may be silent; Ray ends the driver's process after 60
 STORE_BYTES = 80 * 2**20  # the object store; jobs exchange nothing but a folder's name
+QUIET = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
 STARTS = 3  # times that a Ray of its own is tried to be started
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -39,23 +40,22 @@ def connect(address: str | None) -> None:
 
     A cluster's token is the user's to give, as Ray has it: ``RAY_AUTH_MODE`` and ``RAY_AUTH_TOKEN_PATH``.
     """
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
     if address is None:
-        _start(quiet)
+        _start()
         return
     refuse_no_cluster(address)
     try:
-        ray.init(address=address, **quiet)
+        ray.init(address=address, **QUIET)
     except (ImportError, OSError, RuntimeError, ValueError, RayError) as error:
         raise _no_cluster(address, error) from None
 
 
-def _start(quiet: dict[str, Any]) -> None:
+def _start() -> None:
     """Starts a Ray of this process's own, beside any cluster. On a busy machine that may take several tries."""
     for left in reversed(range(STARTS)):
         try:
             folder = _own.enter_context(private())
-            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **quiet)
+            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **QUIET)
             return
         except Exception as error:  # Ray raises no class of its own here
             disconnect()

@@ -25,8 +25,9 @@ from scalesearch.files import peek_json, write_json
 from scalesearch.signals import interruptible, stoppable
 from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, refuse_taken
 from scalesearch.study.executors.shared_fs import not_there
+from scalesearch.study.trials.plan import JobFile
 
-Run = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
+Run = Callable[[Path, JobFile], Mapping[str, object]]
 SEEN = 5.0  # seconds until a file that the driver has written shows on another machine
 
 
@@ -43,7 +44,7 @@ def train_job(folder: str, team: Any = None) -> None:
         UserError: the architecture, the data or the recipe is wrong.
         Taken: another worker holds the folder.
     """
-    def run(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+    def run(place: Path, job: JobFile) -> Mapping[str, object]:
         step_back(job.get("nice", 0))
         _use_threads(job["threads"])
         return _translate(place, job) if "teacher" in job else _train(place, job, team)
@@ -51,7 +52,7 @@ def train_job(folder: str, team: Any = None) -> None:
     finish(Path(folder), run)
 
 
-def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
+def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     from scalesearch.data import DataSpec, load_corpus
     from scalesearch.space import read_space
     from scalesearch.train import Recipe, train
@@ -67,7 +68,7 @@ def _train(place: Path, job: Mapping[str, Any], team: Any) -> Mapping[str, Any]:
     return result.to_json()
 
 
-def _translate(place: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+def _translate(place: Path, job: JobFile) -> Mapping[str, object]:
     """Has a teacher translate the training text into ``place``; what earlier attempts have made stays."""
     from scalesearch.data import DataSpec
     from scalesearch.train.scoring.distill import distill_data
@@ -123,7 +124,7 @@ def rung_file(rung: int) -> str:
     return f"rung-{rung}.json"
 
 
-def _traced(folder: Path, job: Mapping[str, Any], run: Run) -> Mapping[str, Any]:
+def _traced(folder: Path, job: JobFile, run: Run) -> Mapping[str, object]:
     """Runs ``run``; a fault leaves its traceback in ``crash.txt`` and is raised again."""
     try:
         return run(folder, job)
@@ -181,7 +182,7 @@ class Progress:
 
     def __init__(self, folder: Path, every: float = 1.0) -> None:
         self._file, self._every, self._last = folder / "progress.json", every, -every
-        self._kept: dict[str, Any] = {}
+        self._kept: Mapping[str, object] = {}
 
     def read(self) -> Report:
         """Reads the last report, of whichever process; an empty one where there is none."""

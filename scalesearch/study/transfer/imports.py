@@ -1,23 +1,20 @@
 """Import of trials that another study has trained: what they are in this one, and the copy of what they left."""
 
-import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.files import write_json
+from scalesearch.files import read_json, write_json
 from scalesearch.space import read_space
 from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import State, Trial
+from scalesearch.study.trials.trial import Params, State, Trial
 
 NOT_COPIED = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
 HERE = ("study", "space", "protocol", "objectives")  # facts of a record that are those of the study that has it
 UNFINISHED = {State.PENDING: "it is not finished", State.PAUSED: "it is not finished: it is paused at a rung"}
-Record = Mapping[str, Any]
 
 
 def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bool = False) -> tuple[Trial, Record]:
@@ -51,7 +48,7 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
     return replace(new, wall_seconds=old.wall_seconds, source=source), record
 
 
-def params_here(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | None:
+def params_here(evaluator: Evaluator, trial: Trial) -> Params | None:
     """Params by which this space describes the architecture of ``trial``; None where it never does."""
     space = evaluator.space
     try:
@@ -68,7 +65,7 @@ def origin_of(study: StudyDir) -> dict[str, str]:
             "space": study.meta.space}
 
 
-def import_trial(study: StudyDir, trial: Trial, shared: Mapping[str, Any]) -> Trial:
+def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
     """Adds a trial that was trained elsewhere (``trial.source``): its files first, then its record, then the event.
 
     Raises:
@@ -81,7 +78,7 @@ def import_trial(study: StudyDir, trial: Trial, shared: Mapping[str, Any]) -> Tr
         raise UserError(f"{source}: the trial to begin with is gone. Put it back, or start another study with --out",
                         code="parent-gone")
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
-    record = json.loads((source / "record.json").read_text())
+    record = read_json(source / "record.json", dict)
     here = {key: shared[key] for key in HERE if key in shared}
     write_json(target / "record.json", {**record, **trial.to_json(), "seed": record["seed"], **here})
     return study.propose(trial)

@@ -6,25 +6,25 @@ another scale; then the architectures of that study's front are trained here fir
 ``warm.json`` before anything acts on it: an interrupted study goes on alike, whatever has become of the others.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
 from scalesearch.errors import UserError
-from scalesearch.files import write_json
+from scalesearch.files import read_json, write_json
 from scalesearch.pareto.front import pareto_front
 from scalesearch.schedule.rungs import spread
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.sections import WARM_FILE, WarmSpec, place_of
 from scalesearch.study.transfer.imports import evaluate_here, import_trial
 from scalesearch.study.trials.plan import Plan
+from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.study.trials.trial import Origin, Params, State, Trial
 
 LEFT = {"outside-space": "do not fit this space", "infeasible": "miss a limit of this study",
         "known": "are known already", "trial-not-taken": "have no record"}
@@ -45,16 +45,21 @@ class WarmStart:
     left: Mapping[str, int] = field(default_factory=dict)
     other: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Mapping[str, object]:
         """JSON of all fields."""
         return {"imported": [trial.to_json() for trial in self.imported],
                 "first": [trial.to_json() for trial in self.first], "left": dict(self.left), "other": list(self.other)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "WarmStart":
-        """Reads what ``to_json`` wrote."""
-        imported, first = (tuple(map(Trial.from_json, data[key])) for key in ("imported", "first"))
-        return cls(imported, first, data["left"], tuple(data["other"]))
+    def read(cls, file: Path) -> "WarmStart":
+        """Reads the JSON that ``to_json`` wrote. Raises UserError where it is damaged."""
+        try:
+            data = read_json(file, dict)
+            imported, first = (tuple(map(Trial.from_json, data[key])) for key in ("imported", "first"))
+            return cls(imported, first, data["left"], tuple(data["other"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{file}: {error}; the file was changed, or the disk damaged it. Restore it",
+                            code="file-damaged") from None
 
     def describe(self) -> str:
         """Describes it in a line."""
@@ -108,13 +113,13 @@ def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, No
         yield replace(trial, values=scored)
 
 
-def differences(record: Mapping[str, Any], plan: Plan) -> list[str]:
+def differences(record: Record, plan: Plan) -> list[str]:
     """Differences between the training of ``record`` and this study's. Scores count where there are none."""
     from scalesearch.train.checkpoint import FREE
 
     mine = plan.shared
 
-    def recipe(facts: Mapping[str, Any]) -> dict[str, Any]:
+    def recipe(facts: Record) -> Params:
         return {key: value for key, value in facts.get("recipe", {}).items() if key not in (*FREE, "measure")}
 
     pairs = {
@@ -167,7 +172,7 @@ def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: C
         return plan
     file = study.folder / WARM_FILE
     if file.is_file():
-        warm = WarmStart.from_json(json.loads(file.read_text()))
+        warm = WarmStart.read(file)
     else:
         warm = choose(spec, plan, most)
         write_json(file, warm.to_json())

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -183,6 +184,25 @@ def test_what_is_gone_before_it_was_taken_is_told(old, tmp_path):
     shutil.rmtree(gone)
     with refuses("parent-gone"):
         warm(tmp_path / "new", gone, make_plan(4, shared=SHARED))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"imported": [{}], "first": [], "left": {}, "other": []}'])
+def test_what_was_chosen_and_is_damaged_is_named(old, tmp_path, text):
+    make_driver(tmp_path, make_plan(0))
+    (tmp_path / WARM_FILE).write_text(text)
+    with refuses("file-damaged", WARM_FILE):
+        warm(tmp_path, old, make_plan(4, shared=SHARED))
+
+
+def test_a_record_that_is_damaged_where_it_is_imported_from_is_named(old, tmp_path):
+    twin = tmp_path / "twin"
+    shutil.copytree(old, twin)
+    known = choose(WarmSpec((str(twin),)), make_plan(4, shared=SHARED), 3)
+    make_driver(tmp_path / "new", make_plan(0))
+    (tmp_path / "new" / WARM_FILE).write_text(json.dumps(known.to_json()))
+    (Path(known.imported[0].source["folder"]) / "record.json").write_text("{")
+    with refuses("file-damaged", "record.json"):
+        warm(tmp_path / "new", twin, make_plan(4, shared=SHARED))
 
 
 def test_a_reference_that_is_known_already_lends_its_label(old, tmp_path):
