@@ -1,5 +1,6 @@
 """Files that people write, damaged: each is read or refused with a message, and none takes the machine with it."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,22 @@ from hypothesis import strategies as st
 
 from scalesearch.cli.files import load_recipe, read_data
 from scalesearch.errors import UserError
-from scalesearch.space import read_space
+from scalesearch.space import Space, read_space
 from scalesearch.study.config.reader import read_study
 from tests.mutated import mutated
 
 ROOT = Path(__file__).parents[2]
+
+
+def read_and_draw(path: Path) -> None:
+    """Reads a space, writes it, and builds one of its networks."""
+    space = read_space(path)
+    assert Space.parse(space.to_yaml()) == space
+    space.architecture(space.sample(random.Random(0)))
+
+
 READERS = {
-    "space": read_space,
+    "space": read_and_draw,
     "study": read_study,
     "recipe": lambda path: load_recipe(str(path), ()),
     "data": lambda path: read_data(str(path)),
