@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.errors import UserError
 from scalesearch.space.binding.bind import Bound, bind
 from scalesearch.space.binding.spelling import respelled
-from scalesearch.space.questionnaire.answers import Answers, Questionnaire
+from scalesearch.space.questionnaire.answers import Answers
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count
 from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
@@ -45,9 +45,8 @@ class Space:
         document = respelled(document, schema, problems)
         bound: Bound = bind(document, schema, problems)
         self.document, self.schema = document, schema
-        self.name, self.notes, self.root = bound.name, bound.notes, bound.root
+        self.name, self.notes, self.form, self.root = bound.name, bound.notes, bound.form, bound.form.root
         self.where, self.budgets, self.protocol = bound.where, dict(bound.budgets), dict(bound.protocol)
-        self.form = Questionnaire(bound.root)
 
     @classmethod
     def parse(cls, text: str, name: str = "<string>", schema: Group | None = None) -> "Space":

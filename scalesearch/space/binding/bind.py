@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from scalesearch.space.binding.binder import Binder, Spot
 from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.binding.static_checks import cycles, mend, misfits, unsatisfiable
+from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.schema.bound_tree import Branch, index_of
+from scalesearch.space.schema.bound_tree import index_of
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, suggest
@@ -26,7 +27,7 @@ class Bound:
 
     name: str
     notes: str
-    root: Branch
+    form: Questionnaire
     where: tuple[Constraint, ...]
     budgets: Mapping[str, Constraint]
     protocol: Mapping[str, str | int]
@@ -53,13 +54,14 @@ class _Document(Binder):
         root = self.group(self.schema, self.document, Spot("", "", top))
         assert root is not None
         self.problems += cycles(root)
-        bound = Bound(self.text("space"), self.text("notes"), root, self.where(), *self.cost())
+        name, notes, constraints, cost = self.text("space"), self.text("notes"), self.where(), self.cost()
         whole, sound = mend(root, self.problems)
-        where = tuple(constraint for constraint in bound.where if constraint.names() <= sound | set(COST_NAMES))
-        self.problems += [*misfits(whole, sound), *unsatisfiable(whole, where)]
+        form = Questionnaire(whole)
+        where = tuple(constraint for constraint in constraints if constraint.names() <= sound | set(COST_NAMES))
+        self.problems += [*misfits(form, sound), *unsatisfiable(form, where)]
         if self.problems:
             raise SpaceErrors(self.problems)
-        return bound
+        return Bound(name, notes, form, constraints, *cost)
 
     def text(self, key: str) -> str:
         """The text under ``space`` or ``notes``."""

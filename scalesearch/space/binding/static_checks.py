@@ -107,9 +107,8 @@ def _without(branch: Branch, bad: set[str]) -> Branch:
 # -- schedules that fit no depth
 
 
-def misfits(root: Branch, sound: Set[str]) -> list[Problem]:
+def misfits(form: Questionnaire, sound: Set[str]) -> list[Problem]:
     """Problems of schedules that fit no possible depth, where schedule and depth are ``sound``."""
-    form = Questionnaire(root)
     judged = [leaf for leaf in form.leaves if leaf.field.fits and {leaf.key, leaf.field.fits} <= sound]
     return [Problem(leaf.place(span), f"`{text}` fits no possible depth", reason, code="no-depth-fits")
             for leaf in judged for span, text, reason in _never_fits(form, leaf, sound)]
@@ -158,13 +157,12 @@ def _values(form: Questionnaire, option: Spec) -> list[Any]:
 # -- constraints that never hold
 
 
-def unsatisfiable(root: Branch, where: tuple[Constraint, ...]) -> list[Problem]:
+def unsatisfiable(form: Questionnaire, where: tuple[Constraint, ...]) -> list[Problem]:
     """Constraints over answers that no candidate satisfies, alone or all together, shown by enumeration.
 
     Only the keys that a constraint names are enumerated. Where these have too many combinations, or endless ones,
     nothing is claimed; ``scalesearch check`` samples such spaces.
     """
-    form = Questionnaire(root)
     mine = [constraint for constraint in where if not constraint.costs]
     alone = [constraint for constraint in mine if _never_hold(form, [constraint])]
     problems = []

@@ -25,6 +25,7 @@ MOST_STEPS = 1_000_000
 __all__ = ["parse_expression", "parse_value"]
 
 
+@lru_cache(maxsize=4096)  # defaults, and the few texts that a search reads again and again
 def parse_value(text: str) -> Spec:
     """The domain that ``text`` describes. Raises SyntaxProblem."""
     cursor = Cursor(text)
@@ -35,7 +36,6 @@ def parse_value(text: str) -> Spec:
     return spec
 
 
-@lru_cache(maxsize=4096)  # a search reads the same few texts again and again
 def parse_schedule(text: str) -> Schedule:
     """The schedule that a canonical text such as ``cycle(4)`` stands for.
 
