@@ -3,7 +3,8 @@
     python -m tests.study.kills drive FOLDER BACKEND TRIALS SECONDS PROPOSER      a driver, to be killed
 
 ``Killed`` starts such drivers, one after the other over one folder, and kills what a plan of kinds says: a busy
-worker, the driver, Ray's raylet or control service, or every process of the study at once.
+worker, the driver, Ray's raylet or control service, a node of a Ray cluster with all that runs on it, or every process
+of the study at once. Or it stops a process for some seconds by SIGSTOP, as a machine does that runs out of memory.
 """
 
 import json
@@ -30,7 +31,11 @@ from tests.study.slow_work import alive
 
 RUNGS = Rungs((0.3, 1.0), 2)
 WORKER, DRIVER, RAYLET, CONTROL, ALL = "a worker", "the driver", "raylet", "gcs_server", "all at once"
-RAY, PROCESSES, INPROCESS = "ray", "processes", "inprocess"
+NODE = "a node"
+STOPPED = {"worker stopped": WORKER, "driver stopped": DRIVER, "raylet stopped": RAYLET}  # by SIGSTOP, then go on
+RAY, CLUSTER, PROCESSES, INPROCESS = "ray", "cluster", "processes", "inprocess"
+STOP = (1.0, 8.0)  # seconds
+SMALL = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
 AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")  # of Ray; they train nothing, and notice within a minute that it died
 
 
@@ -66,10 +71,11 @@ class ProcessRunner(Runner):
 
 def make_runner(backend):
     """Whoever trains slowly."""
-    if backend == RAY:
+    name, _, address = backend.partition("@")
+    if name in (RAY, CLUSTER):
         from scalesearch.study.executors.ray import RayRunner
 
-        return RayRunner(slow_work.work, 2, Resources(cpus_per_trial=0.5))
+        return RayRunner(slow_work.work, 2, Resources(address=address or None, cpus_per_trial=1 if address else 0.5))
     from scalesearch.study.executors.local import InProcessRunner
 
     return ProcessRunner() if backend == PROCESSES else InProcessRunner(slow_work.work)
@@ -114,6 +120,36 @@ class Kill:
     duplicates: list[str] = field(default_factory=list)
 
 
+class Nodes:
+    """A Ray cluster on this machine: a head that trains nothing, and two nodes of one worker each."""
+
+    def __init__(self):
+        from ray.cluster_utils import Cluster
+
+        self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL})
+        self._nodes = [self._more(), self._more()]
+
+    @property
+    def address(self):
+        return self._cluster.address
+
+    @property
+    def raylets(self):
+        """Process ids of the nodes' raylets; a node's workers are their children."""
+        return [_raylet(node) for node in self._nodes]
+
+    def replace(self, pids):
+        """Puts a node in the place of the one whose raylet is among ``pids``."""
+        lost = next(node for node in self._nodes if _raylet(node) in pids)
+        self._nodes[self._nodes.index(lost)] = self._more()
+
+    def end(self):
+        self._cluster.shutdown()
+
+    def _more(self):
+        return self._cluster.add_node(num_cpus=1, **SMALL)
+
+
 class Killed:
     """Runs a study to its end through kills.
 
@@ -124,7 +160,7 @@ class Killed:
     def __init__(self, folder, sessions, trials, seconds, kind="local", seed=1):
         self.folder, self.sessions, self.given = Path(folder), sessions, (trials, seconds, kind)
         self.rng, self.kills, self.seen = random.Random(seed), [], {}
-        self.log, self.process, self._pids = b"", None, {}
+        self.log, self.process, self._pids, self._nodes = b"", None, {}, None
 
     def run(self):
         """Kills as planned, then lets the study end; returns what its last driver said."""
@@ -143,6 +179,10 @@ class Killed:
     def _start(self, backend):
         assert self.process is None or self.process.poll() is not None, "a session ends with a kill of the driver"
         trials, seconds, kind = self.given
+        self._backend = backend
+        if backend == CLUSTER:
+            self._nodes = self._nodes or Nodes()
+            backend = f"{CLUSTER}@{self._nodes.address}"
         command = [sys.executable, "-m", "tests.study.kills", "drive", str(self.folder), backend, str(trials),
                    str(seconds), kind]
         self._said = (self.folder.parent / f"{self.folder.name}.out").open("a")
@@ -162,14 +202,19 @@ class Killed:
         return file.read_bytes().count(b"\n") if file.exists() else 0
 
     def _kill(self, kind, backend):
-        self._wait(kind, backend)
+        target = STOPPED.get(kind, kind)
+        self._wait(target, backend)
         self._note()
-        hit = self._victims(kind)
+        hit = self._victims(target)
         mine = [pid for pid, name in self._family().items() if name not in AGENTS]
         kill = Kill(kind, backend, len(hit), self._state(), time.time())
         before = self._events()
-        for pid in hit:
+        if kind in STOPPED:
+            self._stop(hit)
+        for pid in () if kind in STOPPED else hit:
             self._shoot(pid)
+        if kind == NODE:
+            self._nodes.replace(hit)
         self.kills.append(kill)
         if kind in (DRIVER, ALL):
             self.process.wait()
@@ -197,7 +242,8 @@ class Killed:
     def _up_again(self):
         """Starts the driver again where its Ray took it along: Ray ends a process that waits for a dead gcs_server."""
         if self.process.poll() is not None:
-            assert self.process.returncode and self.kills[-1].kind in (RAYLET, CONTROL), self._words()
+            rays = (RAYLET, CONTROL, "raylet stopped")
+            assert self.process.returncode and self.kills[-1].kind in rays, self._words()
             self.kills[-1].down = True
             self._start(self.kills[-1].backend)
 
@@ -206,8 +252,19 @@ class Killed:
         if kill and kill.back is None and self._events() > before:
             kill.back = time.time() - kill.time
 
+    def _stop(self, pids):
+        for pid in pids:
+            self._shoot(pid, signal.SIGSTOP)
+        time.sleep(self.rng.uniform(*STOP))
+        for pid in pids:
+            self._shoot(pid, signal.SIGCONT)
+
     def _victims(self, kind):
         family = self._family()
+        if kind == NODE:
+            busy = set(self._victims(WORKER))
+            below = ({pid for pid in self._below({raylet}) if pid in family} for raylet in self._nodes.raylets)
+            return sorted(next((pids for pids in below if pids & busy), ()))
         if kind == DRIVER:
             return [self.process.pid]
         if kind == ALL:
@@ -221,8 +278,16 @@ class Killed:
         return [pid for pid, name in family.items() if name.startswith(kind)]
 
     def _family(self):
-        """The driver and all that it has started, by process id, with names."""
-        parents, names = {}, {}
+        """The driver, the nodes it trains on and all that they have started, by process id, with names."""
+        names = {}
+        roots = {self.process.pid, *(self._nodes.raylets if self._backend == CLUSTER else ())}
+        found = {pid: names[pid] for pid in self._below(roots, names)}
+        self._pids |= {pid: _birth(pid) for pid in found if pid not in self._pids}
+        return found
+
+    def _below(self, roots, names=None):
+        """Those of ``roots`` that live, and their descendants; ``names`` is filled in."""
+        names, parents = {} if names is None else names, {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 head, _, tail = stat.read_text().rpartition(")")
@@ -231,18 +296,16 @@ class Killed:
             pid = int(stat.parent.name)
             if tail.split()[0] not in "ZX":
                 parents[pid], names[pid] = int(tail.split()[1]), head.partition("(")[2]
-        family, more = set(), {self.process.pid} & set(parents)
+        family, more = set(), roots & set(parents)
         while more:
             family |= more
             more = {pid for pid, parent in parents.items() if parent in more} - family
-        found = {pid: names[pid] for pid in family}
-        self._pids |= {pid: _birth(pid) for pid in found if pid not in self._pids}
-        return found
+        return family
 
-    def _shoot(self, pid):
+    def _shoot(self, pid, number=signal.SIGKILL):
         if self._pids.get(pid) == _birth(pid) is not None:  # one of ours, and not another of the same number
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
     def _orphans(self, family):
         start = time.monotonic()
@@ -311,6 +374,8 @@ class Killed:
         return [pid for pid, birth in self._pids.items() if alive(pid) and birth == _birth(pid)]
 
     def _clean(self):
+        if self._nodes:
+            self._nodes.end()
         until = time.monotonic() + HANG
         while self.process.poll() is not None and self.left() and time.monotonic() < until:
             time.sleep(0.1)
@@ -319,6 +384,10 @@ class Killed:
             self._shoot(pid)
         self.process.wait()
         self._said.close()
+
+
+def _raylet(node):
+    return node.all_processes["raylet"][0].process.pid
 
 
 def _birth(pid):
@@ -346,13 +415,13 @@ def plan_of(kinds, backend, rng):
 
 def summary(kills):
     """The log of kills, by kind and backend."""
-    rows = [f"{'killed':12} {'under':10} {'kills':>5} {'processes':>9} {'losses':>6} {'duplicates':>10} "
+    rows = [f"{'killed':14} {'under':10} {'kills':>5} {'processes':>9} {'losses':>6} {'duplicates':>10} "
             f"{'driver down':>11} {'back after, s':>14} {'orphans gone, s':>15}  log's last event when hit"]
     groups = sorted({(kill.kind, kill.backend) for kill in kills})
     for kind, backend in [*groups, ("sum", "")]:
         some = [k for k in kills if (k.kind, k.backend) == (kind, backend)] if backend else list(kills)
         found = ", ".join(f"{name} {count}" for name, count in Counter(k.found for k in some).most_common())
-        rows.append(f"{kind:12} {backend:10} {len(some):5} {sum(k.pids for k in some):9} "
+        rows.append(f"{kind:14} {backend:10} {len(some):5} {sum(k.pids for k in some):9} "
                     f"{sum(len(k.losses) for k in some):6} {sum(len(k.duplicates) for k in some):10} "
                     f"{sum(k.down for k in some):12} {_middle([k.back for k in some]):>14} "
                     f"{_middle([k.orphans for k in some]):>15}  {found}")
