@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.space.binding.bind import Bound, bind
-from scalesearch.space.binding.spelling import respelled
+from scalesearch.space.binding.bind import Bound, bind, respelled
 from scalesearch.space.questionnaire.answers import Answers
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count

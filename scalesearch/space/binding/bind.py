@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from scalesearch.space.binding.binder import Binder, Spot
+from scalesearch.space.binding.binder import ONE_OF, Binder, Spot
 from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.binding.static_checks import cycles, mend, misfits, unsatisfiable
 from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import index_of
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
-from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, suggest
 from scalesearch.space.syntax.domains import Broken, Literal
 from scalesearch.space.syntax.dotted_keys import duplicate, unfold
@@ -93,73 +93,89 @@ class _Document(Binder):
 
     def where(self) -> tuple[Constraint, ...]:
         """The constraints under ``where:``."""
-        if "where" not in self.extra:
-            return ()
-        node = self.extra["where"]
+        node = self.extra.get("where")
         if isinstance(node, Table):
             self.wrong(node.here, "`where:` is a list", "write each constraint on a line of its own, after `- `")
-            return ()
         items = node.items if isinstance(node, Sequence) else (node,) if isinstance(node, Text) and node.text else ()
         return tuple(constraint for item in items if (constraint := self.constraint(item)) is not None)
 
     def cost(self) -> tuple[dict[str, Constraint], dict[str, str | int]]:
         """The budgets and the protocol under ``cost:``."""
-        if "cost" not in self.extra:
-            return {}, {"name": "forward"}
-        node = self.extra["cost"]
-        if not isinstance(node, Table):
+        node = self.extra.get("cost")
+        if node is not None and not isinstance(node, Table):
             self.wrong(node.here, "`cost:` has the keys `protocol` and `budgets`")
-            return {}, {"name": "forward"}
-        entries = {name.text: (name, value) for name, value in unfold(node, self.problems)}
-        for name, _ in entries.values():
-            if name.text not in ("protocol", "budgets"):
-                help = suggest(name.text, ("protocol", "budgets"))
-                self.wrong(name.place, f"unknown key `{name.text}` in `cost`", help, code="unknown-key")
-        protocol: dict[str, str | int] = {"name": "forward"}
-        if "protocol" in entries:
-            protocol = self.protocol(entries["protocol"][1])
-        return self.budgets(entries["budgets"][1]) if "budgets" in entries else {}, protocol
+        entries = self.known(node, ("protocol", "budgets"), "cost") if isinstance(node, Table) else {}
+        return self.budgets(entries.get("budgets")), {"name": "forward"} | self.protocol(entries.get("protocol"))
 
-    def budgets(self, node: Node) -> dict[str, Constraint]:
+    def known(self, table: Table, names: tuple[str, ...], where: str) -> dict[str, Node]:
+        """The entries of ``table`` under ``names``; complains about the others."""
+        entries: dict[str, Node] = {}
+        for name, value in unfold(table, self.problems):
+            if name.text in names:
+                entries[name.text] = value
+            else:
+                help = suggest(name.text, names)
+                self.wrong(name.place, f"unknown key `{name.text}` in `{where}`", help, code="unknown-key")
+        return entries
+
+    def budgets(self, node: Node | None) -> dict[str, Constraint]:
         """``name: constraint`` each."""
         if not isinstance(node, Table):
-            if not (isinstance(node, Text) and not node.text):
+            if node is not None and not (isinstance(node, Text) and not node.text):
                 self.wrong(node.here, "`budgets:` is a mapping", "for example `edge: params.non_embedding <= 10M`")
             return {}
-        budgets: dict[str, Constraint] = {}
-        first: dict[str, Text] = {}
+        first: dict[str, tuple[Text, Node]] = {}
         for name, value in node:
             if name.text in first:
-                self.problems.append(duplicate(name, first[name.text]))
-                continue
-            first[name.text] = name
-            constraint = self.constraint(value)
-            if constraint is not None:
-                budgets[name.text] = constraint
-        return budgets
+                self.problems.append(duplicate(name, first[name.text][0]))
+            first.setdefault(name.text, (name, value))
+        read = {name: self.constraint(value) for name, (_, value) in first.items()}
+        return {name: constraint for name, constraint in read.items() if constraint is not None}
 
-    def protocol(self, node: Node) -> dict[str, str | int]:
-        """The protocol: its name, and sizes where given."""
-        protocol: dict[str, str | int] = {"name": "forward"}
-        if isinstance(node, Text):
-            return protocol | self.protocol_value("name", node)
-        if not isinstance(node, Table):
+    def protocol(self, node: Node | None) -> dict[str, str | int]:
+        """What is given of the protocol: its name, sizes."""
+        entries: dict[str, Node] = {"name": node} if isinstance(node, Text) else {}
+        if isinstance(node, Table):
+            entries = self.known(node, ("name", *PROTOCOL_SIZES), "protocol")
+        elif node is not None and not entries:
             self.wrong(node.here, "a protocol is a name or a mapping", "`{ source: 30, target: 30, vocab: 32768 }`")
-            return protocol
-        for name, value in unfold(node, self.problems):
-            if name.text in ("name", *PROTOCOL_SIZES):
-                protocol |= self.protocol_value(name.text, value)
-            else:
-                help = suggest(name.text, ("name", *PROTOCOL_SIZES))
-                self.wrong(name.place, f"unknown key `{name.text}` in `protocol`", help, code="unknown-key")
+        protocol: dict[str, str | int] = {}
+        for key, value in entries.items():
+            field, path = Field("word", PROTOCOL_NAMES) if key == "name" else Field("size"), f"cost.protocol.{key}"
+            spec = self.leaf(field, value, Spot(path, path, value.here)).spec
+            if isinstance(spec, Literal) and isinstance(spec.value, str | int):
+                protocol[key] = spec.value
+            elif not isinstance(spec, Broken):
+                self.wrong(value.here, f"`{path}` is a constant")
         return protocol
 
-    def protocol_value(self, key: str, node: Node) -> dict[str, str | int]:
-        """One entry of a protocol, a constant."""
-        field = Field("word", PROTOCOL_NAMES) if key == "name" else Field("size")
-        spec = self.leaf(field, node, Spot(f"cost.protocol.{key}", f"cost.protocol.{key}", node.here)).spec
-        if isinstance(spec, Literal) and isinstance(spec.value, str | int):
-            return {key: spec.value}
-        if not isinstance(spec, Broken):
-            self.wrong(node.here, f"`cost.protocol.{key}` is a constant")
-        return {}
+
+def respelled(table: Table, group: Group, problems: list[Problem]) -> Table:
+    """``table``, the mapping of ``group``, in the schema's own spelling; notes keys given twice in ``problems``."""
+    entries: list[tuple[Text, Node]] = []
+    for name, node in unfold(table, problems):
+        own = group.spellings.get(name.text, name.text)
+        child = group.fields.get(own)
+        inside = respelled(node, child, problems) if isinstance(child, Group) and isinstance(node, Table) else node
+        entries.append((name if own == name.text else replace(name, text=own, where=()), inside))
+    return replace(table, entries=tuple(_lifted(entries, group.beside, problems) if group.beside else entries))
+
+
+def _lifted(entries: list[tuple[Text, Node]], beside: Beside, problems: list[Problem]) -> list[tuple[Text, Node]]:
+    """``entries`` with the keys that stand inside the variant of ``beside`` beside its group."""
+    lifted: list[tuple[Text, Node]] = []
+
+    def without(node: Node, way: tuple[str, ...]) -> Node:
+        """``node`` without the keys that stand below it under the keys ``way``."""
+        if not isinstance(node, Table):
+            return node
+        inside = unfold(node, problems)
+        if not way:
+            lifted.extend(entry for entry in inside if entry[0].text in beside.names)
+            return replace(node, entries=tuple(entry for entry in inside if entry[0].text not in beside.names))
+        return replace(node, entries=tuple(
+            (name, without(inner, way if name.text == ONE_OF else way[1:])) if name.text in (ONE_OF, way[0])
+            else (name, inner) for name, inner in inside))
+
+    kept = [(name, without(node, (beside.variant,)) if name.text == beside.group else node) for name, node in entries]
+    return [*kept, *lifted]
