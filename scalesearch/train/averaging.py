@@ -1,11 +1,18 @@
 """Averaging of weights from several moments of a run (Popel & Bojar 2018, section 4.10)."""
 
+import hashlib
+import json
 from pathlib import Path
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
+
+CHECKSUM = "blake2b"
 
 
 class Snapshots:
@@ -54,11 +61,32 @@ class Snapshots:
 
 
 def write_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """Writes weights atomically as safetensors, a format that cannot run code when read."""
+    """Writes weights atomically as safetensors, a format that cannot run code when read, with their checksum."""
     plain = {name: weight.detach().to("cpu", copy=False).contiguous() for name, weight in weights.items()}
-    write_atomic(path, lambda file: file.write(save(plain)))
+    write_atomic(path, lambda file: file.write(save(plain, {CHECKSUM: _checksum(plain)})))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Reads the weights in a safetensors file, onto the CPU."""
-    return load(path.read_bytes())
+    """Reads the weights in a safetensors file, onto the CPU.
+
+    Raises:
+        UserError: it is missing, or is not what was written.
+    """
+    try:
+        content = path.read_bytes()
+        weights = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise UserError(f"{path}: cannot be read as weights: {error}", code="damaged-weights") from None
+    if header.get("__metadata__", {}).get(CHECKSUM) != _checksum(weights):
+        raise UserError(f"{path}: not the weights that a training wrote: their checksum is another. Restore the file, "
+                        "or train again", code="damaged-weights")
+    return weights
+
+
+def _checksum(weights: dict[str, Tensor]) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for name, weight in sorted(weights.items()):
+        state.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        state.update(weight.flatten().view(torch.uint8).numpy())
+    return state.hexdigest()

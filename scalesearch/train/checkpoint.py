@@ -7,25 +7,26 @@
     model.safetensors  result.json                                 trained model and result
 """
 
-import pickle
+import hashlib
+import io
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from json import loads
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 
-from scalesearch.data import Corpus, Tokenizer
+from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
-from scalesearch.files import write_atomic, write_json, write_text
+from scalesearch.files import read_json, write_atomic, write_json, write_text
 from scalesearch.nn import build
 from scalesearch.train.averaging import read_weights
+from scalesearch.train.hardware import TrainingFailed, require_memory
 from scalesearch.train.recipe import Recipe
 
-FORMAT = 2
+FORMAT = 3
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
 # Fields of a recipe that do not change what is learned: a resumed run may have others.
@@ -63,27 +64,31 @@ def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe)
 
 
 def save_state(directory: Path, state: Mapping[str, Any]) -> None:
-    """Writes a run's state atomically. It holds tensors and plain values only, so reading runs no code."""
-    write_atomic(directory / STATE, lambda file: torch.save({"format": FORMAT, **state}, file))
+    """Writes a run's state atomically, behind its checksum. Of tensors and plain values, so reading runs no code."""
+    saved = io.BytesIO()
+    torch.save(dict(state), saved)
+    write_atomic(directory / STATE, lambda file: file.writelines((_head(saved.getbuffer()), saved.getbuffer())))
+
+
+def _head(content: bytes | memoryview) -> bytes:
+    """First line of a checkpoint: format and checksum."""
+    return f"scalesearch checkpoint {FORMAT} {hashlib.blake2b(content, digest_size=16).hexdigest()}\n".encode()
 
 
 def load_state(directory: Path) -> dict[str, Any] | None:
     """Reads the state in ``directory``, onto the CPU; None if there is none.
 
     Raises:
-        UserError: the file is not one that this version wrote.
+        UserError: the file is not as this version wrote it.
     """
     file = directory / STATE
     if not file.exists():
         return None
-    try:
-        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise UserError(f"{file}: not a checkpoint of this version ({str(error).splitlines()[0]}). "
-                        "Delete it to train from the start", code="not-a-checkpoint") from None
-    if state.get("format") != FORMAT:
-        raise UserError(f"{file}: format {state.get('format')}, this version reads {FORMAT}. "
-                        "Delete it to train from the start", code="other-format")
+    head, _, content = file.read_bytes().partition(b"\n")
+    if head + b"\n" != _head(content):
+        raise UserError(f"{file}: damaged, or not a checkpoint of this version. Delete it to train from the start",
+                        code="not-a-checkpoint")
+    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return state
 
 
@@ -139,10 +144,34 @@ def read_checkpoint(directory: Path | str) -> Checkpoint:
         raise UserError(f"{folder}: no checkpoint: {', '.join(missing)} missing.{unfinished}", code="no-checkpoint")
     architecture = read_space(folder / ARCHITECTURE).closed()
     tokenizer = Tokenizer.from_file(folder / TOKENIZER)
+    spec = DataSpec.from_mapping(read_json(folder / DATA, _Data)["spec"])
+    recipe = Recipe.from_mapping(read_json(folder / RECIPE, dict[str, Any]))
+    model = _with_weights(folder, architecture.block, tokenizer.vocab_size)
+    return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length, recipe, spec.task)
+
+
+class _Data(TypedDict):
+    spec: dict[str, Any]
+
+
+def _with_weights(folder: Path, block: Any, vocab: int) -> Any:
+    """The model with the weights in ``folder``, which are counted before anything is built.
+
+    Raises:
+        UserError: they are damaged, not finite, or of another architecture.
+    """
     weights = read_weights(folder / WEIGHTS)
-    model = build(architecture.block, vocab=tokenizer.vocab_size)
-    model.load_state_dict(weights)
-    spec = loads((folder / DATA).read_text())["spec"]
-    recipe = Recipe.from_mapping(loads((folder / RECIPE).read_text()))
-    return Checkpoint(model.eval(), tokenizer, architecture, spec["lowercase"],
-                      spec["max_length"], recipe, spec["task"])
+    held = sum(weight.numel() for weight in weights.values())
+    try:
+        wanted = require_memory(block, vocab)
+        if held != wanted:
+            raise TrainingFailed(f"it has {wanted:,} weights, and {WEIGHTS} holds {held:,}")
+        model = build(block, vocab=vocab)
+        model.load_state_dict(weights)
+    except (TrainingFailed, RuntimeError) as error:
+        raise UserError(f"{folder / ARCHITECTURE}: not the architecture that was trained: "
+                        f"{str(error).splitlines()[-1].strip()}", code="other-weights") from None
+    if endless := [name for name, weight in weights.items() if not torch.isfinite(weight).all()]:
+        raise UserError(f"{folder / WEIGHTS}: not every weight is a finite number ({endless[0]}): its training "
+                        "diverged", code="weights-not-finite")
+    return model

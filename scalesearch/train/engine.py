@@ -10,7 +10,7 @@ from torch import Tensor
 from scalesearch.data import PAD, Batch
 from scalesearch.nn import Dropout, build
 from scalesearch.train import checkpoint
-from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
+from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory, require_memory
 from scalesearch.train.loss import cross_entropy
 from scalesearch.train.recipe import Recipe
 
@@ -127,6 +127,7 @@ class Engine:
 
 def first_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
     """Builds the model before its first update; seeds all random number generators of PyTorch."""
+    require_memory(block, vocab)
     torch.manual_seed(seed)
     rates = Dropout(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
     return build(block, vocab=vocab, init=recipe.init, seed=seed, dropout=rates)

@@ -1,13 +1,12 @@
 """Result of a training: plain values, the same in memory and in ``result.json``."""
 
-import json
 import platform
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from scalesearch.files import write_json
+from scalesearch.files import read_json, write_json
 
 FILE = "result.json"
 PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "rouge-score", "unbabel-comet")
@@ -68,21 +67,17 @@ class Result:
         """Fields as JSON values."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Result":
-        """Reads what ``to_json`` wrote; unknown keys are ignored."""
-        known = {f.name for f in fields(cls)}
-        return cls(**{key: item for key, item in value.items() if key in known})
-
     def write(self, directory: Path) -> None:
         """Writes ``directory/result.json`` atomically."""
         write_json(directory / FILE, self.to_json())
 
     @classmethod
     def read(cls, directory: Path) -> "Result | None":
-        """Reads the result in ``directory``; None if there is none."""
-        file = directory / FILE
-        return cls.from_json(json.loads(file.read_text())) if file.exists() else None
+        """Reads the result in ``directory``; None if there is none. Raises UserError where it is damaged."""
+        try:
+            return read_json(directory / FILE, cls)
+        except FileNotFoundError:
+            return None
 
 
 def versions(*others: str) -> dict[str, str]:
