@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ LEFT, RIGHT = "encoder", ("decoder", "embedding", "output")
 MOST_RIGHT = 20_000_000
 MOST_TOGETHER = 3  # bounds of which every combination is counted
 
-Rows = NDArray[np.int64]
-NOTHING = np.zeros(0, np.int64)
+Rows = NDArray[np.int32]
+NOTHING = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,13 @@ class Counter:
 
     def _index(self, side: str, number: int, bounds: list[Bound]) -> Index:
         key = (side, number, tuple((bound.name, bound.sign) for bound in bounds))
-        if key not in self._indices:
-            self._indices[key] = Index(self.bounded(side, number, bounds))
+        if key not in self._indices:  # a hundred bytes a row: only the last is kept
+            self._indices = {key: Index(self.bounded(side, number, bounds))}
         return self._indices[key]
+
+    def _allowed(self, side: str) -> list[Cell]:
+        """The cells that the constraints allow, with one group of ``side`` after the other."""
+        return sorted((cell for cell in self.cells if cell.allowed), key=attrgetter(side))
 
     @cached_property
     def sheets(self) -> int:
@@ -124,9 +129,9 @@ class Counter:
 
     def _fitting(self, bounds: list[Bound]) -> int:
         bounds = tightest(bounds)
-        return sum(int(self._fits(cell, "left", bounds).sum()) * len(cell.rest) for cell in self.cells if cell.allowed)
+        return sum(int(self._fits(cell, "left", bounds).sum()) * len(cell.rest) for cell in self._allowed("left"))
 
-    def _fits(self, cell: Cell, points: str, bounds: list[Bound]) -> Rows:
+    def _fits(self, cell: Cell, points: str, bounds: list[Bound]) -> NDArray[Any]:
         """For each good row of one side of ``cell`` how many good rows of the other, the ``points``, fit with it."""
         most = np.array([bound.most for bound in bounds], np.int64)
         if points == "left":
@@ -167,18 +172,20 @@ class Counter:
                    for name, part in self.decomposition.parts.items()}
         for cell in self.cells:
             left, right, many = self.lefts[cell.left], self.rights[cell.right], len(cell.rest)
-            mine, back = np.zeros(len(left), kind), np.zeros(len(right), kind)
-            if cell.allowed:
-                mine[left.good] = self._fits(cell, "right", bounds)
-                back[right.good] = self._fits(cell, "left", bounds)
             weights[LEFT][0][left.rows[0]] += len(right) * many
-            weights[LEFT][1][left.rows[0]] += mine * many
             for name, rows in zip(RIGHT, right.rows):
                 np.add.at(weights[name][0], rows, len(left) * many)
-                np.add.at(weights[name][1], rows, back * many)
             for name, row, times in ((REST, cell.rest, 1), (SPINE, cell.spine, many)):
                 weights[name][0][row] += len(left) * len(right) * times
-                weights[name][1][row] += int(mine.sum()) * times
+        for cell in self._allowed("right"):
+            left, many, fits = self.lefts[cell.left], len(cell.rest), self._fits(cell, "right", bounds).astype(kind)
+            weights[LEFT][1][left.rows[0][left.good]] += fits * many
+            for name, row, times in ((REST, cell.rest, 1), (SPINE, cell.spine, many)):
+                weights[name][1][row] += int(fits.sum()) * times
+        for cell in self._allowed("left"):
+            right, fits = self.rights[cell.right], self._fits(cell, "left", bounds).astype(kind) * len(cell.rest)
+            for name, rows in zip(RIGHT, right.rows):
+                np.add.at(weights[name][1], rows[right.good], fits)
         for name in (SPINE, *RIGHT, LEFT, REST):
             part = self.decomposition.parts[name]
             for column, parameter in enumerate(part.parameters):
@@ -204,29 +211,26 @@ class Counter:
         sides = [self._kinds("left", chosen), self._kinds("right", chosen)]
         pairs = {(a, b) for cell in self.cells if cell.allowed
                  for a in sides[0].of_group.get(cell.left, ()) for b in sides[1].of_group.get(cell.right, ())}
-        return sum(int(sides[0].index(a).within(most - sides[1].costs[b]).sum()) for a, b in pairs)
+        return sum(int(sides[0].index(a).within(most - sides[1].costs[b]).sum()) for a, b in sorted(pairs))
 
     def _kinds(self, side: str, bounds: list[Bound]) -> Kinds:
         groups, names = (self.lefts, (LEFT,)) if side == "left" else (self.rights, RIGHT)
-        ids, where, costs = [], [], []
-        for number, group in enumerate(groups):
-            parts = [self.decomposition.parts[n].identity[r[group.good]] for n, r in zip(names, group.rows)]
-            ids.append(np.stack(parts, 1))
-            where.append(np.full(len(ids[-1]), number))
-            costs.append(self.bounded(side, number, bounds))
-        columns = np.concatenate(ids)
-        return Kinds(rows_numbered(list(columns.T), len(columns)), np.concatenate(where), np.concatenate(costs))
+        ids = [np.concatenate([self.decomposition.parts[name].identity[group.rows[at][group.good]] for group in groups])
+               for at, name in enumerate(names)]
+        where = np.repeat(np.arange(len(groups), dtype=np.int32), [int(group.good.sum()) for group in groups])
+        costs = np.concatenate([self.bounded(side, number, bounds) for number in range(len(groups))])
+        return Kinds(rows_numbered(ids, len(where)), where, costs)
 
 
 def _grouped(part: Part, spine: Part) -> tuple[dict[int, Rows], list[int]]:
     """A part's rows by their answers to the shared parameters that it has, and for each of the spine's rows which group
     goes with it."""
     common = [parameter for parameter in spine.parameters if parameter in part.parameters]
-    both = [np.concatenate([one.codes[:, one.parameters.index(q)] for one in (part, spine)]).astype(np.int64)
-            for q in common]
+    both = (np.concatenate([one.codes[:, one.parameters.index(q)] for one in (part, spine)]).astype(np.int64)
+            for q in common)
     numbers = rows_numbered(both, len(part) + len(spine))
     mine, keys = numbers[: len(part)], numbers[len(part) :].tolist()
-    order = np.argsort(mine, kind="stable")
+    order = np.argsort(mine, kind="stable").astype(np.int32)
     names, starts = np.unique(mine[order], return_index=True)
     ends = np.append(starts[1:], len(part))
     return {int(name): order[start:end] for name, start, end in zip(names, starts, ends)}, keys

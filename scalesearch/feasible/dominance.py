@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scalesearch.feasible.grid import TooMany
 
+AT_ONCE = 1 << 19  # questions that are answered together
 MOST_PAIRS = 2_000_000_000  # compared one by one, where there are more than two bounds
 Numbers = NDArray[np.int64]
 
@@ -26,7 +27,7 @@ class Wavelet:
         self.levels: list[tuple[int, Numbers, int, NDArray[Any] | None]] = []
         for bit in range(max(len(ranks) - 1, 1).bit_length() - 1, -1, -1):
             zero = (ranks >> bit) & 1 == 0
-            before = sums(zero)
+            before = sums(zero, np.int32)
             self.levels.append((bit, before, int(before[-1]), None if weights is None else sums(weights[zero])))
             ranks = np.concatenate([ranks[zero], ranks[~zero]])
             weights = None if weights is None else np.concatenate([weights[zero], weights[~zero]])
@@ -53,9 +54,10 @@ class Wavelet:
         return smallest
 
 
-def sums(weights: NDArray[Any]) -> NDArray[Any]:
+def sums(weights: NDArray[Any], kind: Any = None) -> NDArray[Any]:
     """Running sums from 0; one more than there are weights."""
-    return np.concatenate([[0], np.cumsum(weights)])
+    running = np.cumsum(weights, dtype=kind)
+    return np.concatenate([np.zeros(1, running.dtype), running])
 
 
 class Index:
@@ -85,6 +87,8 @@ class Index:
         Raises:
             TooMany: more than two numbers and too many pairs to compare.
         """
+        if len(room) > AT_ONCE and room.shape[1] <= 2:
+            return np.concatenate([self.within(room[at : at + AT_ONCE]) for at in range(0, len(room), AT_ONCE)])
         if not room.shape[1]:
             return np.full(len(room), self.weights.sum())
         if room.shape[1] > 2:
@@ -161,6 +165,6 @@ class Kinds:
 
     def index(self, kind: int) -> Index:
         """The networks of one kind, to be counted."""
-        if kind not in self._made:
-            self._made[kind] = Index(self.costs[kind])
+        if kind not in self._made:  # only the last is kept
+            self._made = {kind: Index(self.costs[kind])}
         return self._made[kind]

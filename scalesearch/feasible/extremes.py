@@ -18,6 +18,7 @@ from scalesearch.space.questionnaire.answers import Answers
 
 MOST_STEPS = 200  # points of the front that only a bound puts there, found one after the other
 MOST_CLASSES = 64  # of rows that differ in how two costs go together, taken one by one
+MOST_KEPT = 32_000_000  # costs of groups' rows, eight bytes each
 FREE = 1 << 61
 Numbers = NDArray[np.int64]
 Caps = Mapping[str, int]  # cost to the most that is allowed
@@ -59,6 +60,7 @@ class Extremes:
         self.counter, self.decomposition = counter, counter.decomposition
         self.caps: Caps = {bound.name: bound.most for bound in tightest(bounds)}
         self._columns: dict[tuple[str, int, str], Numbers] = {}
+        self._kept = 0
         self._ends: dict[str, tuple[Numbers, Numbers]] = {}
 
     def dearest(self, name: str) -> Point | None:
@@ -157,7 +159,11 @@ class Extremes:
         """One cost of the good rows of the left (side 0) or right group of a pair."""
         key = ("left", "right")[side], int(self._pairs[place, side]), name
         if key not in self._columns:
-            self._columns[key] = self.counter.bounded(*key[:2], [Bound(name, 1, FREE, "")])[:, 0]
+            column = self.counter.bounded(*key[:2], [Bound(name, 1, FREE, "")])[:, 0]
+            self._kept += len(column)
+            if self._kept > MOST_KEPT:
+                self._columns, self._kept = {}, len(column)
+            self._columns[key] = column
         return self._columns[key]
 
     def _costs(self, side: int, place: int, rows: Numbers, names: tuple[str, ...]) -> Numbers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -69,7 +69,7 @@ def _column(pieces: tuple[tuple[Any, int], ...]) -> NDArray[np.int64] | None:
     return np.concatenate([np.broadcast_to(x, n) for x, n in pieces]).astype(np.int64)
 
 
-def rows_numbered(columns: list[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
+def rows_numbered(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
     """Equal rows get equal numbers."""
     code, spread = np.zeros(rows, np.int64), 1
     for column in columns:

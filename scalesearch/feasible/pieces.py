@@ -84,8 +84,8 @@ def joined(one: Any, other: Any, most: int, make: Callable[..., Any]) -> Any:
         TooMany: there are more.
     """
     common = [parameter for parameter in one.parameters if parameter in other.parameters]
-    columns = [np.concatenate([part.codes[:, part.parameters.index(parameter)].astype(np.int64)
-                               for part in (one, other)]) for parameter in common]
+    columns = (np.concatenate([part.codes[:, part.parameters.index(parameter)].astype(np.int64)
+                               for part in (one, other)]) for parameter in common)
     both = rows_numbered(columns, len(one) + len(other))
     left, right = _matches(both[: len(one)], both[len(one) :], most)
     fresh = [column for column, parameter in enumerate(other.parameters) if parameter not in common]
