@@ -27,6 +27,47 @@ class Near:
     costs: Costs
 
 
+class Start:
+    """The candidate of ``space`` that is nearest to ``given``, an architecture that may come from elsewhere.
+
+    Attributes:
+        answers: its sheet.
+        moved: parameter to what the architecture has (None: nothing of that kind) and to the legal answer in its place.
+    """
+
+    def __init__(self, space: Space, given: Mapping[str, Any]) -> None:
+        self.space, self._replay = space, space.replay(given)
+        self._given = {name: given.get(leaf.key) for leaf in space.form.leaves
+                       for name, _ in space.form.domains[leaf.path].dimensions()}
+        self.moved: dict[str, tuple[Any, Any]] = {}
+
+        def ask(name: str, parameter: Parameter) -> Any:
+            answer, own = self.answer(name, parameter)
+            if not own:
+                self.moved[name] = self._given.get(name), answer
+            return answer
+
+        self.answers = space.answer(ask)
+
+    def answer(self, name: str, parameter: Parameter) -> tuple[Any, bool]:
+        """The architecture's answer, or the legal one that is nearest; and whether it is the architecture's."""
+        try:
+            return parameter.settle(self._replay(name, parameter)), True
+        except (UserError, ValueError, TypeError):
+            return _nearest(self._given.get(name), parameter), False
+
+
+def _nearest(wanted: Any, parameter: Parameter) -> Any:
+    """The legal answer nearest to a number; the first of a parameter that is none, or where nothing is wanted."""
+    values = parameter.values()
+    if values is None:
+        values = (parameter.low, parameter.high)  # type: ignore[union-attr]  # of a continuous range, its nearer end
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if not numbers or not isinstance(wanted, int | float) or isinstance(wanted, bool):
+        return values[0]
+    return min(numbers, key=lambda value: abs(value - wanted))
+
+
 @dataclass(frozen=True)
 class _State:
     changed: Changes
@@ -37,44 +78,36 @@ class _State:
 
 
 def nearest(
-    space: Space,
-    start: Answers,
-    protocol: Protocol,
-    budgets: tuple[Constraint, ...],
-    names: tuple[str, ...],
-    count: int = 5,
+    start: Start, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], count: int = 5
 ) -> list[Near]:
     """Up to ``count`` feasible candidates with the fewest changed answers; none where none is near.
 
-    A beam search: exact for one change, and keeps the candidates that miss the budgets by least beyond that.
-
-    Raises:
-        UserError: ``start`` has answers that are not in the space.
+    A beam search: exact for one change, and keeps the candidates that miss the budgets by least beyond that. ``start``
+    itself is the first where it fits.
     """
-    walk = _Walk(space, start, protocol, (*space.where, *budgets), names)
-    states = walk.states([((), 0)])
-    if not states:
-        raise UserError("the candidate to start from is no network of this space", code="not-of-this-space")
-    params = states[0].answers.params
+    walk = _Walk(start, protocol, (*start.space.where, *budgets), names)
+    states = [*walk.states([((), 0)]), _State((), 0, float("inf"), start.answers, {})][:1]
+    fitting = [state for state in states if state.slack <= 0]
     for _ in range(MOST_CHANGES):
         around: dict[Any, tuple[Changes, int]] = {}
         for state in states:
             for changed, steps in walk.around(state):
                 around.setdefault(frozenset(changed), (changed, steps))
         states = walk.states(around.values())
-        if fitting := sorted((state for state in states if state.slack <= 0), key=lambda state: state.steps):
-            return [Near({name: (params.get(name), value) for name, value in state.changed}, state.answers,
-                         {name: state.costs[name] for name in names}) for state in fitting[:count]]  # fmt: skip
+        fitting += sorted((state for state in states if state.slack <= 0), key=lambda state: state.steps)
+        if fitting:
+            break
         states = sorted(states, key=lambda state: state.slack)[:BEAM]
-    return []
+    old = start.answers.params
+    return [Near({name: (old.get(name), value) for name, value in state.changed}, state.answers,
+                 {name: state.costs[name] for name in names}) for state in fitting[:count]]  # fmt: skip
 
 
 class _Walk:
-    def __init__(self, space: Space, start: Answers, protocol: Protocol, limits: tuple[Constraint, ...],
-                 names: tuple[str, ...]) -> None:
-        self.space, self.protocol, self.limits, self.names = space, protocol, limits, (*names, *costs_of(limits))
-        self.replay = space.replay(start)
-        self.dimensions = dict(space.dimensions())
+    def __init__(self, start: Start, protocol: Protocol, limits: tuple[Constraint, ...], names: tuple[str, ...]
+                 ) -> None:
+        self.start, self.protocol, self.limits, self.names = start, protocol, limits, (*names, *costs_of(limits))
+        self.dimensions = dict(start.space.dimensions())
 
     def around(self, state: _State) -> Iterator[tuple[Changes, int]]:
         """Every way to change one answer more."""
@@ -98,12 +131,5 @@ class _Walk:
         return max((limit.slack(candidate.__getitem__) for limit in self.limits), default=0)
 
     def _answers(self, new: Mapping[str, Any]) -> Answers:
-        def ask(name: str, parameter: Parameter) -> Any:
-            try:
-                return new[name] if name in new else self.replay(name, parameter)
-            except UserError:
-                if not new:
-                    raise
-                return (parameter.values() or [None])[0]  # a parameter that only the change has brought up
-
-        return self.space.answer(ask)
+        return self.start.space.answer(lambda name, parameter: new[name] if name in new else
+                                       self.start.answer(name, parameter)[0])

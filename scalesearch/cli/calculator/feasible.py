@@ -58,7 +58,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     from scalesearch.cost import protocol_of
     from scalesearch.feasible.answer import AXES, feasible
     from scalesearch.feasible.limits import read_budgets
-    from scalesearch.feasible.near import nearest
+    from scalesearch.feasible.near import Start, nearest
 
     space = load_space(file, settings)
     protocol = protocol_of(space.protocol, **lengths)
@@ -67,16 +67,20 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
                         "the file under cost: budgets:", code="no-budget")
     limits = read_budgets(space, budgets or tuple(space.budgets))
     named = [_point(name, protocol) for name in references]
-    start = load_architecture(near)[1] if near else None  # before the long work: a wrong name is said at once
+    start = Start(space, load_architecture(near)[1].answers) if near else None  # before the long work
+    if start and start.moved and not as_json:
+        moved = ", ".join(f"{name} {'-' if old is None else old} → {new}" for name, (old, new) in start.moved.items())
+        say(f"{near} is not of this space; the search starts from the nearest answers that are: {moved}")
     with open_console(stderr=True).status("…") as status:
         found = feasible(space, protocol, limits, draws, seed, lambda text: status.update(as_text(text)))
         status.update("looking around")
-        around = nearest(space, start.answers, protocol, limits, AXES) if start else []
+        around = nearest(start, protocol, limits, AXES) if start else []
     if csv:
         _write_tables(found, csv)
     files = _plot(found, protocol, limits, named, folder) if folder else []
     if as_json:
         record = _json(found, around) | {"protocol": protocol.to_json(), "budgets": [limit.text for limit in limits]}
+        record |= {"start": {name: [str(old), str(new)] for name, (old, new) in start.moved.items()}} if start else {}
         print_json(record | ({"files": [str(path) for path in files]} if files else {}))
     else:
         say(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}\n{protocol}")

@@ -125,3 +125,12 @@ def test_budgets_that_are_wrong_are_refused(space: Path, budget: str, code: str,
 def test_no_budget_at_all_is_refused() -> None:
     with refuses("no-budget", "--budget"):
         CliRunner().invoke(command, ["transformer"], catch_exceptions=False)
+
+
+def test_an_architecture_from_outside_is_taken_at_the_nearest_answers(space: Path) -> None:
+    """The shipped transformer: its width, depths and heads are none of this space's."""
+    found = json.loads(run(str(space), "--draws", "100", "--near", "transformer", "--json"))
+    assert found["start"]["width"] == ["512", "48"] and found["start"]["encoder.depth"] == ["6", "4"]
+    assert found["near"] and all(near["costs"]["params.non_embedding"] < 150_000 for near in found["near"])
+    said = run(str(space), "--draws", "100", "--near", "transformer").splitlines()
+    assert said[0].startswith("transformer is not of this space") and "width 512 → 48" in said[0]
