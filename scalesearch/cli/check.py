@@ -70,10 +70,13 @@ class Report:
 @json_option
 def command(file: str, settings: tuple[str, ...], samples: int, seed: int, as_json: bool) -> None:
     """Validate the space FILE; say how large it is and what share of samples passes each constraint."""
+    from rich.console import Console
+
     from scalesearch.space import SpaceErrors
 
     try:
-        report = examine(load_space(file, settings), samples, seed)
+        with Console(stderr=True).status("counting answer sheets, trying candidates …"):
+            report = examine(load_space(file, settings), samples, seed)
     except UserError as error:
         if not as_json:
             raise

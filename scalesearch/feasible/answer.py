@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
-from scalesearch.feasible.count import Counter
+from scalesearch.feasible.count import Counter, Progress
 from scalesearch.feasible.estimate import Estimate, estimate
 from scalesearch.feasible.extremes import Extremes, NotFound, Point
 from scalesearch.feasible.grid import Endless, TooMany
@@ -22,7 +21,6 @@ from scalesearch.space.syntax.parameters import say
 
 AXES = ("params.non_embedding", "macs.total")
 MOST_TANGLED = 20_000  # combinations of answers listed only to say how many sheets there are: some two seconds
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def feasible(
     Args:
         budgets: constraints over costs (those over answers stand in the space).
         draws: candidates drawn for the figure, and for estimates where nothing can be counted.
-        progress: called with the name of each step.
+        progress: called with each step, and with the share of long ones that is done.
     """
     costly = tuple(constraint for constraint in space.where if constraint.costs)
     bounds, required = bounds_of(budgets), bounds_of(costly)
@@ -89,22 +87,20 @@ def feasible(
         if bounds is None or required is None:
             raise TooMany("a budget is no bound on a sum of costs")
         progress("listing sections")
-        return _counted(Counter(Decomposition(space, protocol, names), bounds, required), drawn, draws, progress)
+        return _counted(Counter(Decomposition(space, protocol, names), bounds, required, progress), drawn, draws)
     except (TooMany, Endless) as reason:
         return _estimated(space, drawn, str(reason), draws)
 
 
-def _counted(counter: Counter, drawn: Estimate, draws: int, progress: Progress) -> Feasibility:
-    progress("counting")
+def _counted(counter: Counter, drawn: Estimate, draws: int) -> Feasibility:
     share = counter.fitting / counter.sheets
     notes: list[str] = []
     try:
         reasons = [(" and ".join(broken), count) for broken, count in counter.reasons().items()]
     except TooMany as many:
         reasons, notes = [("", counter.fitting)], [f"{many}: which of them binds is not counted"]
-    progress("counting networks")
     distinct, distinct_fitting = counter.distinct(counter.required), counter.distinct()
-    progress("looking for the front and the extremes")
+    counter.progress("looking for the front and the extremes")
     front, whole, extremes = _ends(counter, notes)
     return Feasibility(
         True, share, share, share, _values(counter), _reasons(reasons, counter.sound),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ LEFT, RIGHT = "encoder", ("decoder", "embedding", "output")
 MOST_RIGHT = 20_000_000
 MOST_TOGETHER = 3  # bounds of which every combination is counted
 
+T = TypeVar("T")
+Progress = Callable[[str], None]
 Rows = NDArray[np.int32]
 NOTHING = np.zeros(0, np.int32)
 
@@ -52,7 +54,9 @@ class Cell:
 class Counter:
     """Counts over a space taken apart, under ``bounds``; ``required`` are those of the space itself."""
 
-    def __init__(self, decomposition: Decomposition, bounds: list[Bound], required: Sequence[Bound] = ()) -> None:
+    def __init__(self, decomposition: Decomposition, bounds: list[Bound], required: Sequence[Bound] = (),
+                 progress: Progress = lambda text: None) -> None:
+        self.progress = progress
         self.decomposition, self.budgets, self.required = decomposition, bounds, list(required)
         self.bounds = [*self.required, *bounds]
         self.lefts: list[Group] = []
@@ -108,9 +112,16 @@ class Counter:
             self._indices = {key: Index(self.bounded(side, number, bounds))}
         return self._indices[key]
 
-    def _allowed(self, side: str) -> list[Cell]:
+    def _allowed(self, side: str) -> Iterator[Cell]:
         """The cells that the constraints allow, with one group of ``side`` after the other."""
-        return sorted((cell for cell in self.cells if cell.allowed), key=attrgetter(side))
+        return self._watched(sorted((cell for cell in self.cells if cell.allowed), key=attrgetter(side)), "counting")
+
+    def _watched(self, items: list[T], word: str) -> Iterator[T]:
+        """``items``, and progress in steps of a hundredth."""
+        for at, item in enumerate(items):
+            if at % max(1, len(items) // 100) == 0:
+                self.progress(f"{word}: {at / len(items):.0%}")
+            yield item
 
     @cached_property
     def sheets(self) -> int:
@@ -211,7 +222,8 @@ class Counter:
         sides = [self._kinds("left", chosen), self._kinds("right", chosen)]
         pairs = {(a, b) for cell in self.cells if cell.allowed
                  for a in sides[0].of_group.get(cell.left, ()) for b in sides[1].of_group.get(cell.right, ())}
-        return sum(int(sides[0].index(a).within(most - sides[1].costs[b]).sum()) for a, b in sorted(pairs))
+        return sum(int(sides[0].index(a).within(most - sides[1].costs[b]).sum())
+                   for a, b in self._watched(sorted(pairs), "counting networks"))
 
     def _kinds(self, side: str, bounds: list[Bound]) -> Kinds:
         groups, names = (self.lefts, (LEFT,)) if side == "left" else (self.rights, RIGHT)

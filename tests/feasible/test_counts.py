@@ -1,5 +1,6 @@
 """Counts, reasons, shares, extremes and fronts of whole spaces, against listing every candidate."""
 
+import tracemalloc
 from functools import cache
 
 import pytest
@@ -224,3 +225,18 @@ def test_what_is_sound_meets_the_spaces_constraints_over_costs(name: str) -> Non
     reasons = dict(zip(found.reasons["broken"].str.replace(",", ""), found.reasons["count"]))
     assert reasons == {"": len(fitting), budget.text: len(sound) - len(fitting)}
     assert not found.notes and found.front and len(found.extremes) == 4
+
+
+def test_counting_says_how_far_it_is_and_keeps_little() -> None:
+    """An index of every group was kept, once for each set of bounds: gigabytes in a large space."""
+    (bounds, *_), steps = BUDGETS["edge"], []
+    count = Counter(taken("edge", tuple(bound.name for bound in bounds)), bounds[:2], progress=steps.append)
+    rows = sum(map(len, count.lefts)) + sum(map(len, count.rights))
+    tracemalloc.start()
+    try:
+        assert sum(count.reasons().values()) == count.sound and count.by_value()
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 40 * rows
+    assert steps[0] == "counting: 0%" and len(set(steps)) > 10
