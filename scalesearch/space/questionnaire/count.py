@@ -1,7 +1,7 @@
 """Counts the answer sheets of a space exactly, without listing them.
 
-Where no condition is involved, the count is a sum over variants and a product over the rest. A condition ties what it
-decides to what it depends on: only those are listed, one group of tied keys at a time.
+Keys that do not depend on each other multiply. A condition, or a variant, ties what it decides to what it depends on:
+only what decides is listed, one group of tied keys at a time.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
 from scalesearch.space.questionnaire.enumerate import AskFunction, explore
-from scalesearch.space.schema.bound_tree import Branch, Guards, Leaf
+from scalesearch.space.schema.bound_tree import Leaf
 from scalesearch.space.syntax.choices import Conditional, expressions
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.parameters import FloatRange, Parameter
@@ -29,9 +29,6 @@ class TooTangled(UserError):
     code = "too-tangled"
 
 
-Unit = Branch | Leaf  # what is counted at once: a leaf, or a group with variants and all that is under it
-
-
 def count(form: Questionnaire, most: int | None = None) -> int | None:
     """The number of answer sheets; ``None`` where a continuous range makes it endless.
 
@@ -40,7 +37,7 @@ def count(form: Questionnaire, most: int | None = None) -> int | None:
     """
     if any(isinstance(parameter, FloatRange) and parameter.step is None for _, parameter in form.dimensions()):
         return None
-    runs, most = [partial(_count_units, form, *component) for component in _components(form)], most or MOST_LISTED
+    runs, most = [partial(_count, form, *component) for component in _components(form)], most or MOST_LISTED
     if any(_combinations(run) > HOPELESS * most for run in runs):
         raise _too_tangled(most)
     return math.prod(_total(explore(run), most) for run in runs)
@@ -74,100 +71,41 @@ def _total(counts: Iterator[int], most: int) -> int:
     return total
 
 
-def _count_units(form: Questionnaire, units: list[Unit], drivers: list[str], ask: AskFunction) -> int:
-    """The sheets of ``units`` for one combination of answers to ``drivers``."""
+def _count(form: Questionnaire, leaves: list[Leaf], drivers: list[str], ask: AskFunction) -> int:
+    """The sheets of ``leaves`` for one combination of answers to ``drivers``."""
     sheet = Sheet(form, ask)
     for key in drivers:
         sheet.lookup(key)
-    product = 1
-    for unit in units:
-        if all(sheet.lookup(key) == variant for key, variant in _guards(unit)):
-            product *= _count(form, unit, sheet)
-    return product
+    there = [leaf for leaf in leaves if leaf.key not in sheet.parsed
+             and all(sheet.lookup(key) == variant for key, variant in leaf.guards)]
+    return math.prod(form.domains[leaf.path].count(sheet) for leaf in there)
 
 
-def _guards(unit: Unit) -> Guards:
-    """Under which variants elsewhere a unit exists."""
-    leaf = unit.chooser if isinstance(unit, Branch) else unit
-    return leaf.guards if leaf else ()
-
-
-def _count(form: Questionnaire, unit: Unit, sheet: Sheet) -> int:
-    if isinstance(unit, Leaf):
-        return 1 if unit.key in sheet.parsed else form.domains[unit.path].count(sheet)
-    names = _variants(form, unit, sheet)
-    product = 1
-    for _, child in unit.fields:
-        product *= _count(form, child, sheet)
-    if names is None:
-        return product
-    inside = dict(unit.variants)
-    return product * sum(_count(form, inside[name], sheet) for name in names if name in inside)
-
-
-def _variants(form: Questionnaire, branch: Branch, sheet: Sheet) -> list[str] | None:
-    """The variants that are still possible; ``None`` for a group without variants."""
-    if branch.chooser is None:
-        return None
-    if branch.chooser.key in sheet.parsed:
-        return [sheet.parsed[branch.chooser.key]]
-    constants = branch.chooser.spec.constants
-    return [str(value) for value in constants] if constants else [sheet.decide(branch.chooser)]
-
-
-def _components(form: Questionnaire) -> Iterator[tuple[list[Unit], list[str]]]:
-    """Units that conditions tie together, with the keys that the conditions depend on."""
-    units = list(_units(form.root))
-    home = {leaf.key: at for at, unit in enumerate(units) for leaf in _leaves(unit)}
-    group = list(range(len(units)))
-    drivers = {at: _drivers(form, unit) for at, unit in enumerate(units)}
-    for at, keys in drivers.items():
+def _components(form: Questionnaire) -> Iterator[tuple[list[Leaf], list[str]]]:
+    """Leaves that conditions and variants tie together, with the keys that decide about them."""
+    drivers = [_drivers(form, leaf) for leaf in form.leaves]
+    home = {leaf.key: at for at, leaf in enumerate(form.leaves)}
+    group = list(range(len(form.leaves)))
+    for at, keys in enumerate(drivers):
         for key in keys:
             if key in home:
                 old, new = group[home[key]], group[at]
                 group = [new if member == old else member for member in group]
     for name in dict.fromkeys(group):
         members = [at for at, member in enumerate(group) if member == name]
-        wanted = dict.fromkeys(key for at in members for key in drivers[at])
-        yield [units[at] for at in members], list(wanted)
+        yield [form.leaves[at] for at in members], list(dict.fromkeys(key for at in members for key in drivers[at]))
 
 
-def _units(branch: Branch) -> Iterator[Unit]:
-    for _, child in branch.fields:
-        if isinstance(child, Branch) and child.chooser is None:
-            yield from _units(child)
-        else:
-            yield child
-
-
-def _leaves(unit: Unit) -> list[Leaf]:
-    return [unit] if isinstance(unit, Leaf) else list(unit.leaves())
-
-
-def _drivers(form: Questionnaire, unit: Unit) -> list[str]:
-    """The keys whose values decide conditions inside ``unit``, and everything those need in turn."""
-    elsewhere = [key for key, _ in _guards(unit) if len(form.by_key[key][0].spec.constants or (1, 2)) > 1]
-    drivers: dict[str, None] = dict.fromkeys(elsewhere)
-    for leaf in _leaves(unit):
-        if isinstance(leaf.spec, Conditional):
-            for expr in expressions(leaf.spec):
-                drivers |= dict.fromkeys(sorted(keys_of(expr)))
-        chooses = any(branch.chooser is leaf for branch in _branches(unit))
-        if chooses and leaf.spec.constants is None:
-            drivers[leaf.key] = None
+def _drivers(form: Questionnaire, leaf: Leaf) -> list[str]:
+    """The keys that decide whether ``leaf`` exists and which side of its condition counts, with all that they need."""
+    drivers = {key: None for key, _ in leaf.guards if len(form.by_key[key][0].spec.constants or (1, 2)) > 1}
+    if isinstance(leaf.spec, Conditional):
+        drivers |= dict.fromkeys(key for expr in expressions(leaf.spec) for key in sorted(keys_of(expr)))
     queue = list(drivers)
     while queue:
-        for leaf in form.by_key.get(queue.pop(), ()):
-            needed = [key for expr in expressions(leaf.spec) for key in sorted(keys_of(expr))]
-            fresh = [key for key in (*needed, *(group for group, _ in leaf.guards)) if key not in drivers]
+        for other in form.by_key.get(queue.pop(), ()):
+            needed = [key for expr in expressions(other.spec) for key in sorted(keys_of(expr))]
+            fresh = [key for key in (*needed, *(group for group, _ in other.guards)) if key not in drivers]
             drivers |= dict.fromkeys(fresh)
             queue += fresh
     return list(drivers)
-
-
-def _branches(unit: Unit) -> Iterator[Branch]:
-    if isinstance(unit, Branch):
-        yield unit
-        for _, child in (*unit.fields, *unit.variants):
-            if isinstance(child, Branch):
-                yield from _branches(child)
