@@ -122,7 +122,7 @@ def _names(first: Results, second: Results) -> tuple[str, str]:
 
 def _side(results: Results, name: str) -> Side:
     from scalesearch.report.compare import Side
-    from scalesearch.study.config.sections import describe_taught
+    from scalesearch.study.trials.record import describe_taught
 
     meta = results.study.meta
     return Side(name, results.table, results.objectives, meta.protocol, meta.data.hash, results.signature,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
@@ -52,7 +51,7 @@ def measure(objectives: tuple[Objective, ...], given: str) -> str:
     return "both" if len(wanted) > 1 else next(iter(wanted), "none")
 
 
-def values(objectives: tuple[Objective, ...], metrics: Mapping[str, Any], costs: Mapping[str, float]
+def values(objectives: tuple[Objective, ...], metrics: Mapping[str, float], costs: Mapping[str, float]
            ) -> dict[str, float]:
     """Name to value of every objective of one trained candidate.
 

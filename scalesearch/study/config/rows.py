@@ -6,7 +6,6 @@ study a base and the rules by which it grows. All are trained alike; they differ
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.space import Space
@@ -27,7 +26,7 @@ class Reference:
 
     label: str
     architecture: Architecture
-    params: Mapping[str, Any] | None = None
+    params: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class WarmSpec:
         return {"from": list(self.folders), "most": self.most}
 
 
-def seeds_of(given: Mapping[str, Any] | None, node: Node | None, searched: int, objectives: tuple[Objective, ...],
+def seeds_of(given: Mapping[str, float] | None, node: Node | None, searched: int, objectives: tuple[Objective, ...],
              rows: bool, wrong: list[tuple[str, str, str]]) -> Seeds:
     """Reads the key ``seeds``.
 
@@ -148,15 +148,6 @@ def seeds_of(given: Mapping[str, Any] | None, node: Node | None, searched: int, 
     return seeds if seeds.wanted else ONE
 
 
-def describe_taught(facts: Mapping[str, Any]) -> str:
-    """Describes a teacher in a line: its name, its score, its effort. ``facts`` are as in records."""
-    scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
-    made, mixed = facts["translations"], ", and from the real pairs" if facts["mix"] else ""
-    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored} ({facts['decode']}), "
-            f"{facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned from its translations of "
-            f"{made['pairs']:,} sentences ({made['decode']}, {made['cpu_seconds'] / 60:.1f} CPU-minutes){mixed}.")
-
-
 def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:
     """Yields problems of the folders, with their help.
 
@@ -177,7 +168,7 @@ def place_of(text: str) -> Path:
     return Path(os.path.expandvars(os.path.expanduser(text)))
 
 
-def _resource_conflicts(values: Mapping[str, Any]) -> Conflicts:
+def _resource_conflicts(values: Mapping[str, float]) -> Conflicts:
     for key in ("cpus_per_trial", "gpus_per_trial"):
         amount = values.get(key, 0)
         if 0 < amount < LEAST:
@@ -186,12 +177,12 @@ def _resource_conflicts(values: Mapping[str, Any]) -> Conflicts:
             yield key, "use a whole number above 1", "such as 0.5, 1 or 2"
 
 
-def _reference_conflicts(values: Mapping[str, Any]) -> Conflicts:
+def _reference_conflicts(values: Mapping[str, object]) -> Conflicts:
     if not values.get("file") and not values.get("set"):
         yield "", "expected a file, answers under `set`, or both", "such as `{name: wide, set: {width: 256}}`"
 
 
-def _teacher_conflicts(values: Mapping[str, Any]) -> Conflicts:
+def _teacher_conflicts(values: Mapping[str, object]) -> Conflicts:
     beside = ", ".join(key for key in OF_A_NEW_TEACHER if key in values)
     if values.get("folder") and beside:
         yield "folder", f"it is a finished training, which has its own {beside}", f"remove `folder`, or {beside}"

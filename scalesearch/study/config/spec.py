@@ -1,7 +1,7 @@
 """Study files: their keys, and what is read from them. Each key is stated once: type, unit, default, meaning, synonyms.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -26,6 +26,7 @@ from scalesearch.study.config.sections import (
     SEEDS,
     TEACHER,
     WARM,
+    Conflicts,
     ReferenceSpec,
     Resources,
     Seeds,
@@ -41,13 +42,13 @@ SPACE = "a file, `{file: …, set: {…}}`, or the space itself"
 
 
 def _proposer(kind: str = "", sampler: str = "", startup: int | None = None, population: int | None = None,
-              seed: int | None = None, arguments: Mapping[str, Any] | None = None) -> SamplerSpec:
+              seed: int | None = None, arguments: Mapping[str, object] | None = None) -> SamplerSpec:
     own = {"n_startup_trials": startup, "population_size": population}
     given = {key: value for key, value in own.items() if value is not None}
     return SamplerSpec(sampler or kind, given | dict(arguments or {}), seed)
 
 
-def _proposer_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+def _proposer_conflicts(values: Mapping[str, object]) -> Conflicts:
     if "kind" in values and "sampler" in values:
         yield "sampler", "it names a sampler, and `kind` names one too", "keep one of them"
 
@@ -122,7 +123,7 @@ class StudySpec:
                                                 form="a mapping of metrics and costs to `min` or `max`, "
                                                      "such as `{bleu: max, params.total: min}`",
                                                 synonyms=("metrics", "objective", "metric", "directions", "goals"))
-    protocol: Mapping[str, Any] = setting({}, "lengths and vocabulary of which costs are", of=PROTOCOL,
+    protocol: Mapping[str, str | int] = setting({}, "lengths and vocabulary of which costs are", of=PROTOCOL,
                                           synonyms=("cost", "costs"))
     budget: Constraint | None = setting(None, "what every candidate meets",
                                         form="the name of one of the space's budgets, or a condition such as "
@@ -162,7 +163,7 @@ class StudySpec:
                            shown="ray where an address is given, else inprocess", synonyms=("executor", "launcher"))
     resources: Resources = setting(Resources(), "what each worker gets", of=RESOURCES,
                                    synonyms=("resources_per_trial",))
-    ray: Mapping[str, Any] = setting({}, "the cluster to train on", of=RAY, synonyms=("cluster",))
+    ray: Mapping[str, str] = setting({}, "the cluster to train on", of=RAY, synonyms=("cluster",))
     storage: str | None = setting(None, "a database that gets a copy of the study, in Optuna's form", read=read_storage,
                                   form="`embedded`, or a URL such as postgresql://user@host/database",
                                   shown="embedded", synonyms=("database", "db", "storage_url"))

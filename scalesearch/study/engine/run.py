@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import distilled, find_teacher, teach
@@ -21,6 +20,7 @@ from scalesearch.study.optuna_sync.export import open_export
 from scalesearch.study.transfer.fork import carried, describe, open_old, write
 from scalesearch.study.transfer.warm_start import begin
 from scalesearch.study.trials.callback import Callbacks
+from scalesearch.study.trials.record import describe_taught
 from scalesearch.study.trials.study_dir import StudyDir, resumable
 from scalesearch.terminal import say
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -14,6 +14,15 @@ from scalesearch.study.config.sections import Resources
 
 ANSWER = 120.0  # seconds for a node to start a process, load the package and say what it sees
 KINDS = ("CPU", "GPU")
+
+
+class Node(TypedDict):
+    """Node of a cluster, as Ray lists it."""
+
+    Alive: bool
+    NodeID: str
+    NodeManagerAddress: str
+    Resources: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Need:
         return min(counts) if counts else None
 
 
-def alive() -> list[dict[str, Any]]:
+def alive() -> list[Node]:
     """The nodes that there are now."""
     listing: Any = ray.nodes  # untyped in Ray
     return [node for node in listing() if node["Alive"]]

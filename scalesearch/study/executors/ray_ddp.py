@@ -6,7 +6,6 @@ processes of :mod:`scalesearch.train` do anywhere. It needs the extra ``ray-trai
 
 import json
 from pathlib import Path
-from typing import Any
 
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
@@ -55,7 +54,7 @@ class RayTrainWork:
             raise
 
 
-def one_process(config: dict[str, Any]) -> None:
+def one_process(config: dict[str, str]) -> None:
     """Runs one process: the first trains the job, the others follow it."""
     from scalesearch.train.parallel.gradients import follow
     from scalesearch.train.parallel.team import END, Team

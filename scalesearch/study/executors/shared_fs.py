@@ -5,7 +5,6 @@ import json
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from scalesearch import __version__
 from scalesearch.errors import UserError
@@ -17,7 +16,7 @@ class NotShared(UserError):
     code = "not-shared"
 
 
-def sight(folder: str, data: Mapping[str, Any]) -> dict[str, str]:
+def sight(folder: str, data: Mapping[str, object]) -> dict[str, str]:
     """Fingerprints of the package, the study in ``folder`` and the text of ``data``.
 
     Args:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from scalesearch.pareto.noise import CONFIDENCE, decimals, percent
 from scalesearch.pareto.objective import Objective
@@ -144,7 +143,7 @@ class Verdict:
         return [f"Caution: the noise of seeds is known by {df} degree{'s' * (df != 1)} of freedom. Below {MIN_DF}, it "
                 "may be several times larger or smaller; more seeds would tell."] if df < MIN_DF else []
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """JSON of all fields; what is infinite or unknown is None."""
         order = self.order
         known = order is not None and any(noise.known for noise in order.noise.values())
@@ -175,7 +174,7 @@ class Verdict:
     def _difference(one: Difference) -> str:
         return f"{one.objective} {one.value:+.{decimals(one.half)}f} ± {one.half:.{decimals(one.half)}f}"
 
-    def _json(self, pair: Comparison) -> dict[str, Any]:
+    def _json(self, pair: Comparison) -> dict[str, object]:
         differences = {one.objective: {"difference": one.value, "half": one.half} for one in pair.differences}
         counts = [self.candidates[number].seeds for number in (pair.first, pair.second)]
         return {"kind": pair.kind, "trials": [pair.first, pair.second], "seeds": counts, "settled": pair.settled,

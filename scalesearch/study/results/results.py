@@ -16,9 +16,8 @@ from scalesearch.report.proxies import ProxyCorrelations, proxy_correlations
 from scalesearch.report.style import save
 from scalesearch.report.table import cell, filled, frame, front_rows, replicate_rows
 from scalesearch.report.text_tables import to_csv
-from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.replicates.summary import Verdict
-from scalesearch.study.trials.record import TeacherFacts
+from scalesearch.study.trials.record import TeacherFacts, describe_taught
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from scalesearch.tasks import MEASURED

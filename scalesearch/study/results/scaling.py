@@ -18,8 +18,8 @@ from scalesearch.report.scaling.study import ScalingStudy, plan_of, scaling_stud
 from scalesearch.report.scaling.tables import frame, to_json, to_markdown
 from scalesearch.report.style import save
 from scalesearch.report.text_tables import to_csv
-from scalesearch.study.config.sections import describe_taught
 from scalesearch.study.results.results import Results, main_metric
+from scalesearch.study.trials.record import describe_taught
 from scalesearch.study.trials.trial import State
 from scalesearch.tasks import COMMON, MEASURED
 

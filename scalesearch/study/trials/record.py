@@ -59,3 +59,12 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
         training.pop(name, None)
     return {**training, **shared, **trial.to_json(), "seed": trial.seed or shared["study_seed"],
             "versions": {**versions(*SEARCHERS), **training.get("versions", {})}}
+
+
+def describe_taught(facts: TeacherFacts) -> str:
+    """Describes a teacher in a line: its name, its score, its effort. ``facts`` are as in records."""
+    scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
+    made, mixed = facts["translations"], ", and from the real pairs" if facts["mix"] else ""
+    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored} ({facts['decode']}), "
+            f"{facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned from its translations of "
+            f"{made['pairs']:,} sentences ({made['decode']}, {made['cpu_seconds'] / 60:.1f} CPU-minutes){mixed}.")
