@@ -1,16 +1,21 @@
 """Text files that a data spec names: found, or explained; UTF-8, plain or .gz."""
 
 import difflib
+import errno
 import gzip
 import hashlib
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from scalesearch.errors import UserError
 
+MAX_LINE = 1 << 20  # characters; text of 20 MB without an end of line is no sentence
+MAX_RATIO, FREE = 200, 1 << 26  # unpacked to packed bytes, beyond so many unpacked ones; text has 3 to 30
+MEMORY = 20  # bytes a byte of text, at most, while a corpus is made of it
 _CHUNK = 1 << 20
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
@@ -93,7 +98,7 @@ def read_lines(path: Path) -> list[str]:
     at them would shift one language against the other.
 
     Raises:
-        UserError: the file cannot be read or unpacked, or is not UTF-8 (with line and byte).
+        UserError: the file cannot be read or unpacked, is too large, or is not UTF-8 (with line and byte).
     """
     content = b"".join(_chunks(path))
     try:
@@ -105,18 +110,41 @@ def read_lines(path: Path) -> list[str]:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
+    if long := next((number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE), None):
+        raise UserError(f"{path}:{long}: the line has {len(lines[long - 1]):,} characters, and at most {MAX_LINE:,} "
+                        "are read as one: put each sentence on a line of its own", code="line-too-long")
     return [line.removesuffix("\r") for line in lines]
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
     try:
+        most, why = _limit(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             while chunk := file.read(_CHUNK):
+                most -= len(chunk)
+                if most < 0:
+                    raise UserError(f"{path}: too large: {why}", code="text-too-large")
                 yield chunk
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path}: not a whole gzip file: {error}", code="damaged-gzip") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}", code="cannot-read") from None
+
+
+def _limit(path: Path) -> tuple[int, str]:
+    """Bytes of text that are read of a file, and why no more."""
+    size, memory = regular_size(path), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY
+    if path.suffix == ".gz" and (unpacked := max(FREE, MAX_RATIO * size)) < memory:
+        return unpacked, f"it unpacks to more than {MAX_RATIO} times its size, which no text does"
+    return memory, f"a byte of text takes up to {MEMORY} of memory, which this machine has not. Take a part of it"
+
+
+def regular_size(path: Path) -> int:
+    """Bytes of a regular file; OSError of anything else, a device or a pipe, which may have no end."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return state.st_size
 
 
 def _not_utf8(path: Path, content: bytes, position: int) -> str:

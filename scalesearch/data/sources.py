@@ -14,6 +14,7 @@ from scalesearch.tasks.edits import Edits, apply, edits_between, parse_m2
 DISTILLED = "distilled"
 _TRAINING = ("train", DISTILLED)
 _MAX_LISTED = 8
+MAX_WORDS = 2000
 
 
 @dataclass
@@ -112,6 +113,10 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
     else:
         source, *sides = _same_length(files, split)
         target, places = sides[0], list(range(1, len(source) + 1))
+        for place, lines in zip(places, zip(source, *sides) if edits else ()):
+            if max(len(line.split()) for line in lines) > MAX_WORDS:
+                raise UserError(f"{files[0]}:{place}: a sentence to be scored by its edits has more than {MAX_WORDS:,} "
+                                "words: they are compared in pairs", key=f"data.{split}", code="line-too-long")
         gold = [tuple(edits_between(line, side[i]) for side in sides) for i, line in enumerate(source)] if edits else []
     empty = [i for i, pair in enumerate(zip(source, target)) if not (pair[0].strip() and pair[1].strip())]
     if empty and split not in _TRAINING:

@@ -15,6 +15,7 @@ from scalesearch.tasks import TASKS
 
 SPLITS = ("train", "valid", "test")
 FILES_VOCAB, BUILTIN_VOCAB, BUILTIN_PAIRS, WINDOW = 8000, 2000, 20_000, 128
+MAX_VOCAB = 1_000_000
 OF_FILES = ("source", "target", *SPLITS)
 OF_TASKS = ("tokenised", "comet", "window", "stride")
 Conflict = tuple[str, str, str | None]
@@ -61,8 +62,8 @@ class DataSpec:
     test: Any = setting((), "text to report scores on, such as data/test", read=read_parts, form=FORM,
                         synonyms=("testpref", "test_file"))
     vocab: int | None = setting(None, f"entries of the sentencepiece vocabulary shared by the two sides ({FILES_VOCAB} "
-                                f"for files, {BUILTIN_VOCAB} for the built-in corpus)", low=5, unit="entries",
-                                synonyms=("vocab_size", "vocabulary", "vocabulary_size", "num_words"))
+                                f"for files, {BUILTIN_VOCAB} for the built-in corpus)", low=5, high=MAX_VOCAB,
+                                unit="entries", synonyms=("vocab_size", "vocabulary", "vocabulary_size", "num_words"))
     tokenizer: str | None = setting(None, "a sentencepiece model file to use as it is, in place of `vocab`",
                                     synonyms=("spm", "tokeniser", "sentencepiece", "bpe_codes"))
     model: str = setting("bpe", "how the vocabulary is fitted", words=("bpe", "unigram"),

@@ -12,6 +12,7 @@ Three choices, so that scores mean what they say:
 - The same text gives the same model: one thread, no sampling (beyond 4 million lines, every n-th is taken).
 """
 
+import errno
 import hashlib
 import io
 import re
@@ -22,11 +23,13 @@ from typing import Any
 
 import sentencepiece
 
+from scalesearch.data.files import regular_size
 from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 
 _MAX_LINES = 4_000_000
 _MAX_LINE_BYTES = 1 << 16
+_MAX_MODEL_BYTES = 1 << 28  # of a vocabulary of a million entries about 30 MB
 
 
 class Tokenizer:
@@ -50,6 +53,8 @@ class Tokenizer:
             UserError: no such file, not a sentencepiece model, or one with other special ids.
         """
         try:
+            if regular_size(path) > _MAX_MODEL_BYTES:
+                raise OSError(errno.EFBIG, "too large for a sentencepiece model")
             return cls(path.read_bytes(), path)
         except OSError as error:
             raise UserError(f"data: tokenizer: {path}: {error.strerror or error}", key="data.tokenizer",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import UNK, DataSpec, Tokenizer, load_corpus
+from scalesearch.errors import UserError
 from tests.data.conftest import SOURCE, TARGET, Write
 from tests.errors import refuses
 
@@ -131,6 +132,19 @@ def test_bad_text_is_refused_with_its_place(spec: DataSpec, write: Write, cache:
     with refuses(*error):
         load_corpus(spec, cache)
     assert not list(cache.glob("[!.]*"))
+
+
+def test_sentences_too_long_to_compare_word_by_word_are_refused(spec: DataSpec, write: Write, cache: Path) -> None:
+    write("text/test.en", ["a dog", "a " * 2001])
+    write("text/test.de", ["ein Hund", "ein"])
+    with refuses("line-too-long", "test.en:2:", key="data.test"):
+        load_corpus(replace(spec, task="correction"), cache)
+
+
+@pytest.mark.parametrize("vocab", [10**6 + 1, 10**9, 10**20])
+def test_a_vocabulary_beyond_all_use_is_refused_where_it_is_given(spec: DataSpec, vocab: int) -> None:
+    with pytest.raises(UserError, match="vocab"):
+        replace(spec, vocab=vocab)
 
 
 @pytest.mark.parametrize(("changes", "error"), [

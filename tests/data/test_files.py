@@ -1,12 +1,14 @@
 """Files are read line by line as they are, and found or explained."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.data.files import digest, read_lines, text_file
+from scalesearch.data import Tokenizer
+from scalesearch.data.files import FREE, MAX_LINE, MAX_RATIO, digest, read_lines, text_file
 from tests.data.conftest import Write
 from tests.errors import refuses
 
@@ -59,6 +61,36 @@ def test_a_broken_gzip_file_is_named(write: Write) -> None:
         path = write("broken", content).rename(write("t.gz", []))
         with refuses("damaged-gzip", "t.gz"):
             read_lines(path)
+
+
+def test_lines_without_an_end_are_refused(write: Write) -> None:
+    assert len(read_lines(write("long.txt", ["a", "x" * MAX_LINE]))) == 2
+    with refuses("line-too-long", "long.txt:2:", f"{MAX_LINE + 1:,}"):
+        read_lines(write("long.txt", ["a", "x" * (MAX_LINE + 1)]))
+
+
+def test_a_file_that_unpacks_without_end_is_refused(write: Write) -> None:
+    bomb = write("bomb.gz", b"a\n" * (FREE // 2 + 1))
+    assert bomb.stat().st_size * MAX_RATIO < FREE
+    for read in (read_lines, digest):
+        with refuses("text-too-large", "bomb.gz"):
+            read(bomb)
+
+
+def test_text_beyond_memory_is_refused_as_it_is_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: 64)  # so many pages, of so many bytes
+    assert read_lines(write("t.txt", ["x" * 200])) == ["x" * 200]
+    with refuses("text-too-large", "t.txt"):
+        read_lines(write("t.txt", ["x" * 205]))
+
+
+def test_devices_and_pipes_are_no_text(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), tmp_path / "pipe"):
+        with refuses("cannot-read", path):
+            read_lines(path)
+        with refuses("cannot-read", path, key="data.tokenizer"):
+            Tokenizer.from_file(path)
 
 
 def test_a_missing_file_is_explained_by_what_is_near(write: Write, tmp_path: Path) -> None:
