@@ -29,8 +29,7 @@ from scalesearch.samplers.encoding import decode, suggest
 from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS, rungs_of
 from scalesearch.samplers.known import Knowledge, Known
 from scalesearch.samplers.sheet import key_of
-from scalesearch.schedule.rungs import Rungs
-from scalesearch.schedule.scheduler import NEW, Scheduler
+from scalesearch.schedule.rungs import NEW, Rungs, Scheduler
 from scalesearch.space.syntax.parameters import Choice, Parameter
 
 LISTED = "is in the table"

@@ -11,9 +11,15 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.history import ARCHITECTURE, exact_values, is_complete, is_in_training, is_infeasible
+from scalesearch.samplers.history import (
+    ARCHITECTURE,
+    exact_values,
+    is_complete,
+    is_in_training,
+    is_infeasible,
+    predict_final_values,
+)
 from scalesearch.samplers.known import Knowledge
-from scalesearch.samplers.predict import predict_final_values
 from scalesearch.samplers.sheet import Define, Key, key_of
 
 

@@ -1,14 +1,22 @@
-"""What a sampler and a scheduler read of Optuna's trials.
+"""What a sampler and a scheduler read of Optuna's trials, and final values that they predict for paused ones.
 
 COMPLETE was trained to its end. RUNNING is in training, or paused at a rung. PRUNED with a constraint above 0 was
 infeasible and cost nothing. FAIL failed, or repeated another trial; Optuna's samplers ignore it, ours do not propose
 it again. Every attribute may be absent, as it is in a plain Optuna study.
+
+A sampler that learned only from trials trained to the end would learn from few. So the final value of a paused one is
+read off its loss at its last rung, by a line (Theil and Sen: the median of all slopes, which a diverged run cannot
+bend) through the trials of which both are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from scalesearch.pareto.objective import Objective
 
@@ -19,6 +27,8 @@ ARCHITECTURE = "architecture"  # identity of what was trained
 COSTS = "costs"  # objective to value, of objectives known before training
 RUNGS = "rungs"  # validation loss at each rung reached, smaller being better
 PAUSED = "paused"  # whether it waits at its last rung
+FEWEST = 3  # trials through which a line is drawn
+Exact = Callable[["FrozenTrial", Sequence[Objective]], Mapping[str, float]]
 
 
 def exact_values(trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
@@ -50,3 +60,51 @@ def is_in_training(trial: FrozenTrial) -> bool:
 def is_infeasible(trial: FrozenTrial) -> bool:
     """Whether ``trial`` misses a constraint."""
     return any(value > 0 for value in trial.constraints.values())
+
+
+def predict_final_values(trials: Sequence[FrozenTrial], objectives: Sequence[Objective],
+                         exact: Exact = exact_values) -> dict[int, list[float]]:
+    """Trial number to values in the order of ``objectives``: real ones where there are any, predicted for the paused.
+
+    As long as too few were trained to the end, every measured objective of every trial is its loss at the first rung,
+    so that all are on one scale.
+
+    Args:
+        exact: gives, of a trial, objective to value for those that are not measured.
+    """
+    ended = [trial for trial in trials if is_complete(trial)]
+    paused = [trial for trial in trials if is_paused(trial) and rungs_of(trial)]
+    if not paused:
+        return {trial.number: list(trial.values) for trial in ended}
+    early = sum(bool(rungs_of(trial)) for trial in ended) < FEWEST  # a reference passes no rung
+
+    @cache
+    def line(at: int, rung: int) -> tuple[float, float]:
+        return (0.0, float(objectives[at].sign)) if early else _line(ended, at, objectives[at], rung)
+
+    def predicted(trial: FrozenTrial) -> list[float]:
+        rung, costs = 0 if early else len(rungs_of(trial)) - 1, exact(trial, objectives)
+        lines = [line(at, rung) if one.measured else None for at, one in enumerate(objectives)]
+        return [costs[objective.name] if its is None else its[0] + its[1] * log_loss(trial, rung)
+                for objective, its in zip(objectives, lines)]
+
+    return {trial.number: list(trial.values) if is_complete(trial) and not early else predicted(trial)
+            for trial in trials
+            if (is_complete(trial) and not early) or (rungs_of(trial) and (is_complete(trial) or is_paused(trial)))}
+
+
+def log_loss(trial: FrozenTrial, rung: int) -> float:
+    """The logarithm of the loss at ``rung``."""
+    return math.log(max(rungs_of(trial)[rung], 1e-12))
+
+
+def _line(ended: Sequence[FrozenTrial], at: int, objective: Objective, rung: int) -> tuple[float, float]:
+    """Start and slope of an objective over the log of the loss; a slope that says worse is better is none."""
+    there = [(log_loss(trial, rung), trial.values[at]) for trial in ended if len(rungs_of(trial)) > rung]
+    x, y = np.array(there, float).reshape(-1, 2).T
+    one, other = np.triu_indices(len(x), 1)
+    apart = np.abs(x[one] - x[other]) > 1e-9
+    slopes = (y[one] - y[other])[apart] / (x[one] - x[other])[apart]
+    slope = float(np.median(slopes)) if len(slopes) else 0.0
+    slope = slope if slope * objective.sign > 0 else 0.0
+    return float(np.median(y - slope * x)) if len(x) else 0.0, slope

@@ -15,23 +15,9 @@ _MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in p
 TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES if hasattr(module, "TASK")}
 
 
-class _AllOptions:
-    """Options that ask for every metric there is."""
-
-    tokenised, comet, window, stride = True, "", 1, 1
-
-
-def _all_metrics() -> dict[str, Metric]:
-    """All metrics: of generating tasks, of every task, of text alone, measured on the machine."""
-    generated = [task for task in TASKS.values() if task.score is not None]
-    others = [task for task in TASKS.values() if task.score is None]
-    metrics: dict[str, Metric] = {}
-    for task in generated:
-        metrics |= {**task.metrics, **task.optional(_AllOptions())}
-    metrics |= COMMON
-    for task in others:
-        metrics |= {**task.metrics, **task.optional(_AllOptions())}
-    return metrics | MEASURED
-
-
-METRICS = _all_metrics()
+# All there are: of tasks that generate, of every task, of text alone, measured on the machine.
+METRICS: dict[str, Metric] = {}
+for _task in sorted(TASKS.values(), key=lambda task: task.score is None):
+    METRICS |= {} if _task.score else COMMON
+    METRICS |= {**_task.metrics, **{name: metric for name, (metric, _) in _task.optional.items()}}
+METRICS |= MEASURED

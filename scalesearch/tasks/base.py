@@ -51,10 +51,6 @@ class Texts:
     gold: Sequence[Sequence[Edits]] | None = None
 
 
-def _none(options: MetricOptions) -> Mapping[str, Metric]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Task:
     """Task: its form of files, its metrics and how they are computed.
@@ -67,7 +63,7 @@ class Task:
             M2 files of gold edits), ``text`` (one file).
         keys: fields of a data spec that only some tasks have, and this one does.
         metrics: that it always has; the first is the one that validations watch. Loss and perplexity are every task's.
-        optional: further metrics that a data spec asks for.
+        optional: further metrics, each with the field of a data spec that asks for it.
         score: maps hypotheses, texts and data spec to metrics with their signatures; None where nothing is generated.
         of_loss: maps loss (nats a token), tokens, texts and data spec to metrics; None where there are no others.
         model: the kind of model that it needs; None for any.
@@ -78,7 +74,7 @@ class Task:
     form: str
     metrics: Mapping[str, Metric]
     keys: tuple[str, ...] = ()
-    optional: Callable[[MetricOptions], Mapping[str, Metric]] = field(default=_none)
+    optional: Mapping[str, tuple[Metric, str]] = field(default_factory=dict)
     score: Callable[[Sequence[str], Texts, MetricOptions], dict[str, Any]] | None = None
     of_loss: Callable[[float, int, Texts, MetricOptions], dict[str, Any]] | None = None
     model: str | None = None
@@ -91,7 +87,9 @@ class Task:
 
     def measures(self, options: MetricOptions) -> dict[str, Metric]:
         """All metrics of a training on such data."""
-        return {**self.metrics, **self.optional(options), **COMMON}
+        further = {name: metric for name, (metric, key) in self.optional.items()
+                   if getattr(options, key) not in (None, False)}
+        return {**self.metrics, **further, **COMMON}
 
 
 COMMON = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
 METRICS = {"bleu": Metric("max", 100.0, "BLEU"), "chrf": Metric("max", 100.0, "chrF")}
-TOKENISED = {"tokenised_bleu": Metric("max", 100.0, "Tokenised BLEU")}
-COMET = {"comet": Metric("max", 1.0, "COMET")}
+OPTIONAL = {"tokenised_bleu": (Metric("max", 100.0, "Tokenised BLEU"), "tokenised"),
+            "comet": (Metric("max", 1.0, "COMET"), "comet")}
 MULTI_BLEU = "c:mixed|tok:none|smooth:none, as multi-bleu.perl"
 
 
@@ -80,10 +80,6 @@ def _score(hypotheses: Sequence[str], texts: Texts, options: MetricOptions) -> d
     return values
 
 
-def _optional(options: MetricOptions) -> Mapping[str, Metric]:
-    return (TOKENISED if options.tokenised else {}) | ({} if options.comet is None else COMET)
-
-
 def _check(options: MetricOptions) -> None:
     """Checks that COMET, where it is asked for, is installed. Raises UserError."""
     if options.comet and importlib.util.find_spec("comet") is None:
@@ -91,4 +87,4 @@ def _check(options: MetricOptions) -> None:
                         "`pip install unbabel-comet`, or leave `comet` out", key="data.comet", code="package-missing")
 
 
-TASK = Task("translation", "pairs", METRICS, ("tokenised", "comet"), _optional, _score, check=_check)
+TASK = Task("translation", "pairs", METRICS, ("tokenised", "comet"), OPTIONAL, _score, check=_check)

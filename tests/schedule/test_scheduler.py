@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.history import is_paused, rungs_of
-from scalesearch.schedule.rungs import Rungs
-from scalesearch.schedule.scheduler import NEW, Scheduler
+from scalesearch.schedule.rungs import NEW, Rungs, Scheduler
 from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))

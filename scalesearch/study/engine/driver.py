@@ -15,7 +15,7 @@ from optuna.samplers import BaseSampler
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, read_json, write_json, write_text
-from scalesearch.schedule.scheduler import NEW, Scheduler
+from scalesearch.schedule.rungs import NEW, Scheduler
 from scalesearch.study.config.objectives import values
 from scalesearch.study.engine.proposals import REJECTED, Proposals
 from scalesearch.study.executors.base import FAULT, NO_ROOM, Done, Event, Job, Runner

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from scalesearch.tasks.correction import Counts, alignments, overlap, score
 from scalesearch.tasks.edits import Edit, apply, edits_between, parse_m2
-from scalesearch.tasks.maxmatch import Counts, alignments, overlap, score
 
 # The example of the official scorer's README (release 3.2), whose printed result is 0.8 thrice.
 GOLD = """\
