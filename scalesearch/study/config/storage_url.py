@@ -45,7 +45,7 @@ def _shown(scheme: str, rest: str) -> str:
     from sqlalchemy.engine import make_url  # Optuna needs it for every storage that has a URL
     from sqlalchemy.exc import SQLAlchemyError
 
-    ending = rest[len(rest.rstrip(".,:;!)]}")) :]  # of the sentence around it
+    ending = rest[len(rest.rstrip(".,:;!)]}…")) :]  # of the sentence around it
     credentials, at, place = rest.removesuffix(ending).rpartition("@") if rest[:1] != "/" else ("", "", rest)
     user, colon, _ = credentials.partition(":")
     location, mark, query = place.partition("?")

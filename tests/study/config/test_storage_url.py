@@ -34,6 +34,7 @@ def test_no_part_of_a_password_is_shown(before, after, key, scheme, quoted):
     "{storage: mysql://ann@host/db}", "sqlite:///file.db", "sqlite:////home/ann/a study/file.db", "ray://head:10001",
     "postgresql+psycopg://ann@host:5432/db?sslmode=require",
     "mysql://host/db.", "recipe: { max_tokens: 256 }", "nothing to hide: a@b", "http://docs.x.y/a#b",
+    "write postgresql://…",
 ])
 def test_what_is_harmless_is_shown(text):
     assert hide(text) == text
