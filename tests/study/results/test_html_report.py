@@ -5,9 +5,12 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import optuna
 import pytest
 from click.testing import CliRunner
 from matplotlib.figure import Figure
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.importance import PedAnovaImportanceEvaluator
 
 from scalesearch.cli.study.group import command
 from scalesearch.cost import cost, protocol_of
@@ -18,7 +21,7 @@ from scalesearch.study.results.html_report import write_page
 from scalesearch.study.results.module_costs import config_of, modules_of
 from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.page.front import history
-from scalesearch.study.results.page.importance import MIN_TRIALS, importances
+from scalesearch.study.results.page.importance import MIN_TRIALS, QUANTILE, importances
 from scalesearch.study.results.page.render import render
 from scalesearch.study.results.results import load
 from scalesearch.study.trials.evaluator import flat
@@ -249,6 +252,26 @@ def test_importance_finds_the_question_that_decides():
     assert {one.name for one in found} == {"width", "kind", "slope"}
     assert sum(one.value for one in found) == pytest.approx(1)
     assert importances(sheets[: MIN_TRIALS - 1], [0.0, 1.0] * 10) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_importances_are_optunas(seed):
+    rng = np.random.default_rng(seed)
+    params = [{"width": int(rng.integers(1, 90)), "depth": int(rng.integers(1, 5)), "kind": str(rng.choice(["a", "b"])),
+               "wide": bool(rng.random() < 0.3), **({"slope": float(rng.normal())} if rng.random() < 0.4 else {}),
+               **({"rare": at} if at in (1, 2) else {})} for at in range(80)]
+    losses = [-one["width"] / 10 - one.get("slope", 0) + rng.normal() for one in params]
+    domains = {"width": IntDistribution, "depth": IntDistribution, "rare": IntDistribution, "slope": FloatDistribution}
+    study = optuna.create_study()
+    for one, loss in zip(params, losses):
+        spaces = {name: kind(min(p[name] for p in params if name in p), max(p[name] for p in params if name in p))
+                  for name, kind in domains.items() if name in one}
+        spaces |= {"kind": CategoricalDistribution(["a", "b"]), "wide": CategoricalDistribution([False, True])}
+        study.add_trial(optuna.create_trial(value=loss, params=one, distributions=spaces))
+    theirs = PedAnovaImportanceEvaluator(target_quantile=QUANTILE, evaluate_on_local=False).evaluate(study)
+    total = sum(theirs.values())
+    assert {one.name: one.value for one in importances(params, losses)} == pytest.approx(
+        {name: value / total for name, value in theirs.items()}, abs=1e-9)
 
 
 def test_the_verb_writes_beside_the_study_or_where_it_is_told(tmp_path):
