@@ -14,7 +14,7 @@ from scalesearch.pareto.front import staircase
 from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import describe
-from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, log_sizes, name_in
+from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, lay_out, log_sizes, name_in
 from scalesearch.report.table import HALF, eligible
 
 MAX_REACH = 3  # a budget up to so many times the largest cost is drawn, with what lies beyond it
@@ -51,7 +51,7 @@ def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu") -> 
         _limit(axes, subject.bounds.get(x))
         _bars(axes, barred, subject, x, y)
         _points(axes, table, done, subject, x, y)
-        figure.draw_without_rendering()
+        lay_out(figure)
         marked = done[done["label"].notna()]
         labels = [(float(row[x]), float(row[y]), name_in(row["label"])) for _, row in marked.iterrows()]
         place(axes, labels, list(zip(done[x].astype(float), done[y].astype(float))))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scalesearch.feasible.answer import binned
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import SHORT, describe
-from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, log_sizes, name_in
+from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, lay_out, log_sizes, name_in
 
 MAX_BARS = 12  # of one parameter; more values of a range are put together
 ROW = 0.16  # inches a bar takes
@@ -48,7 +48,7 @@ def plane(
         _box(axes, limits.get(x), limits.get(y))
         log_sizes(axes.xaxis)
         log_sizes(axes.yaxis)
-        figure.draw_without_rendering()
+        lay_out(figure)
         place(axes, [(x, y, name_in(name)) for x, y, name in references], points)
         axes.legend(loc="best", markerscale=2)
     return figure

@@ -90,7 +90,7 @@ def correlation(name: str, values: Any, scores: Any) -> Correlation | None:
     count = len(values)
     if count < MIN_TRIALS or len(set(values)) < 2 or len(set(scores)) < 2:
         return None
-    rho = float(np.clip(pd.Series(values).corr(pd.Series(scores), method="spearman"), -1, 1))
+    rho = float(np.clip(np.corrcoef(pd.Series(values).rank(), pd.Series(scores).rank())[0, 1], -1, 1))
     most = 1 - 12 / (count**3 - count)
     middle, half = math.atanh(max(-most, min(most, rho))), Z95 * math.sqrt(1.06 / (count - 3))
     low, high = math.tanh(middle - half), math.tanh(middle + half)

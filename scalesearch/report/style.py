@@ -65,6 +65,13 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **share
         yield figure, list(figure.subplots(rows, columns, squeeze=False, **shared).ravel())
 
 
+def lay_out(figure: Figure) -> None:
+    """Places the axes of a finished figure for good, so that what is put beside them stays there."""
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine(None)  # a placeholder would have it drawn twice
+
+
 def name_in(text: object) -> str:
     """A user's text for a figure: one line that a font can draw and that leaves room for the figure."""
     line = one_line(text)

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import curve_fit
 
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE, Noise
@@ -187,6 +186,8 @@ def _refit(x: Floats, scores: Floats, sign: int) -> Floats:
 
 def _polished(x: Floats, y: Floats, sign: int, start: Floats) -> tuple[float, float, float]:
     """``start``, improved between the exponents that were tried."""
+    from scipy.optimize import curve_fit  # a third of a second, for which only studies with a law have to wait
+
     a, b, c = (float(value) for value in start)
     bounds = ([-np.inf, 0, EXPONENTS[0]], [np.inf, np.inf, EXPONENTS[-1]])
     if b > 0:

@@ -156,6 +156,11 @@ class Facts:
         """The trials whose curves are drawn: the latest where there are too many."""
         return [one for one in self.own if one.number in self.curves["valid_loss"] or one.rungs][-MAX_CURVES:]
 
+    @cached_property
+    def plotted(self) -> set[int]:
+        """The numbers of the trials that have a curve of their own."""
+        return {one.number for one in self.drawn} & set(self.curves["valid_loss"])
+
     def _validations(self, trial: Trial) -> list[Any]:
         """As the trial's record says, or the latest rung that it has reached."""
         ended = trial.state in (State.COMPLETE, State.FAILED)

@@ -7,7 +7,7 @@ from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.labels import label
 from scalesearch.report.plot import tradeoff
 from scalesearch.report.style import FRONT, canvas
-from scalesearch.report.table import COSTS, summary
+from scalesearch.report.table import COSTS, HALF, summary
 from scalesearch.study.results.page.facts import Facts, Finished
 from scalesearch.study.results.page.parts import Part, Section, fold, text
 from scalesearch.study.results.page.svg import Mark, picture
@@ -69,8 +69,9 @@ def _picture(facts: Facts, x: str, y: str) -> Part:
     done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front's marks lie on top
     figure = tradeoff(facts.results.table, facts.results.subject, x, y)
     words = {y: label(y), x: label(x)}
-    marks = [Mark(int(row["trial"]), summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
-             for _, row in done.iterrows()]
+    shown = [name for name in ("trial", "label", "seeds", x, y, x + HALF, y + HALF) if name in done]
+    marks = [Mark(row["trial"], summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
+             for row in done[shown].to_dict("records")]
     title = f"{label(y)} against {label(x, facts.meta.protocol)}"
     best = facts.results.front
     best = best.dropna(subset=[x, y]) if len(best) else best

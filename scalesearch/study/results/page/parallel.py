@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap, Normalize
 
 from scalesearch.report.labels import brief, direction, label
@@ -88,9 +89,12 @@ def _draw(axes: Axes, shown: list[Coordinate], scores: Any, scale: Normalize, nu
     across = np.arange(len(shown))
     jitter = 0.012 * (np.array(numbers)[:, None] % 5 - 2)  # so that equal trials are seen beside each other
     heights = np.array([one.heights for one in shown]).T + jitter
-    for at in np.argsort(scores if direction(facts.main) == "max" else -scores, kind="stable"):  # the best on top
-        width, alpha = (2.0, 0.95) if numbers[at] in facts.members else (0.8, 0.55)
-        axes.plot(across, heights[at], color=COLORS(scale(scores[at])), linewidth=width, alpha=alpha)
+    order = np.argsort(scores if direction(facts.main) == "max" else -scores, kind="stable")  # the best on top
+    best = np.isin(np.array(numbers)[order], facts.members)
+    lines = [np.column_stack([across, heights[at]]) for at in order]
+    axes.add_collection(LineCollection(lines, colors=COLORS(scale(scores[order])), linewidths=np.where(best, 2.0, 0.8),
+                                       alpha=np.where(best, 0.95, 0.55), zorder=2))
+    axes.set_ylim(min(UNSET, heights.min()) - 0.05, 1.05)
     for place, one in enumerate(shown):
         axes.axvline(place, color=INK, linewidth=0.6)
         for height, words in one.ticks:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from scalesearch.report.style import FRONT, GRID, INK, styled
+from scalesearch.report.style import FRONT, GRID, INK, lay_out, styled
 from scalesearch.study.results.page.parts import Part, Picture
 
 # Colours of a figure that follow the reader's light or dark theme.
@@ -36,8 +36,7 @@ def picture(figure: Figure, key: str, alt: str, caption: str, marks: Sequence[Ma
     """
     with styled({"svg.fonttype": "none", "svg.hashsalt": key}):
         figure.set_dpi(72)  # of SVG's user units, so that marks lie where the drawing does
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        lay_out(figure)
         for at, artist in enumerate([*figure.findobj(), *_patches(figure)]):
             artist.set_gid(f"{key}-{at}")
         text = StringIO()

@@ -64,4 +64,4 @@ def links_of(facts: Facts, trial: Trial) -> list[Link]:
     number = trial.number
     return [*(Link(name, address) for name, address in facts.links(trial).items()),
             *[Link("costs", f"#costs-{number}")] * (number in facts.itemised),
-            *[Link("curve", "#curves", number)] * (number in facts.curves["valid_loss"] and trial in facts.drawn)]
+            *[Link("curve", "#curves", number)] * (number in facts.plotted)]
