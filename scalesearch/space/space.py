@@ -44,7 +44,7 @@ class Space:
         document = respelled(document, schema, problems)
         bound: Bound = bind(document, schema, problems)
         self.document, self.schema = document, schema
-        self.name, self.notes, self.form, self.root = bound.name, bound.notes, bound.form, bound.form.root
+        self.name, self.notes, self.form, self.root = bound.name, bound.notes, bound.form, bound.root
         self.where, self.budgets, self.protocol = bound.where, dict(bound.budgets), dict(bound.protocol)
 
     @classmethod

@@ -78,7 +78,7 @@ class Varied:
         """The answers that follow from these values (numbers, or arrays), whether any is at fault, and its leaves."""
         sheet = Sheet(self.space.form, _refuse)
         sheet.parsed.update(values)
-        leaves = list(self.space.form.present(self.space.root, sheet))
+        leaves = list(self.space.form.present(sheet))
         return {leaf.key: to_json(sheet.decide(leaf)) for leaf in leaves}, bool(sheet.faults), leaves
 
     def _check(self, key: str) -> None:

@@ -8,7 +8,7 @@ from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.binding.static_checks import cycles, mend, misfits, unsatisfiable
 from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.schema.bound_tree import index_of
+from scalesearch.space.schema.bound_tree import Branch, index_of
 from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
 from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, suggest
@@ -27,6 +27,7 @@ class Bound:
 
     name: str
     notes: str
+    root: Branch
     form: Questionnaire
     where: tuple[Constraint, ...]
     budgets: Mapping[str, Constraint]
@@ -53,15 +54,16 @@ class _Document(Binder):
         top = Place(place.source, 0, 0, 1) if place.source.numbered else place
         root = self.group(self.schema, self.document, Spot("", "", top))
         assert root is not None
-        self.problems += cycles(root)
+        leaves = list(root.leaves())
+        self.problems += cycles(leaves)
         name, notes, constraints, cost = self.text("space"), self.text("notes"), self.where(), self.cost()
-        whole, sound = mend(root, self.problems)
-        form = Questionnaire(whole)
+        leaves, sound = mend(leaves, self.problems)
+        form = Questionnaire(leaves)
         where = tuple(constraint for constraint in constraints if constraint.names() <= sound | set(COST_NAMES))
         self.problems += [*misfits(form, sound), *unsatisfiable(form, where)]
         if self.problems:
             raise SpaceErrors(self.problems)
-        return Bound(name, notes, form, constraints, *cost)
+        return Bound(name, notes, root, form, constraints, *cost)
 
     def text(self, key: str) -> str:
         """The text under ``space`` or ``notes``."""

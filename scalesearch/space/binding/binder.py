@@ -79,11 +79,9 @@ class Binder:
         for name, variant in group.variants.items():
             if name in offers and (inner := self.group(variant, offers[name], at.variant(name))) is not None:
                 variants.append((name, inner))
-        if group.beside is None:
-            return Branch(at.key, at.path, chooser, fields, tuple(variants))
-        self.unused(group.beside, entries, dict(fields)[group.beside.group], at.path)
-        guard = (join(at.key, group.beside.group), group.beside.variant)
-        return Branch(at.key, at.path, chooser, fields, tuple(variants), guard, group.beside.alone)
+        if group.beside:
+            self.unused(group.beside, entries, dict(fields)[group.beside.group], at.path)
+        return Branch(at.key, at.path, chooser, fields, tuple(variants))
 
     def unused(self, beside: Beside, entries: Entries, chosen: Branch | Leaf, path: str) -> None:
         """Complains about keys of a variant that is not offered."""

@@ -9,7 +9,7 @@ from typing import Any
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet, misfit
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
-from scalesearch.space.schema.bound_tree import Branch, Leaf
+from scalesearch.space.schema.bound_tree import Leaf
 from scalesearch.space.syntax.choices import Computed, expressions, options
 from scalesearch.space.syntax.diagnostics import Place, Problem
 from scalesearch.space.syntax.domains import Broken, Indexed, Literal, Spec
@@ -25,9 +25,9 @@ TRIED_FIRST = 50  # at random, which mostly settles it
 # -- keys that depend on themselves
 
 
-def cycles(root: Branch) -> list[Problem]:
+def cycles(leaves: list[Leaf]) -> list[Problem]:
     """Problems of keys that depend on themselves: each cycle once, at its first key."""
-    leaves, needs = list(root.leaves()), _needs(root)
+    needs = _needs(leaves)
     first = {leaf.key: leaf for leaf in reversed(leaves) if any(True for _ in expressions(leaf.spec))}
     problems, seen = [], set[frozenset[str]]()
     for leaf in leaves:
@@ -41,10 +41,10 @@ def cycles(root: Branch) -> list[Problem]:
     return problems
 
 
-def _needs(root: Branch) -> dict[str, set[str]]:
+def _needs(leaves: list[Leaf]) -> dict[str, set[str]]:
     """For each key, those that its answer depends on."""
     needs: dict[str, set[str]] = {}
-    for leaf in root.leaves():
+    for leaf in leaves:
         mine = needs.setdefault(leaf.key, set())
         mine |= {key for expr in expressions(leaf.spec) for key in keys_of(expr)}
         mine |= {group for group, _ in leaf.guards if group != leaf.key}
@@ -69,16 +69,16 @@ def _cycle(start: str, needs: dict[str, set[str]]) -> list[str]:
 # -- keys that are wrong
 
 
-def mend(root: Branch, problems: list[Problem]) -> tuple[Branch, set[str]]:
+def mend(leaves: list[Leaf], problems: list[Problem]) -> tuple[list[Leaf], set[str]]:
     """Replaces each key that is wrong or depends on one by a constant; also returns the sound keys."""
-    needs = _needs(root)
+    needs = _needs(leaves)
     if not problems:
-        return root, set(needs)
-    bad = {leaf.key for leaf in root.leaves() if _is_broken(leaf, problems)}
+        return leaves, set(needs)
+    bad = {leaf.key for leaf in leaves if _is_broken(leaf, problems)}
     bad |= {key for key in needs if _cycle(key, needs)}
     while spread := {key for key, others in needs.items() if key not in bad and others & bad}:
         bad |= spread
-    return _without(root, bad), set(needs) - bad
+    return [replace(leaf, spec=Literal(1)) if leaf.key in bad else leaf for leaf in leaves], set(needs) - bad
 
 
 def _is_broken(leaf: Leaf, problems: list[Problem]) -> bool:
@@ -90,18 +90,6 @@ def _is_broken(leaf: Leaf, problems: list[Problem]) -> bool:
 
 def _inside(inner: Place, outer: Place) -> bool:
     return (inner.source, inner.line) == (outer.source, outer.line) and outer.column <= inner.column <= outer.end
-
-
-def _without(branch: Branch, bad: set[str]) -> Branch:
-    def mended(leaf: Leaf, value: str | int) -> Leaf:
-        return replace(leaf, spec=Literal(value)) if leaf.key in bad else leaf
-
-    fields = tuple(
-        (name, mended(child, 1) if isinstance(child, Leaf) else _without(child, bad)) for name, child in branch.fields
-    )
-    variants = tuple((name, _without(inner, bad)) for name, inner in branch.variants)
-    chooser = mended(branch.chooser, variants[0][0] if variants else "none") if branch.chooser else None
-    return replace(branch, chooser=chooser, fields=fields, variants=variants)
 
 
 # -- schedules that fit no depth

@@ -5,7 +5,7 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.enumerate import AskFunction
-from scalesearch.space.schema.bound_tree import Branch, Leaf
+from scalesearch.space.schema.bound_tree import Leaf
 from scalesearch.space.schema.types import Field
 from scalesearch.space.syntax.domains import Fault, Spec
 from scalesearch.space.syntax.evaluator import ABSENT
@@ -51,11 +51,10 @@ class Answers(Mapping[str, Any]):
 
 
 class Questionnaire:
-    """A bound tree, ready to be asked."""
+    """The leaves of a space, in schema order, ready to be asked."""
 
-    def __init__(self, root: Branch) -> None:
-        self.root = root
-        self.leaves = list(root.leaves())
+    def __init__(self, leaves: list[Leaf]) -> None:
+        self.leaves = leaves
         self.domains: dict[str, Spec] = {leaf.path: leaf.spec.named(leaf.path) for leaf in self.leaves}
         self.by_key: dict[str, list[Leaf]] = {}
         for leaf in self.leaves:
@@ -68,22 +67,15 @@ class Questionnaire:
     def answer(self, ask: AskFunction) -> Answers:
         """A complete sheet, with ``ask(name, parameter)`` giving the answers."""
         sheet = Sheet(self, ask)
-        for leaf in self.present(self.root, sheet):
+        for leaf in self.present(sheet):
             sheet.decide(leaf)
         return Answers(sheet.parsed, sheet.params, tuple(self.problems(sheet)))
 
-    def present(self, branch: Branch, sheet: "Sheet") -> Iterator[Leaf]:
+    def present(self, sheet: "Sheet") -> Iterator[Leaf]:
         """The leaves that exist under the variants chosen."""
-        if branch.chooser:
-            yield branch.chooser
-        chosen = sheet.decide(branch.chooser) if branch.chooser else None
-        inside = [variant for name, variant in branch.variants if name == chosen]
-        absent = branch.alone if branch.alone and sheet.lookup(branch.guard[0]) != branch.guard[1] else ()
-        for child in (*(child for name, child in branch.fields if name not in absent), *inside):
-            if isinstance(child, Leaf):
-                yield child
-            else:
-                yield from self.present(child, sheet)
+        for leaf in self.leaves:
+            if all(sheet.lookup(group) == variant for group, variant in leaf.guards):
+                yield leaf
 
     def problems(self, sheet: "Sheet") -> Iterator[tuple[str, str]]:
         """Values that cannot be, and schedules that do not fit their depth."""
@@ -149,11 +141,14 @@ class Sheet:
 
     def lookup(self, key: str) -> Any:
         """The value of ``key`` as JSON; ABSENT where it does not exist or has no legal value."""
-        for leaf in self.form.by_key.get(key, ()):
-            if all(self.lookup(group) == variant for group, variant in leaf.guards):
-                value = to_json(self.decide(leaf))
-                return ABSENT if value is None else value
-        return ABSENT
+        if key not in self.parsed:
+            there = (leaf for leaf in self.form.by_key.get(key, ())
+                     if all(self.lookup(group) == variant for group, variant in leaf.guards))
+            if (leaf := next(there, None)) is None:
+                return ABSENT
+            self.decide(leaf)
+        value = to_json(self.parsed[key])
+        return ABSENT if value is None else value
 
 
 def misfit(schedule: Schedule, field: Field, depth: int, other_depth: int | None) -> str | None:

@@ -46,18 +46,13 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """A group of keys; ``chooser`` answers which of ``variants`` is meant.
-
-    Of ``fields`` those named in ``alone`` exist only while ``guard`` (key, variant) holds.
-    """
+    """A group of keys; ``chooser`` answers which of ``variants`` is meant."""
 
     key: str
     path: str
     chooser: Leaf | None = None
     fields: tuple[tuple[str, Union["Branch", Leaf]], ...] = ()
     variants: tuple[tuple[str, "Branch"], ...] = ()
-    guard: tuple[str, str] = ("", "")
-    alone: frozenset[str] = frozenset()
 
     def leaves(self) -> Iterator[Leaf]:
         """Every leaf, in the order of the schema."""
