@@ -98,9 +98,24 @@ class Cores(Block):
         return {f"core{i}": (bonds[i], self.a[i], self.c[i], bonds[i + 1]) for i in range(len(self.a))}
 
     @cached_property
+    def _ways(self) -> list[tuple[Size, Size]]:
+        """Multiply-adds of applying the cores from the first and from the last, and the numbers that they then read."""
+        b, ways = self.bonds, []
+        for a, c in ((self.a, self.c), (self.a[::-1], self.c[::-1])):
+            read = [b[i] * math.prod(c[:i]) * math.prod(a[i:]) for i in range(len(a))]
+            ways.append((sum(n * b[i + 1] * c[i] for i, n in enumerate(read)), sum(read)))
+        return ways
+
+    @cached_property
     def backwards(self) -> Any:
         """True where applying the cores from the last is cheaper; an array for a population."""
-        return self._applied(self.a[::-1], self.c[::-1]) < self._applied(self.a, self.c)
+        return self._ways[1][0] < self._ways[0][0]
+
+    @cached_property
+    def steps(self) -> Size:
+        """Multiply-adds of applying core after core to one vector, the cheaper way round."""
+        cheaper: Size = minimum(self._ways[0][0], self._ways[1][0])
+        return cheaper
 
     @property
     def copies(self) -> Any:
@@ -108,25 +123,14 @@ class Cores(Block):
         return either(self.backwards, False, True)
 
     @cached_property
-    def steps(self) -> Size:
-        """Multiply-adds of applying core after core to one vector, the cheaper way round."""
-        cheaper: Size = minimum(self._applied(self.a, self.c), self._applied(self.a[::-1], self.c[::-1]))
-        return cheaper
-
-    @cached_property
     def states(self) -> tuple[Size, Size]:
-        """Numbers that applying core after core keeps for the backward pass: of one vector, and of weights alone.
+        """Numbers that the cores, applied one by one, keep for the backward pass: of a vector, of weights alone.
 
-        They are what each core reads; from the end, copies of the cores as well.
+        They are what each core reads; from the end, copies of the cores as well, but not of the vector.
         """
-        ahead, back = (sum(self.bonds[i] * math.prod(c[:i]) * math.prod(a[i:]) for i in range(len(a)))
-                       for a, c in ((self.a, self.c), (self.a[::-1], self.c[::-1])))
+        (_, ahead), (_, back) = self._ways
         copied = sum(math.prod(shape) for shape in self.shapes().values())  # type: ignore[arg-type, misc]
         return either(self.backwards, back - math.prod(self.a), ahead), either(self.backwards, copied, 0)
-
-    def _applied(self, a: tuple[Size, ...], c: tuple[Size, ...]) -> Size:
-        b = self.bonds
-        return sum(b[i] * b[i + 1] * math.prod(c[: i + 1]) * math.prod(a[i:]) for i in range(len(a)))
 
     @cached_property
     def building(self) -> tuple[Size, Size]:
