@@ -30,7 +30,7 @@ MUTATIONS = [
     # What a network costs, and when two are one.
     Mutation("cost/ledger.py", 'total - sums["embedding"]', "total", "cost"),
     Mutation("cost/ledger.py", "return total * line.calls", "return total", "cost"),
-    Mutation("cost/ledger.py", '{f"flops.{section}": 2 * values', '{f"flops.{section}": values', "cost"),
+    Mutation("cost/ledger.py", '= 2 * values[f"macs', '= values[f"macs', "cost"),
     Mutation("cost/protocol.py", "for step in values)\n", "for step in list(values)[:1])\n", "cost reference"),
     # Spaces.
     Mutation("space/syntax/choices.py", "sheet.lookup) is True else self.other", "sheet.lookup) else self.other",

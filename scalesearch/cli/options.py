@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from scalesearch.errors import UserError
 from scalesearch.terminal import STEERING
 
 if TYPE_CHECKING:
+    from scalesearch.cost import Cost
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import Architecture
 
@@ -81,6 +82,17 @@ def write_csv(result: Any, file: str) -> None:
         write_text(Path(file), to_csv(result.frame()))
     except OSError as error:
         raise UserError(f"--csv {file}: {error.strerror or error}", code="cannot-write") from None
+
+
+def once_lines(costs: Mapping[str, Cost]) -> list[str]:
+    """What each architecture computes on weights alone, which its total may leave out."""
+    lines = []
+    for name, cost in costs.items():
+        if once := cost["macs.once"]:
+            counted = "in the total as well" if cost.protocol.counts.get("once") else "not in the total"
+            lines.append(f"{name + ': ' * bool(name)}macs.once {once:,}: work on weights alone, once a batch in "
+                         f"training and once and for all for inference; {counted}")
+    return lines
 
 
 def need(*packages: str) -> None:

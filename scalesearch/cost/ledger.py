@@ -15,7 +15,7 @@ from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, Line, Shape, Size, walk
 from scalesearch.cost.load import load_of
-from scalesearch.cost.protocol import Protocol, training_pass
+from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass
 
 SECTIONS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
 QUANTITIES = ("params", "macs", "flops")
@@ -64,7 +64,9 @@ class Cost:
 
 
 def cost(block: Block, protocol: Protocol) -> Cost:
-    """Params, MACs, FLOPs (2 · MACs) and memory of ``block`` under ``protocol``.
+    """Params, MACs, FLOPs and memory of ``block`` under ``protocol``.
+
+    FLOPs are two for each multiply-add, and one for each other step that a protocol counts (of norms, of biases).
 
     ``macs.once`` is work on weights alone, such as contracting a tensor chain: done once for a batch in training and
     once and for all for inference. It stands beside the total, unless the protocol counts it.
@@ -74,7 +76,10 @@ def cost(block: Block, protocol: Protocol) -> Cost:
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
         values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
-    values |= {f"flops.{section}": 2 * values[f"macs.{section}"] for section in SECTIONS}
+    single = [(line.path, _steps(line, protocol, ELEMENTS)) for line in lines]
+    others = _by_section("others", single) if ELEMENTS.keys() & protocol.counts.keys() else {}
+    for section in SECTIONS:
+        values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(f"others.{section}", 0)
     once = sum(work_done(line, "once", training_pass(protocol)) for line in lines)
     values |= {"macs.once": once} | _memory(lines, values["params.total"], protocol)
     return Cost(protocol, entries, values, block)
@@ -87,8 +92,12 @@ def _is_billed(line: Line) -> bool:
 
 def _entry(line: Line, protocol: Protocol) -> Entry:
     params = sum(line.copies[name] * weight_size(shape, protocol.words) for name, shape in line.weights.items())
-    macs = sum(n * work_done(line, kind, protocol) for kind, n in protocol.counts.items())
-    return Entry(line.path, type(line.leaf).__name__, line.calls, params, macs)
+    return Entry(line.path, type(line.leaf).__name__, line.calls, params, _steps(line, protocol, protocol.counts))
+
+
+def _steps(line: Line, protocol: Protocol, kinds: Iterable[str]) -> Size:
+    """Steps of these kinds of work, as many for each as the protocol weighs it."""
+    return sum(protocol.counts.get(kind, 0) * work_done(line, kind, protocol) for kind in kinds)
 
 
 def weight_size(shape: Shape, words: Size) -> Size:

@@ -58,12 +58,22 @@ class Protocol:
         """Name, lengths, and what the MACs include."""
         return {**self.settings, "passes": len(self.passes), "counts": dict(self.counts)}
 
+    @property
+    def conventions(self) -> str:
+        """How MACs become FLOPs, and what is left out: in words that stand under every table of costs."""
+        counted = [f"{ELEMENTS[kind]} elements" for kind in self.counts if kind in ELEMENTS]
+        flops = f"flops = 2 · macs, {' and '.join(counted)} not doubled" if counted else "flops = 2 · macs"
+        rest = [words for kind, words in (("norm", "norms"), ("bias", "biases"), ("mix", "products across heads"))
+                if not self.counts.get(kind)]
+        kept = "; cross keys and values are kept from token to token" if self.name == "decode-uncached" else ""
+        return f"{flops}; left out: softmax, activations, residual sums, {', '.join(rest)}{kept}"
+
     def __str__(self) -> str:
-        extra = [f"{n} per {_COUNTED[kind]}" for kind, n in self.counts.items() if kind in _COUNTED]
-        return f"{self.name} (S={self.source}, T={self.target}, V={self.vocab}{''.join(', +' + e for e in extra)})"
+        extra = [f", +{n} per {ELEMENTS[kind]} element" for kind, n in self.counts.items() if kind in ELEMENTS]
+        return f"{self.name} (S={self.source}, T={self.target}, V={self.vocab}{''.join(extra)})"
 
 
-_COUNTED = {"bias": "bias element", "norm": "LayerNorm element"}
+ELEMENTS = {"bias": "bias", "norm": "LayerNorm"}  # kinds of work that are no multiply-adds, one step an element
 
 
 def _encoder(source: int) -> dict[Axis, int]:

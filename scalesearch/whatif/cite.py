@@ -87,7 +87,7 @@ def cite(space: Space, answers: Mapping[str, Any], protocol: Protocol, levels: i
     symbols = Symbols(lengths_of(protocol) | own)
     sizes = {key: symbols.sizes[_origin(key, copies)] for key in specs}
     bill = cost(network({**answers, **sizes})[1], Symbolic.of(protocol, symbols))
-    named = [f"{quantity}.{section}" for quantity in ("params", "macs") for section in SECTIONS]
+    named = [*(f"{quantity}.{section}" for quantity in ("params", "macs") for section in SECTIONS), "macs.once"]
     sections = {name: symbols.formula(bill[name]) for name in named}
     modules = {row.path: (symbols.formula(row.params), symbols.formula(row.macs)) for row in rows(bill, levels)}
     used = set().union(*(formula.names for formula in sections.values()))

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST = 20_000  # rows of a table
-COLUMNS = ("params.total", "params.non_embedding", "macs.encoder", "macs.decoder", "macs.output", "macs.total")
+COLUMNS = ("params.total", "params.non_embedding", "macs.encoder", "macs.decoder", "macs.output", "macs.total",
+           "macs.once")
 PRODUCTS = "macs.attention_products"  # the quadratic term
 
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, load_architecture, print_json, protocol_options, set_option
+from scalesearch.cli.options import (
+    json_option,
+    load_architecture,
+    once_lines,
+    print_json,
+    protocol_options,
+    set_option,
+)
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, say
 
@@ -88,7 +95,8 @@ def _one(
         for table in (_modules(result, levels), _totals(result), *([_checks(checks, result)] if checks else [])):
             say(table)
         say(_memory(result))
-        say(f"architecture {architecture.id} · protocol {result.protocol} · flops = 2 · macs")
+        say("\n".join([*once_lines({"": result}), f"architecture {architecture.id} · protocol {chosen}"])
+            + f" · {chosen.conventions}")
     if not all(check.agrees for check in checks):
         raise SystemExit(1)
 

@@ -83,7 +83,8 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
         record |= {"start": {name: [str(old), str(new)] for name, (old, new) in start.moved.items()}} if start else {}
         print_json(record | ({"files": [str(path) for path in files]} if files else {}))
     else:
-        say(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}\n{protocol}")
+        say(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}")
+        say(f"{protocol}\n{protocol.conventions}")
         _show(found)
         if near:
             say(_neighbours(around, near), wide_console())

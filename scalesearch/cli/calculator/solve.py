@@ -115,7 +115,7 @@ def _show(answer: Solutions, protocol: Protocol) -> None:
     else:
         say(_table(answer), wide_console())
         say(_all_searched(answer))
-    say(f"protocol {protocol}")
+    say(f"protocol {protocol}\n{protocol.conventions}")
 
 
 def _one(one: Solution) -> Iterator[str]:
@@ -214,4 +214,4 @@ def _show_trades(answer: Trades, reference: str, protocol: Protocol) -> None:
     built = f", {answer.unbuildable:,} cannot be built" if answer.unbuildable else ""
     held = " and ".join(map(str, answer.holds))
     say(f"{len(answer.rows):,} trades that keep {held} of {reference} ({costs})\n"
-        f"costed {answer.tried:,} combinations ({tried}){built}\nprotocol {protocol}")
+        f"costed {answer.tried:,} combinations ({tried}){built}\nprotocol {protocol}\n{protocol.conventions}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cli.options import load_architecture, load_space, need, pairs, print_json, write_csv
+from scalesearch.cli.options import load_architecture, load_space, need, once_lines, pairs, print_json, write_csv
 from scalesearch.errors import UserError
 from scalesearch.space.syntax.parameters import say as as_text
 from scalesearch.terminal import make_table, say, wide_console
@@ -50,7 +50,9 @@ def show_comparison(
         return
     for quantity, words in (("params", "params"), ("macs", "MACs")):
         say(_differences(comparison, quantity, words), wide_console())
-    say(f"differences to {next(iter(comparison.costs))} · protocol {protocol}")
+    for line in once_lines(comparison.costs):
+        say(line)
+    say(f"differences to {next(iter(comparison.costs))} · protocol {protocol}\n{protocol.conventions}")
 
 
 def _labels(files: tuple[str, ...]) -> list[str]:
@@ -107,7 +109,7 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
     rows = [[*(_value(row[key]) for key in table.keys),
              *("-" if row[name] is None else f"{row[name]:,}" for name in varied)] for row in table.rows[:SHOWN]]
     say(make_table(headings, rows, left=()), wide_console())
-    for name in (name for name in table.columns if name not in varied):
+    for name in (name for name in table.columns if name not in varied and table.rows[0][name]):
         say(f"{name} is {table.rows[0][name]:,} throughout")
     if len(table.rows) > SHOWN:
         say(f"… {len(table.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n")
@@ -118,6 +120,7 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
     free = [name for key in table.keys if key in LENGTHS for name in LENGTHS[key]]
     verb = "varies" if len(free) == 1 else "vary"
     say(f"protocol {table.protocol}" + (f", but for {', '.join(free)}, which {verb}" if free else ""))
+    say(table.protocol.conventions)
 
 
 def _value(value: Any) -> str:
@@ -162,9 +165,11 @@ def show_formulas(
             if formulas[at].terms:
                 say(f"  {'  ' * path.count('.')}{path} = {formulas[at].collected()}")
         say("")
+    if citation.sections["macs.once"].terms:
+        say(f"macs.once = {citation.sections['macs.once'].collected()}, on weights alone\n")
     for line in ("with", *_names(citation), *_notes(citation)):
         say(line)
-    say(f"architecture {architecture.id} · protocol {citation.protocol} · flops = 2 · macs")
+    say(f"architecture {architecture.id} · protocol {citation.protocol} · {citation.protocol.conventions}")
 
 
 def _names(citation: Citation) -> list[str]:

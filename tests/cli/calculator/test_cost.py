@@ -23,7 +23,7 @@ def test_json_holds_what_machines_read() -> None:
     for quantity in ("params", "macs", "flops"):
         assert {"total", "embedding", "encoder", "decoder", "output"} <= set(found[quantity])
     assert found["params"]["non_embedding"] == 44_138_496
-    assert found["macs"]["total"] == 1_843_415_040 and found["flops"]["total"] == 2 * 1_843_415_040
+    assert found["macs"]["total"] == 1_843_415_040 and found["flops"]["total"] == 2 * 1_843_415_040 - 5 * 512 * 30 * 30
     assert found["protocol"]["name"] == "edgeformer" and found["protocol"]["vocab"] == 32768
     assert len(found["architecture"]["id"]) == 12 and found["architecture"]["answers"]["encoder.depth"] == 6
     assert sum(row["macs"] for row in found["modules"] if "." not in row["path"]) == found["macs"]["total"]
@@ -111,3 +111,14 @@ def test_costing_imports_no_torch_and_errors_exit_with_2(tmp_path: Path) -> None
     failed = subprocess.run([sys.executable, "-m", "scalesearch", "cost", str(bad)], capture_output=True, text=True)
     assert failed.returncode == 2
     assert "bad.yaml:2:" in failed.stderr and "Traceback" not in failed.stderr
+
+
+@pytest.mark.parametrize(("protocol", "words"), [
+    ("forward", ("macs.once 198,", "not in the total", "flops = 2 · macs; left out: softmax", "residual sums, norms")),
+    ("edgeformer", ("in the total as well", "LayerNorm elements not doubled")),
+    ("delight", ("bias elements not doubled", "products across heads")),
+    ("decode-uncached", ("cross keys and values are kept",)),
+])
+def test_what_is_left_out_and_what_is_counted_once_is_said(protocol: str, words: tuple[str, ...]) -> None:
+    output = CliRunner().invoke(command, ["reference/anthe", "--protocol", protocol], catch_exceptions=False).output
+    assert all(word in output for word in words), output[-600:]
