@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
 from scalesearch.space.binding.bind import Bound, bind, respelled
-from scalesearch.space.questionnaire.answers import Answers
+from scalesearch.space.questionnaire.answers import Answers, AskFunction, Endless, explore
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count
-from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.schema.yaml_writer import flow, lines, scalar, tree
 from scalesearch.space.syntax.diagnostics import Problem, Source, Unbuildable

@@ -13,9 +13,8 @@ from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROT
 from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, suggest
 from scalesearch.space.syntax.domains import Broken, Literal
-from scalesearch.space.syntax.dotted_keys import duplicate, unfold
 from scalesearch.space.syntax.lexer import SyntaxProblem
-from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
+from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text, duplicate, unfold
 from scalesearch.space.syntax.value_parser import parse_expression
 
 EXTRA = ("space", "notes", "where", "cost")

@@ -10,9 +10,8 @@ from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.choices import Alternatives, each_option, options
 from scalesearch.space.syntax.diagnostics import SHOWN, Place, Problem, closest, either, suggest
 from scalesearch.space.syntax.domains import Broken, Items, Literal, Spec
-from scalesearch.space.syntax.dotted_keys import unfold
 from scalesearch.space.syntax.lexer import SyntaxProblem
-from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
+from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text, unfold
 from scalesearch.space.syntax.value_parser import parse_value
 
 ONE_OF, NONE = "one of", "none"

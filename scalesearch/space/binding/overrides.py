@@ -8,8 +8,7 @@ from scalesearch.space.schema.bound_tree import Index, chooser_field, index_of
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.choices import expressions
 from scalesearch.space.syntax.diagnostics import Problem, Source, SpaceErrors, closest, either
-from scalesearch.space.syntax.dotted_keys import unfold
-from scalesearch.space.syntax.nodes import Node, Table, Text, from_text
+from scalesearch.space.syntax.nodes import Node, Table, Text, from_text, unfold
 from scalesearch.space.syntax.yaml_reader import compose
 
 TOP = ("space", "notes")

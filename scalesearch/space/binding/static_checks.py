@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from scalesearch.space.questionnaire.answers import Questionnaire, Sheet, misfit
+from scalesearch.space.questionnaire.answers import AskFunction, Endless, Questionnaire, Sheet, explore, misfit
 from scalesearch.space.questionnaire.constraints import Constraint
-from scalesearch.space.questionnaire.enumerate import AskFunction, Endless, explore
 from scalesearch.space.schema.bound_tree import Leaf
 from scalesearch.space.syntax.choices import Computed, expressions, options
 from scalesearch.space.syntax.diagnostics import Place, Problem

@@ -1,16 +1,18 @@
 """Decides every key of a space, asking only for parameters that are needed."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from scalesearch.errors import UserError
-from scalesearch.space.questionnaire.enumerate import AskFunction
 from scalesearch.space.schema.bound_tree import Leaf
 from scalesearch.space.schema.types import Field
 from scalesearch.space.syntax.domains import Fault, Spec
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Parameter
 from scalesearch.space.syntax.schedules import Call, Reference, Schedule, to_json
+
+T = TypeVar("T")
+AskFunction = Callable[[str, Parameter], Any]
 
 
 class Answers(Mapping[str, Any]):
@@ -175,3 +177,33 @@ def _outside(schedule: Reference, depth: int, other_depth: int | None) -> str | 
             layers = f"0 to {other_depth - 1}" if other_depth is not None else "from 0"
             return f"layer {layer} points to layer {index} of {schedule.path}, which has layers {layers}"
     return None
+
+
+class Endless(Exception):
+    """Raised where a continuous parameter is asked."""
+
+
+def explore(run: Callable[[AskFunction], T]) -> Iterator[T]:
+    """Yields ``run(ask)`` for every combination of values that it asks for, in order.
+
+    Which parameters are asked may depend on the answers. Raises Endless at a continuous range.
+    """
+    script: list[int] = []  # which answer to give to the first, second, ... parameter
+    while True:
+        sizes: list[int] = []
+
+        def ask(name: str, parameter: Parameter, script: list[int] = script, sizes: list[int] = sizes) -> Any:
+            values = parameter.values()
+            if values is None:
+                raise Endless(name)
+            if len(sizes) == len(script):
+                script.append(0)
+            sizes.append(parameter.count() or 0)
+            return values[script[len(sizes) - 1]]
+
+        yield run(ask)
+        while script and script[-1] + 1 == sizes[len(script) - 1]:
+            script.pop()
+        if not script:
+            return
+        script[-1] += 1

@@ -11,8 +11,7 @@ from random import Random
 from typing import Any
 
 from scalesearch.errors import UserError
-from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
-from scalesearch.space.questionnaire.enumerate import AskFunction, explore
+from scalesearch.space.questionnaire.answers import AskFunction, Questionnaire, Sheet, explore
 from scalesearch.space.schema.bound_tree import Leaf
 from scalesearch.space.syntax.choices import Conditional, expressions
 from scalesearch.space.syntax.expressions import keys_of
