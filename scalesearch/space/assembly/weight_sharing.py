@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat, Tie, Use, walk
+from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.options import options
 from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
 from scalesearch.blocks.sizes import by_value, fixed, truth
 from scalesearch.space.assembly.components import Answered
@@ -86,8 +88,9 @@ def _difference(a: Answered, lender: str, taker: str) -> str:
     feed_forward = taker.endswith(".ffn")
     if lender.endswith(".ffn") != feed_forward:
         return "only one of them is a feed-forward network"
-    given = {key.partition(".")[2] for key in a if key.startswith(("encoder.", "decoder."))}
-    keys = sorted(key for key in given if (key.partition(".")[0] == "ffn" if feed_forward else key in SHAPING))
+    names = {"ffn", *(f"ffn.{name}" for kind in FFNS.values() for name in options(kind))} if feed_forward else SHAPING
+    # One by one: where candidates are counted, answers cannot be listed.
+    keys = sorted(key for key in names if f"encoder.{key}" in a or f"decoder.{key}" in a)
     cross = {"gate": "cross_gate"} if taker.endswith(".cross") else {}
     pairs = [(f"encoder.{key}", f"decoder.{cross.get(key, key)}") for key in keys]
     said = [f"{mine} is {one}, {theirs} is {other}" for mine, theirs in pairs
