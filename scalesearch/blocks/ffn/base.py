@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from functools import partial
+from typing import ClassVar
 
 from scalesearch.blocks.core import Block, Shape, Site, Size, block
 from scalesearch.blocks.options import registered
@@ -26,13 +26,4 @@ class FFN(Block):
 
 
 FFNS: dict[str, type[FFN]] = {}
-Kind = TypeVar("Kind", bound=type[FFN])
-
-
-def ffn(name: str) -> Callable[[Kind], Kind]:
-    """Register a block class as the feed-forward kind ``name`` of the space language.
-
-    Raises:
-        ValueError: there is one of that name, or a class of its name.
-    """
-    return registered(FFNS, name)
+ffn = partial(registered, FFNS)  # @ffn("name") makes a block class the feed-forward kind of that name

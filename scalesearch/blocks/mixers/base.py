@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from functools import partial
+from typing import Any, ClassVar
 
 from scalesearch.blocks.core import Axis, Block, Site, Size, block
 from scalesearch.blocks.options import named, registered
@@ -59,13 +59,4 @@ class Mixer(Block):
 
 
 MIXERS: dict[str, type[Mixer]] = {}
-Kind = TypeVar("Kind", bound=type[Mixer])
-
-
-def mixer(name: str) -> Callable[[Kind], Kind]:
-    """Register a block class as the mixer ``name`` of the space language.
-
-    Raises:
-        ValueError: there is one of that name, or a class of its name.
-    """
-    return registered(MIXERS, name)
+mixer = partial(registered, MIXERS)  # @mixer("name") makes a block class the mixer of that name
