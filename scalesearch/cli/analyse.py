@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.files import read_data
-from scalesearch.cli.options import json_option, need, print_json
+from scalesearch.cli.options import Output, json_option, need, print_json
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, say, wide_console
 
@@ -36,7 +36,7 @@ GRADIENTS = {"group": "", "params": ",d", "norm": ".3g", "relative": ".3g", "rms
 @click.option("--data", required=True, metavar="FILE", help="A YAML file that says what to read, or `builtin`.")
 @click.option("--split", "split_name", default="valid", show_default=True, type=click.Choice(SPLITS))
 @click.option("--sentences", default=500, show_default=True, type=click.IntRange(1), help="The first so many.")
-@click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False),
+@click.option("--to", "folder", type=Output(folder=True),
               help="Write CSV files, figures (PNG and SVG) and analysis.json there.")
 @json_option
 def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder: Path | None, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scalesearch.cli.files import read_data
-from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.options import Output, json_option, print_json
 from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(name="distill")
 @click.argument("teacher")
 @click.option("--data", required=True, metavar="FILE", help="The data file whose training text is translated.")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="PREFIX",
+@click.option("--out", required=True, type=Output(), metavar="PREFIX",
               help="Writes PREFIX.SOURCE and PREFIX.TARGET, and PREFIX.yaml, the data file to train on.")
 @click.option("--beam", default=5, show_default=True, type=click.IntRange(1), help="Width of the search; 1 is greedy.")
 @click.option("--length-penalty", default=1.0, show_default=True, type=click.FloatRange(0))

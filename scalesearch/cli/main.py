@@ -70,3 +70,8 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.echo(plain(f"{error.filename}: {error.strerror}"), err=True)
+        sys.exit(2)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib.util
 import json
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +27,36 @@ set_option = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Answer or change a key: --set encoder.depth=12."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+
+
+class Output(click.Path):
+    """Where a verb writes: a file, or a ``folder``; that it can is found with the options, before any work."""
+
+    def __init__(self, folder: bool = False) -> None:
+        super().__init__(file_okay=not folder, dir_okay=folder, path_type=Path)
+        self.folder = folder
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        option = param.opts[0] if param else "output"
+        try:
+            reason = self._reason(Path(value))
+        except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
+            reason = getattr(error, "strerror", None) or str(error)
+        if reason:
+            raise UserError(f"{option} {value!s}: {reason}".replace("\0", "\\0"), code="cannot-write")
+        return super().convert(value, param, ctx)
+
+    def _reason(self, path: Path) -> str | None:
+        """Why nothing can be written there; None where something can, as far as can be seen without trying."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if path.lstat() and not self.folder and path.is_dir():
+                return os.strerror(errno.EISDIR)
+        inside = path if self.folder else path.parent
+        above = next(folder for folder in (inside, *inside.parents) if os.path.lexists(folder))
+        if not above.is_dir():
+            return f"{above} is no folder"
+        writable = os.access(path if path.exists() and not path.is_file() else above, os.W_OK)
+        return None if writable else os.strerror(errno.EACCES)
 
 
 def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.files import load_data, load_recipe
-from scalesearch.cli.options import json_option, load_architecture, print_json, set_option
+from scalesearch.cli.options import Output, json_option, load_architecture, print_json, set_option
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.terminal import make_table, open_console, plain, say
@@ -36,7 +36,7 @@ DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json
               help="A preset (quick, short, base, transformer-tiny, partialformer, edgeformer, anthe) or a YAML file.")
 @click.option("--recipe-set", "recipe_settings", multiple=True, metavar="KEY=VALUE",
               help="Change the recipe: --recipe-set cpu_minutes=15 --recipe-set lr=1e-3.")
-@click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the result.")
+@click.option("--out", required=True, type=Output(folder=True), help="Folder for the result.")
 @click.option("--seed", default=1, show_default=True, help="Of first weights, order of batches and dropout.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1),
               help="That share each update: CPU processes, or with a GPU each. Cores are shared out among them.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option
+from scalesearch.cli.options import Output, json_option
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 
@@ -41,7 +41,7 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @search_options
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
               help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION with tabs between.")
-@click.option("--output", type=click.Path(path_type=Path), help="File to write, whole or not at all.")
+@click.option("--output", type=Output(), help="File to write, whole or not at all.")
 @json_option
 def command(checkpoint: str, beam: int | None, length_penalty: float | None, batch: int, nbest: int,
             output: Path | None, as_json: bool) -> None:

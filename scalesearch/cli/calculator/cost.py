@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import (
+    Output,
     json_option,
     load_architecture,
     once_lines,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 @click.option("--against", multiple=True, metavar="KEY=VALUE;…", help="Beside FILE: it with other keys. Repeatable.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="KEY=VALUES",
               help="Table over width='128..512 step 64', encoder.ffn='relu | geglu'; source, target, length, vocab.")
-@click.option("--plot", type=click.Path(dir_okay=False), help="Draw the sweep, as PNG and SVG.")
-@click.option("--csv", type=click.Path(dir_okay=False), help="Write the sweep or the comparison.")
+@click.option("--plot", type=Output(), help="Draw the sweep, as PNG and SVG.")
+@click.option("--csv", type=Output(), help="Write the sweep or the comparison.")
 @click.option("--cite", "cited", is_flag=True, help="Closed forms: keys in place of sizes, S, T, V for lengths.")
 @click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table.")
 @click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")

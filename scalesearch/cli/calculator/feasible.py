@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import (
+    Output,
     json_option,
     load_architecture,
     load_space,
@@ -41,8 +42,8 @@ COUNTS = ("exact", "why", "sheets", "sound", "fitting", "distinct", "distinct_fi
 @protocol_options
 @click.option("--near", metavar="ARCHITECTURE", help="The nearest candidates of the space that fit.")
 @click.option("--reference", "references", multiple=True, metavar="ARCHITECTURE", help="A named point of the figure.")
-@click.option("--plot", "folder", type=click.Path(file_okay=False, path_type=Path), help="Write figures (PNG, SVG).")
-@click.option("--csv", type=click.Path(file_okay=False, path_type=Path), help="Write the tables as CSV.")
+@click.option("--plot", "folder", type=Output(folder=True), help="Write figures (PNG, SVG).")
+@click.option("--csv", type=Output(folder=True), help="Write the tables as CSV.")
 @click.option("--draws", type=click.IntRange(100), default=4000, show_default=True,
               help="Candidates drawn for the figure, and for the share where a space cannot be counted.")
 @click.option("--seed", type=int, default=1, show_default=True)

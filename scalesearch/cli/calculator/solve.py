@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import (
+    Output,
     json_option,
     load_architecture,
     load_space,
@@ -45,7 +46,7 @@ SHOWN = 60  # trades that a terminal is given
 @click.option("--trade", metavar="KEY,KEY", help="List the pairs of these sizes that keep what --hold says.")
 @click.option("--hold", "holds", multiple=True, metavar="TOLERANCE", help="'macs.total within 1%', joined by 'and'.")
 @click.option("--of", "reference", metavar="FILE", help="Hold the costs of this architecture, not of FILE itself.")
-@click.option("--csv", type=click.Path(dir_okay=False), help="Write the table.")
+@click.option("--csv", type=Output(), help="Write the table.")
 @json_option
 def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dict[str, Any],
             budgets: tuple[str, ...], each: tuple[str, ...], step: int, trade: str | None, holds: tuple[str, ...],

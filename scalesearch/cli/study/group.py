@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.options import Output, json_option, print_json
 from scalesearch.cli.study import run, tables, watch
 from scalesearch.cli.study.show import as_json_of, console_for_once, reading, show_front, show_proxies
 from scalesearch.errors import UserError
@@ -80,7 +80,7 @@ def front(results: Results, as_csv: bool, everything: bool, as_json: bool) -> No
 
 @command.command()
 @reading()
-@click.option("--to", type=click.Path(path_type=Path), help="Folder for the figures, if not the study's.")
+@click.option("--to", type=Output(folder=True), help="Folder for the figures, if not the study's.")
 @json_option
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
     """Figures of quality against cost, as PNG and SVG."""
@@ -99,7 +99,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 
 @command.command()
 @reading("optuna", "pandas", "matplotlib")
-@click.option("--to", type=click.Path(path_type=Path), help="The page's file, if not the study's report.html.")
+@click.option("--to", type=Output(), help="The page's file, if not the study's report.html.")
 @click.option("--alone", is_flag=True, help="Without links to the study's files: for a page that is sent elsewhere.")
 @json_option
 def report(results: Results, to: Path | None, alone: bool, as_json: bool) -> None:
@@ -114,7 +114,7 @@ def report(results: Results, to: Path | None, alone: bool, as_json: bool) -> Non
 @reading()
 @click.option("--best", metavar="OBJECTIVE", help="Of the front, the best by this objective (the first, if not given).")
 @click.option("--trial", type=int, help="This trial.")
-@click.option("--to", type=click.Path(path_type=Path), help="Folder to write (export-TRIAL, if not given).")
+@click.option("--to", type=Output(folder=True), help="Folder to write (export-TRIAL, if not given).")
 @json_option
 def export(results: Results, best: str | None, trial: int | None, to: Path | None, as_json: bool) -> None:
     """Copy a candidate out of a study: its architecture file, its record and its checkpoint."""
@@ -138,7 +138,7 @@ def export(results: Results, best: str | None, trial: int | None, to: Path | Non
 @command.command()
 @click.argument("study", metavar="STUDY_OR_FOLDER")
 @click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")
-@click.option("--to", type=click.Path(path_type=Path), help="Folder to write (the study's, with -repaired).")
+@click.option("--to", type=Output(folder=True), help="Folder to write (the study's, with -repaired).")
 @json_option
 def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     """Copy what is whole of a damaged study into another folder; the study itself is not changed."""

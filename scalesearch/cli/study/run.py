@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, need, print_json
+from scalesearch.cli.options import Output, json_option, need, print_json
 from scalesearch.cli.study.show import as_json_of, show_front, show_proxies, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted, interruptible
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @click.option("--workers", type=click.IntRange(1), help="Candidates to train at a time; more than one needs Ray.")
 @click.option("--backend", type=click.Choice(["inprocess", "ray"]), help="Where to train.")
 @click.option("--address", help="Of a running Ray cluster to train on: HOST:PORT, or auto.")
-@click.option("--out", type=click.Path(path_type=Path), help="The study's folder, in place of runs/NAME.")
+@click.option("--out", type=Output(folder=True), help="The study's folder, in place of runs/NAME.")
 @click.option("--resume", is_flag=True, help="Go on with a study that was begun.")
-@click.option("--fork", type=click.Path(path_type=Path), help="Go on in this folder, with what still counts of a study "
+@click.option("--fork", type=Output(folder=True), help="Go on in this folder, with what still counts of a study "
               "whose space, budget or objectives have changed.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change a key: --set recipe.steps=500.")

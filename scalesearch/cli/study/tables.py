@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, need, print_json
+from scalesearch.cli.options import Output, json_option, need, print_json
 from scalesearch.cli.study.show import reading, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
 from scalesearch.terminal import say
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--metric", metavar="NAME", help="The score, if not the task's main metric.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
               help="Of the intervals of the differences.")
-@click.option("--to", type=click.Path(path_type=Path), help="Folder for table.md, .csv and .tex, if not the study's.")
+@click.option("--to", type=Output(folder=True), help="Folder for table.md, .csv and .tex, if not the study's.")
 @json_option
 def table(results: Results, base: str | None, metric: str | None, confidence: float, to: Path | None,
           as_json: bool) -> None:
@@ -46,7 +46,7 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
 @click.option("--at", "places", multiple=True, metavar="COST=SIZE",
               help="Rank the rules there, as in params.total=2M; the budget, if not given. Repeatable.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), help="Of all intervals, if not the study's.")
-@click.option("--to", type=click.Path(path_type=Path), help="Folder for tables and figures, if not the study's.")
+@click.option("--to", type=Output(folder=True), help="Folder for tables and figures, if not the study's.")
 @json_option
 def scaling(results: Results, metric: str | None, places: tuple[str, ...], confidence: float | None, to: Path | None,
             as_json: bool) -> None:
@@ -88,7 +88,7 @@ def size_at(text: str) -> tuple[str, float]:
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--to", type=click.Path(path_type=Path), help="Folder for the figures, as PNG and SVG.")
+@click.option("--to", type=Output(folder=True), help="Folder for the figures, as PNG and SVG.")
 @click.option("--draws", type=click.IntRange(100), default=2000, show_default=True, help="Of the bootstrap.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
               help="Of the interval of the difference.")
