@@ -10,7 +10,15 @@ import click
 
 from scalesearch.cli.options import Output, json_option, print_json
 from scalesearch.cli.study import run, tables, watch
-from scalesearch.cli.study.show import as_json_of, console_for_once, reading, show_front, show_proxies
+from scalesearch.cli.study.show import (
+    as_json_of,
+    console_for_once,
+    folder_of,
+    reading,
+    show_front,
+    show_proxies,
+    study_argument,
+)
 from scalesearch.errors import UserError
 from scalesearch.terminal import open_console, say
 
@@ -37,15 +45,18 @@ for _verb in (run.run, tables.compare, tables.table, tables.scaling, watch.watch
 
 
 @command.command()
-@reading()
+@study_argument
 @json_option
-def status(results: Results, as_json: bool) -> None:
+def status(study: str, out: Path | None, as_json: bool) -> None:
     """How far a study is: done, running, failed; the best so far."""
     from scalesearch.study.monitor.render import draw
     from scalesearch.study.monitor.snapshot import Watch
+    from scalesearch.study.results.results import load, results_of
     from scalesearch.study.trials.trial import State
 
-    shown = Watch(results.study.folder).look()
+    watched = Watch(folder_of(study, out))
+    shown = watched.look()
+    results = load(watched.study.folder) if shown.problem else results_of(watched.study)
     if as_json:
         found = shown.to_json()
         print_json({**found, **as_json_of(results), "teacher_at_work": found["teacher"]})
@@ -136,15 +147,13 @@ def export(results: Results, best: str | None, trial: int | None, to: Path | Non
 
 
 @command.command()
-@click.argument("study", metavar="STUDY_OR_FOLDER")
-@click.option("--out", type=click.Path(path_type=Path), help="The study's folder, if not runs/NAME.")
+@study_argument
 @click.option("--to", type=Output(folder=True), help="Folder to write (the study's, with -repaired).")
 @json_option
 def repair(study: str, out: Path | None, to: Path | None, as_json: bool) -> None:
     """Copy what is whole of a damaged study into another folder; the study itself is not changed."""
     import msgspec
 
-    from scalesearch.cli.study.show import folder_of
     from scalesearch.study.results.repair import repair as save
 
     folder = folder_of(study, out)

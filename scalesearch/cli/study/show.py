@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from scalesearch.report.scaling.study import ScalingStudy
     from scalesearch.study.results.results import Results
 
+
+MAX_PROXIES = 2000  # finished candidates of which `study status` still says how early measurements rank them
 
 # -- finding a study
 
@@ -84,8 +87,7 @@ def console_for_once() -> Console:
 def show_front(results: Results, console: Console) -> None:
     from scalesearch.report.table import to_rich
 
-    finished = int((results.table["state"] == "complete").sum())
-    title = f"Front of {results.study.meta.name}: {len(results.front)} of {finished} trained candidates"
+    title = f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} trained candidates"
     console.print(to_rich(results.front, results.objectives, title, results.params, console.width))
     for line in [*results.notes(), *results.verdict.sentences()]:
         say(line, console)
@@ -95,6 +97,9 @@ def show_front(results: Results, console: Console) -> None:
 
 
 def show_proxies(results: Results, console: Console) -> None:
+    if len(results.finished) > MAX_PROXIES:  # each of their records would be read
+        say("Whether early measurements rank the candidates: see `scalesearch study report`, or status --json", console)
+        return
     for line in results.proxies().lines():
         say(line, console)
 
@@ -143,7 +148,7 @@ def as_json_of(results: Results) -> dict[str, Any]:
         "seeds": results.verdict.to_json(),
         "teacher": results.teacher,
         "lost": results.lost,
-        "counts": results.table["state"].value_counts().to_dict(),
+        "counts": dict(Counter(str(trial.state) for trial in results.study.trials.candidates()).most_common()),
         "front": json.loads(results.front.to_json(orient="records")),
         "proxies": results.proxies().to_json(),
         "hypervolume": None if volume is None else {"value": volume[0], "reference": volume[1]},

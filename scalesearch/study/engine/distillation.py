@@ -30,8 +30,7 @@ from scalesearch.study.executors.base import Done, Job, Runner
 from scalesearch.study.executors.worker import Progress
 from scalesearch.study.monitor.running import CORPUS, describe_progress, share
 from scalesearch.study.monitor.running import TEACHER as FOLDER
-from scalesearch.study.trials.plan import JobFile
-from scalesearch.study.trials.record import TeacherFacts
+from scalesearch.study.trials.record import JobFile, TeacherFacts
 from scalesearch.study.trials.study_meta import DataFacts, TeacherMeta
 from scalesearch.terminal import say
 from scalesearch.train.recipe import Recipe

@@ -14,7 +14,8 @@ from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.optuna_sync.view import SearchStudy
 from scalesearch.study.trials.callback import Callback
-from scalesearch.study.trials.plan import JobFile, Plan
+from scalesearch.study.trials.plan import Plan
+from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 

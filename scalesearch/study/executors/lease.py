@@ -25,7 +25,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from scalesearch.files import peek_json, sweep_parts, write_json
-from scalesearch.study.trials.plan import JobFile
+from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import OF_THE_DRIVER
 
 FILE, LOCK = "lease.json", ".worker.lock"

@@ -25,7 +25,7 @@ from scalesearch.files import peek_json, write_json
 from scalesearch.signals import interruptible, stoppable
 from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, refuse_taken
 from scalesearch.study.executors.shared_fs import not_there
-from scalesearch.study.trials.plan import JobFile
+from scalesearch.study.trials.record import JobFile
 
 Run = Callable[[Path, JobFile], Mapping[str, object]]
 SEEN = 5.0  # seconds until a file that the driver has written shows on another machine

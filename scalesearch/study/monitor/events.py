@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +12,7 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Event, Kind, Origin, State, Trial
 from scalesearch.study.trials.trials import Trials
 
-MAX_KEPT = 200  # events that are kept in words
+MAX_KEPT = 200  # events that are kept
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,6 @@ class LogFollower:
     """Follows the log of ``study``.
 
     Attributes:
-        events: the latest events that people want to see: starts, ends, crashes, pauses.
         problem: why the log cannot be read on; empty where it can.
     """
 
@@ -40,7 +40,7 @@ class LogFollower:
 
     def _forget(self) -> None:
         self.study.trials = Trials()
-        self.events: deque[LoggedEvent] = deque(maxlen=MAX_KEPT)
+        self._latest: deque[tuple[Event, Trial]] = deque(maxlen=MAX_KEPT)
         self.problem = ""
         self._at, self._file = 0, (0, 0)
 
@@ -52,13 +52,14 @@ class LogFollower:
             if (there.st_dev, there.st_ino) != self._file or there.st_size < self._at:
                 self._forget()
                 self._file = (there.st_dev, there.st_ino)
-            lines = log.lines(self._at)
+            self.problem = ""
+            self._take(log.each_line(self._at))
         except FileNotFoundError:  # nothing has happened yet
             return
         except OSError as error:  # a storage that is away for a while
             self.problem = f"{log.file}: {error.strerror or error}"
-            return
-        self.problem = ""
+
+    def _take(self, lines: Iterable[bytes]) -> None:
         for line in lines:
             try:
                 event, trial = self.study.take(line)
@@ -66,12 +67,14 @@ class LogFollower:
                 self.problem = error.message
                 return
             self._at += len(line)
-            self._note(event, trial)
+            if event.event != Kind.PROPOSED:
+                self._latest.append((event, trial))
 
-    def _note(self, event: Event, trial: Trial) -> None:
-        if text := describe_event(event.event, trial):
-            when = datetime.fromisoformat(event.time).timestamp()
-            self.events.append(LoggedEvent(event.line - 1, when, text))
+    @property
+    def events(self) -> list[LoggedEvent]:
+        """The latest events that people want to see: starts, ends, crashes, pauses."""
+        return [LoggedEvent(event.line - 1, datetime.fromisoformat(event.time).timestamp(),
+                            describe_event(event.event, trial)) for event, trial in self._latest]
 
 
 def describe_event(kind: Kind, trial: Trial) -> str:

@@ -8,7 +8,7 @@ from scalesearch.files import peek_json
 from scalesearch.study.executors import lease
 from scalesearch.study.executors.worker import Progress, Report
 from scalesearch.study.monitor.format import span
-from scalesearch.study.trials.plan import JobFile
+from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 

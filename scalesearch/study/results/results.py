@@ -1,26 +1,37 @@
-"""Results of a study, running or finished: records, table, figures."""
+"""Results of a study, running or finished: records, table, figures.
 
+A large study has many records and few members of its front: each part is read when it is asked for, and what the log
+alone tells is taken from there. Pandas and Matplotlib are imported by what needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
+from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.report.labels import direction, protocol_words
-from scalesearch.report.plot import Subject, tradeoff
-from scalesearch.report.proxies import ProxyCorrelations, proxy_correlations
-from scalesearch.report.style import save
-from scalesearch.report.table import cell, filled, frame, front_rows, replicate_rows
-from scalesearch.report.text_tables import to_csv
-from scalesearch.study.replicates.summary import Verdict
-from scalesearch.study.trials.record import TeacherFacts, describe_taught
+from scalesearch.study.replicates.allocation import Replicated
+from scalesearch.study.replicates.summary import Verdict, with_replicates
+from scalesearch.study.trials.record import Record, TeacherFacts, describe_taught
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from scalesearch.tasks import MEASURED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scalesearch.report.plot import Subject
+    from scalesearch.report.proxies import ProxyCorrelations
 
 SHORT = {"total": "", "non_embedding": "-non-embedding"}
 
@@ -31,19 +42,51 @@ class Results:
 
     Attributes:
         study: the study's folder, loaded.
-        records: one a trial; where a trial has none, its JSON.
-        table: one row a candidate (see ``report.table.frame``).
-        front: the rows that nothing dominates, from the cheapest.
-        seeds: one row a training of the candidates that have several, the first included.
         verdict: what the seeds say of the front's order.
     """
 
     study: StudyDir
-    records: list[dict[str, Any]]
-    table: pd.DataFrame
-    front: pd.DataFrame
-    seeds: pd.DataFrame
     verdict: Verdict
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """Records of all trials; where a trial has none, its JSON."""
+        return self.study.rows()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row a candidate (see ``report.table.frame``)."""
+        from scalesearch.report.table import frame
+
+        return frame(self.records, self.objectives, self.verdict.confidence)
+
+    @cached_property
+    def _records_of_front(self) -> list[dict[str, Any]]:
+        """Records of the front and of all that have replicates, by which the noise is known."""
+        names, candidates = list(self.objectives), self.verdict.candidates
+        on = pareto_front(_values(candidates.values(), names), list(self.objectives.values()))
+        numbers = {number for number, is_on in zip(candidates, on) if is_on}
+        for trial in self.study.trials.replicates():
+            numbers |= {trial.number, *([] if trial.of is None else [trial.of])}
+        return self.study.rows(numbers)
+
+    @cached_property
+    def front(self) -> pd.DataFrame:
+        """The rows that nothing dominates, from the cheapest."""
+        from scalesearch.report.table import frame, front_rows
+
+        return front_rows(frame(self._records_of_front, self.objectives, self.verdict.confidence), self.objectives)
+
+    @cached_property
+    def seeds(self) -> pd.DataFrame:
+        """One row a training of the candidates that have several, the first included."""
+        return _trainings(self._records_of_front, self.objectives)
+
+    @cached_property
+    def finished(self) -> list[Replicated]:
+        """The candidates that were trained to the end, each with its replicates."""
+        complete = [trial for trial in self.study.trials.candidates() if trial.state == State.COMPLETE]
+        return with_replicates(self.study.trials, complete)
 
     @property
     def objectives(self) -> dict[str, str]:
@@ -53,6 +96,8 @@ class Results:
     @property
     def subject(self) -> Subject:
         """Subject of its figures."""
+        from scalesearch.report.plot import Subject
+
         meta = self.study.meta
         return Subject(self.objectives, meta.protocol, meta.bounds, meta.data.name, meta.synthetic,
                        self.signature, self.verdict.confidence)
@@ -65,7 +110,7 @@ class Results:
     @property
     def signature(self) -> str:
         """Signature of the task's metric, by the first complete trial; empty before there is one."""
-        metrics = next((record["metrics"] for record in self.records if record.get("metrics")), {})
+        metrics = self._first_record.get("metrics") or {}
         signatures = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
         return str(signatures.get("bleu_signature") or next(iter(signatures.values()), ""))
 
@@ -77,13 +122,20 @@ class Results:
     @property
     def teacher(self) -> TeacherFacts | None:
         """From whose translations the candidates learned, as the first finished record says; None without one."""
-        return next((record["teacher"] for record in self.records if "metrics" in record), None)
+        return self._first_record.get("teacher")
 
-    @property
+    @cached_property
+    def _first_record(self) -> Record:
+        """The record of the first finished trial that has one."""
+        done = (self.study.record(trial) for trial in self.study.trials.having(State.COMPLETE))
+        return next((record for record in done if record), {})
+
+    @cached_property
     def lost(self) -> list[int]:
         """Finished trials that have lost their records, and perhaps their folders."""
-        return [record["trial"] for record in self.records
-                if record["state"] == State.COMPLETE and "metrics" not in record]
+        damaged = {record["trial"] for record in self._records_of_front if "versions" not in record}
+        return [trial.number for trial in self.study.trials.having(State.COMPLETE)
+                if trial.number in damaged or not (self.study.trial_folder(trial) / "record.json").is_file()]
 
     def warnings(self) -> list[str]:
         """What is missing of the study, in words."""
@@ -95,15 +147,16 @@ class Results:
 
     def proxies(self) -> ProxyCorrelations:
         """Whether early measurements rank the finished trials as their score does."""
+        from scalesearch.report.proxies import proxy_correlations
+
         return proxy_correlations(self.table, main_metric(self))
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Hypervolume of the front, and its reference point beyond the worst complete candidates. None before any."""
         names, ways = list(self.objectives), list(self.objectives.values())
-        values = self.table.loc[self.table["state"] == State.COMPLETE, names].to_numpy(dtype=float)
-        if not len(values):
+        if not self.finished:
             return None
-        corner = worst_corner(values, ways)
+        corner = worst_corner(_values(self.finished, names), ways)
         return hypervolume(self.front[names].to_numpy(dtype=float), corner, ways), corner
 
     def notes(self) -> list[str]:
@@ -127,14 +180,24 @@ def load(folder: Path) -> Results:
     Raises:
         UserError: there is no study.
     """
-    study = StudyDir(folder).load()
-    rows, objectives, verdict = study.rows(), study.meta.directions, Verdict(study.trials, study.meta)
-    table = frame(rows, objectives, verdict.confidence)
-    return Results(study, rows, table, front_rows(table, objectives), _trainings(rows, objectives), verdict)
+    return results_of(StudyDir(folder).load())
+
+
+def results_of(study: StudyDir) -> Results:
+    """The results of a study that is loaded."""
+    return Results(study, Verdict(study.trials, study.meta))
+
+
+def _values(candidates: Collection[Replicated], names: list[str]) -> NDArray[np.float64]:
+    """(candidates, objectives): means over seeds."""
+    rows = [[one.value(name) for name in names] for one in candidates]
+    return np.array(rows, float).reshape(len(candidates), len(names))
 
 
 def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.DataFrame:
     """Every training of the candidates that have several, candidate by candidate."""
+    from scalesearch.report.table import replicate_rows
+
     several = {record["of"] for record in records if record["origin"] == Origin.REPLICATE}
     first = [{**record, "origin": Origin.REPLICATE, "of": record["trial"]} for record in records
              if record["trial"] in several]
@@ -147,6 +210,9 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
 
     The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
     """
+    from scalesearch.report.table import filled
+    from scalesearch.report.text_tables import to_csv
+
     place = folder or results.study.folder
     files = []
     for name, rows in (("front.csv", results.front), ("all.csv", results.table),
@@ -158,6 +224,9 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
 
 def plots(results: Results, folder: Path) -> list[Path]:
     """A figure of :func:`main_metric` against each cost."""
+    from scalesearch.report.plot import tradeoff
+    from scalesearch.report.style import save
+
     y = main_metric(results)
     if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):
         return []
@@ -188,6 +257,8 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
     Raises:
         UserError: nothing like that is there, or ``best`` is a score on test.
     """
+    from scalesearch.report.table import cell
+
     if trial is not None:
         chosen = results.study.trials.get(trial)
         if chosen is None or chosen.state != State.COMPLETE:

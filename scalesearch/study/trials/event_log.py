@@ -72,12 +72,15 @@ class EventLog:
 
     def lines(self, start: int = 0) -> list[bytes]:
         """Whole lines from byte ``start`` on, with their ends. A last one that is cut off is left out."""
+        return list(self.each_line(start))
+
+    def each_line(self, start: int = 0) -> Iterator[bytes]:
+        """Goes over :meth:`lines`, of which a long log has more than need to be in memory at once."""
         if not self.file.exists():
-            return []
+            return
         with self.file.open("rb") as file:
             file.seek(start)
-            lines = file.readlines()
-        return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+            yield from (line for line in file if line.endswith(b"\n"))
 
     def repair(self) -> None:
         """Removes a last line that a crash cut off, and keeps it beside the log."""

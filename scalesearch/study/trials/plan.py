@@ -2,39 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import ONE, Seeds
 from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.trial import Params
-
-
-class JobFile(TypedDict, total=False):
-    """What ``job.json`` says: a training, or a teacher's translating of the training text.
-
-    ``rung`` and ``until`` (a share of a full training) are of a trial that pauses; ``job`` and ``of`` of a replicate.
-    """
-
-    trial: int
-    attempt: int
-    data: Params
-    cache: str
-    recipe: Params
-    seed: int
-    threads: int
-    nice: int
-    processes: int
-    proxies: bool
-    rung: int
-    until: float
-    job: str
-    of: int | None
-    teacher: str
-    prefix: str
-    search: Params
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,31 @@ from scalesearch.train.result import Result, versions
 SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
 
 
+class JobFile(TypedDict, total=False):
+    """What ``job.json`` says: a training, or a teacher's translating of the training text.
+
+    ``rung`` and ``until`` (a share of a full training) are of a trial that pauses; ``job`` and ``of`` of a replicate.
+    """
+
+    trial: int
+    attempt: int
+    data: Params
+    cache: str
+    recipe: Params
+    seed: int
+    threads: int
+    nice: int
+    processes: int
+    proxies: bool
+    rung: int
+    until: float
+    job: str
+    of: int | None
+    teacher: str
+    prefix: str
+    search: Params
+
+
 class Translations(TypedDict):
     """A teacher's translations of the training text, by the search ``decode``."""
 

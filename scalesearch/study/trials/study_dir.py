@@ -16,7 +16,7 @@
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -85,7 +85,7 @@ class StudyDir:
         """
         self.look()
         self.trials = Trials()
-        for line in self.log.lines():
+        for line in self.log.each_line():
             self.take(line)
         return self
 
@@ -135,10 +135,11 @@ class StudyDir:
             return None
         return record
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Rows of all trials for tables: records of ended ones, else the trials' JSON."""
+    def rows(self, numbers: Container[int] | None = None) -> list[dict[str, Any]]:
+        """Rows for tables of all trials, or those of ``numbers``: records of ended ones, else the trials' JSON."""
         ended = (State.COMPLETE, State.FAILED)
-        rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json() for trial in self.trials]
+        rows = [(self.record(trial) if trial.state in ended else None) or trial.to_json() for trial in self.trials
+                if numbers is None or trial.number in numbers]
         return rows if self.meta.rungs.pauses else [{**row, "rungs": None} for row in rows]
 
     @contextmanager

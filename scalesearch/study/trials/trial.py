@@ -94,9 +94,10 @@ class Event:
         event = _EVENT.decode(line)
         match event.event:
             case Kind.PROPOSED:
-                return replace(event, proposed=Trial.from_json(msgspec.json.decode(line)))
+                trial = Trial.from_json(msgspec.json.decode(line))
+                return cls(event.event, event.trial, event.time, event.line, proposed=trial)
             case Kind.RUNG:
-                return replace(event, reached=_RUNG.decode(line))
+                return cls(event.event, event.trial, event.time, event.line, reached=_RUNG.decode(line))
             case Kind.ENDED if event.state is None:
                 raise ValueError("it says no state")
         return event

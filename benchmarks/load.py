@@ -1,0 +1,116 @@
+"""What a large study costs to look at, and what a proposal in it costs: CPU-seconds and memory.
+
+``python benchmarks/load.py [TRIALS …]`` makes a study of so many trials (20,000 unless given) in a temporary folder and
+prints a table. Its trials are drawn from ``spaces/edge.yaml`` and billed; their scores are invented. One in three is
+finished, with its record, as large as real ones are; the others are infeasible or duplicates, or failed.
+"""
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tabulate import tabulate
+
+from scalesearch.cost import protocol_of
+from scalesearch.feasible.limits import limits
+from scalesearch.library import find_file
+from scalesearch.samplers import SamplerSpec, make_sampler
+from scalesearch.space import read_space
+from scalesearch.study.config.objectives import objective
+from scalesearch.study.optuna_sync.view import SearchStudy
+from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.trials.event_log import now, sealed
+from scalesearch.study.trials.record import make_record
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.study_meta import DataFacts, StudyMeta
+from scalesearch.study.trials.trial import State, Trial
+from scalesearch.train.result import Result
+
+OBJECTIVES = (objective("bleu", "max"), objective("params.total", "min"), objective("macs.total", "min"))
+DRAWN = 400  # different architectures: their numbers are what counts here
+CURVE = [{"step": step, "tokens": step * 4000, "cpu_seconds": 1.5 * step, "seconds": 0.5 * step, "lr": 1e-3,
+          "train_loss": 4.0, "valid_loss": 3.5, "bleu": None} for step in range(0, 2000, 100)]
+
+
+def evaluator() -> Evaluator:
+    """The evaluator of a shipped space under its own limits."""
+    space = read_space(find_file("edge", "spaces"))
+    return Evaluator(space, protocol_of({**space.protocol, "vocab": 8000}), limits(space, None))
+
+
+def make(folder: Path, count: int, billed: list[Trial], given: Evaluator) -> None:
+    """Writes a study of ``count`` trials into ``folder``."""
+    meta = StudyMeta(id="load", name="load", created=now(), space="s", protocol=given.protocol.to_json(),
+                     objectives=OBJECTIVES, recipe={}, seed=1, data=DataFacts("none", "0"), synthetic=True,
+                     trials=count, limits=(), bounds={}, versions={})
+    study, rng, lines = StudyDir(folder), random.Random(1), list[bytes]()
+    study.create(meta, "study: load\n", given.space.to_yaml())
+
+    def log(**event: object) -> None:
+        lines.append(sealed({"line": len(lines) + 1, "time": now(), **event}))
+
+    for number in range(count):
+        trial = replace(billed[number % len(billed)], number=number, architecture=f"{number:012x}")
+        ends = trial.feasible and number % 3 != 0
+        state = State.PENDING if ends else State.INFEASIBLE if not trial.feasible else State.DUPLICATE
+        log(event="proposed", **replace(trial, state=state).to_json())
+        if not ends:
+            continue
+        bleu = 30 - 1e7 / trial.costs["params.total"] + rng.gauss(0, 1)
+        end = {"state": State.COMPLETE, "wall_seconds": 900.0, "values": {
+            one.name: bleu if one.measured else float(trial.costs[one.name]) for one in OBJECTIVES}}
+        log(event="started", trial=number, attempt=1)
+        log(event="ended", trial=number, **end)
+        result = Result("complete", metrics={"bleu": bleu, "split": "valid"}, curve=CURVE, total_seconds=900.0)
+        place = study.trial_folder(trial)
+        place.mkdir(parents=True)
+        (place / "record.json").write_text(json.dumps(make_record(replace(trial, **end), meta.shared, result)))
+    study.log.file.write_bytes(b"".join(lines))
+
+
+def cost_of(*arguments: str) -> tuple[float, float]:
+    """(CPU-seconds, MiB at most) of a command in a process of its own."""
+    code = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
+            "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
+            "print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, done.returncode)")
+    said = subprocess.run([sys.executable, "-c", code, sys.executable, "-m", "scalesearch", *arguments], check=True,
+                          capture_output=True, text=True).stdout.split()
+    assert said[2] == "0", arguments
+    return float(said[0]), float(said[1])
+
+
+def proposal(folder: Path, given: Evaluator) -> tuple[float, float]:
+    """(CPU-seconds, MiB at most of this process) of the next proposal of ``bayes``, the study being open."""
+    trials = StudyDir(folder).load().trials
+    search = SearchStudy(given.space, OBJECTIVES, trials)
+    sampler = make_sampler(SamplerSpec("bayes"), given.define, partial(given.known, objectives=OBJECTIVES),
+                           given.region, OBJECTIVES)
+    search.ask(sampler)  # what is remembered of the trials is made once
+    start = time.process_time()
+    search.ask(sampler)
+    return time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(counts: list[int]) -> None:
+    """Prints the table."""
+    given, rows = evaluator(), []
+    rng = random.Random(0)
+    billed = [given.evaluate(given.space.sample(rng).params) for _ in range(DRAWN)]
+    billed = [trial for trial in billed if trial.costs]
+    for count in counts:
+        with tempfile.TemporaryDirectory() as where:
+            make(Path(where) / "load", count, billed, given)
+            rows += [(count, f"study {verb}", *cost_of("study", verb, f"{where}/load")) for verb in ("status", "front")]
+            rows.append((count, "a proposal of bayes", *proposal(Path(where) / "load", given)))
+    print(tabulate(rows, ["trials", "what", "CPU-seconds", "MiB"], tablefmt="github", floatfmt=".2f"))
+
+
+if __name__ == "__main__":
+    main([int(one) for one in sys.argv[1:]] or [20_000])
