@@ -10,12 +10,14 @@ from scalesearch.cli.options import (
     Output,
     json_option,
     load_architecture,
+    load_space,
     once_lines,
     print_json,
     protocol_options,
     set_option,
 )
 from scalesearch.errors import UserError
+from scalesearch.space.syntax.parameters import say as as_text
 from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
@@ -37,10 +39,14 @@ if TYPE_CHECKING:
 @click.option("--cite", "cited", is_flag=True, help="Closed forms: keys in place of sizes, S, T, V for lengths.")
 @click.option("--levels", type=click.IntRange(1, 5), default=2, show_default=True, help="Depth of the table.")
 @click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
+@click.option("--random", "seed", is_flag=False, flag_value=0, type=int, metavar="[SEED]",
+              help="Of a space that leaves something open: a random candidate.")
+@click.option("--smallest", "way", flag_value="smallest", help="Its candidate with the fewest weights.")
+@click.option("--largest", "way", flag_value="largest", help="Its candidate with the most.")
 @json_option
 def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str, Any], against: tuple[str, ...],
             sweeps: tuple[str, ...], plot: str | None, csv: str | None, cited: bool, levels: int, verified: bool,
-            as_json: bool) -> None:
+            seed: int | None, way: str | None, as_json: bool) -> None:
     """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol.
 
     Several FILEs are set side by side, each compared with the first.
@@ -49,6 +55,9 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str
 
     beside = len(files) + len(against) > 1
     _check_options(beside, bool(sweeps), cited, verified, plot, csv)
+    if (seed is not None or way) and (beside or sweeps or cited or (way and seed is not None)):
+        raise UserError("--random, --smallest and --largest choose one candidate of one FILE: give one of them, and no "
+                        "other view", code="options-conflict")
     if beside:
         what_if.show_comparison(files, settings, against, lengths, levels, csv, as_json)
     elif sweeps:
@@ -56,7 +65,8 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str
     elif cited:
         what_if.show_formulas(files[0], settings, lengths, levels, as_json)
     else:
-        _one(files[0], settings, lengths, levels, verified, as_json)
+        _one(files[0], settings, lengths, levels, verified, way or ("random" if seed is not None else ""), seed or 0,
+             as_json)
 
 
 def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None, csv: str | None) -> None:
@@ -73,15 +83,24 @@ def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot:
                         code="option-missing")
 
 
-def _one(
-    file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, verified: bool, as_json: bool
-) -> None:
-    """One architecture's costs."""
+def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, verified: bool, way: str,
+         seed: int, as_json: bool) -> None:
+    """One architecture's costs: the one in ``file``, or the one that is picked from it."""
     from scalesearch.cost import cost, protocol_of
     from scalesearch.cost.modules import rows
 
-    space, architecture = load_architecture(file, settings)
-    chosen = protocol_of(space.protocol, **lengths)
+    picked = ""
+    if way:
+        from scalesearch.feasible.pick import pick
+
+        space = load_space(file, settings)
+        chosen = protocol_of(space.protocol, **lengths)
+        answers, picked = pick(space, way, seed, chosen)
+        architecture = space.architecture(answers)
+        picked += ": " + ", ".join(f"{key}={as_text(value)}" for key, value in answers.params.items())
+    else:
+        space, architecture = load_architecture(file, settings)
+        chosen = protocol_of(space.protocol, **lengths)
     result = cost(architecture.block, chosen)
     checks: list[Check] = []
     if verified:
@@ -90,12 +109,15 @@ def _one(
         checks = verify(architecture.block, chosen.source, chosen.target, chosen.vocab)
     if as_json:
         modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in rows(result, levels)]
-        extra = {"verify": [{**vars(check), "agrees": check.agrees} for check in checks]} if verified else {}
+        extra: dict[str, Any] = {"picked": picked} if picked else {}
+        if verified:
+            extra["verify"] = [{**vars(check), "agrees": check.agrees} for check in checks]
         print_json(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra)
     else:
         for table in (_modules(result, levels), _totals(result), *([_checks(checks, result)] if checks else [])):
             say(table)
-        say(_memory(result))
+        for line in filter(None, (picked, _memory(result))):
+            say(line)
         say("\n".join([*once_lines({"": result}), f"architecture {architecture.id} · protocol {chosen}"])
             + f" · {chosen.conventions}")
     if not all(check.agrees for check in checks):

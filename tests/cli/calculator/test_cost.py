@@ -122,3 +122,19 @@ def test_costing_imports_no_torch_and_errors_exit_with_2(tmp_path: Path) -> None
 def test_what_is_left_out_and_what_is_counted_once_is_said(protocol: str, words: tuple[str, ...]) -> None:
     output = CliRunner().invoke(command, ["reference/anthe", "--protocol", protocol], catch_exceptions=False).output
     assert all(word in output for word in words), output[-600:]
+
+
+def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(tmp_path: Path) -> None:
+    file = tmp_path / "open.yaml"
+    file.write_text("width: 16 | 32\nencoder: { depth: 1..3, heads: 2 }\ndecoder: { depth: 1 | 2, heads: 2 }\n"
+                    "where: [encoder.depth + decoder.depth <= 4]\n")
+    sheets = [run(str(file), "--set", f"width={w}", "--set", f"encoder.depth={e}", "--set", f"decoder.depth={d}")
+              for w in (16, 32) for e in (1, 2, 3) for d in (1, 2) if e + d <= 4]
+    sizes = [sheet["params"]["total"] for sheet in sheets]
+    assert run(str(file), "--smallest")["params"]["total"] == min(sizes)
+    assert run(str(file), "--largest")["params"]["total"] == max(sizes)
+    drawn = [run(str(file), "--random", str(seed)) for seed in (3, 3, 4, 5, 6)]
+    assert drawn[0] == drawn[1] and len({one["architecture"]["id"] for one in drawn}) > 1
+    assert all(one["params"]["total"] in sizes for one in drawn)
+    with refuses("options-conflict"):
+        CliRunner().invoke(command, [str(file), "--random", "--smallest"], catch_exceptions=False)

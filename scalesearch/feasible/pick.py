@@ -1,0 +1,61 @@
+"""One candidate of a space: a random one, or the one with the fewest or the most weights."""
+
+from __future__ import annotations
+
+import random
+
+from scalesearch.cost import Protocol
+from scalesearch.errors import UserError
+from scalesearch.feasible.candidates import Candidate, priced
+from scalesearch.feasible.count import Counter
+from scalesearch.feasible.extremes import Extremes, NotFound
+from scalesearch.feasible.grid import Endless, TooMany
+from scalesearch.feasible.limits import bounds_of
+from scalesearch.feasible.sections import Decomposition
+from scalesearch.space import Answers, Space
+
+DRAWS = 2_000
+MOST_LISTED = 3_000_000  # rows of a section: some ten seconds
+SIZE = "params.total"
+
+
+def pick(space: Space, way: str, seed: int, protocol: Protocol) -> tuple[Answers, str]:
+    """A candidate that can be built and meets the space's constraints, and how it was found.
+
+    Args:
+        way: ``random``, ``smallest`` or ``largest`` (by params.total, then).
+        seed: of the random draws.
+
+    Raises:
+        UserError: none of many random candidates is one.
+    """
+    if way != "random" and (exact := _exact(space, way, protocol)):
+        return exact, f"the {way} of the space by {SIZE}"
+    rng = random.Random(seed)
+    sheets = [space.sample(rng) for _ in range(DRAWS)]
+    costly = dict.fromkeys((SIZE, *(cost for constraint in space.where for cost in sorted(constraint.costs))))
+    candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, costly)
+    sound = [(candidate.costs[SIZE], -at) for at, candidate in enumerate(candidates) if candidate.costs is not None
+             and all(constraint.holds(candidate.__getitem__) for constraint in space.where)]
+    if not sound:
+        raise UserError(f"none of {DRAWS:,} random candidates can be built and meets the space's constraints; "
+                        "see what `scalesearch check` says", code="nothing-sound")
+    if way == "random":
+        return sheets[-sound[0][1]], f"random, seed {seed}"
+    _, at = min(sound) if way == "smallest" else max(sound)
+    return sheets[-at], f"the {way} of {DRAWS:,} random candidates by {SIZE}: the space is too large to be sure"
+
+
+def _exact(space: Space, way: str, protocol: Protocol) -> Answers | None:
+    """The smallest or the largest candidate; None where the space cannot be taken apart in some seconds."""
+    costly = [constraint for constraint in space.where if constraint.costs]
+    bounds = bounds_of(costly)
+    if bounds is None:
+        return None
+    names = tuple(dict.fromkeys([SIZE, *(bound.name for bound in bounds)]))
+    try:
+        search = Extremes(Counter(Decomposition(space, protocol, names, MOST_LISTED), bounds), bounds)
+        point = search.cheapest(SIZE) if way == "smallest" else search.dearest(SIZE)
+    except (TooMany, Endless, NotFound):
+        return None
+    return point and point.answers
