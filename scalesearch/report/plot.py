@@ -17,6 +17,7 @@ from scalesearch.report.labels import describe
 from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, lay_out, log_sizes, name_in
 from scalesearch.report.table import HALF, eligible
 
+MAX_NAMED = 15  # members of the front up to which each has its number
 MAX_REACH = 3  # a budget up to so many times the largest cost is drawn, with what lies beyond it
 
 
@@ -42,8 +43,11 @@ class Subject:
     confidence: float = CONFIDENCE
 
 
-def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu") -> Figure:
-    """Figure of the metric ``y`` against the cost ``x`` of the trials in ``table`` (see ``report.table.frame``)."""
+def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu", named: bool = True) -> Figure:
+    """Figure of the metric ``y`` against the cost ``x`` of the trials in ``table`` (see ``report.table.frame``).
+
+    References have their labels, and if they are ``named``, members of the front their numbers where these fit.
+    """
     with canvas(5.2, 3.6) as (figure, (axes,)):
         done = table[(table["state"] == "complete") & table[x].notna() & table[y].notna()]
         barred = _barred(done, x, y)
@@ -52,8 +56,10 @@ def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu") -> 
         _bars(axes, barred, subject, x, y)
         _points(axes, table, done, subject, x, y)
         lay_out(figure)
-        marked = done[done["label"].notna()]
-        labels = [(float(row[x]), float(row[y]), name_in(row["label"])) for _, row in marked.iterrows()]
+        members = done["front"].astype(bool) & (named and done["front"].sum() <= MAX_NAMED)
+        marked = done[done["label"].notna() | members]
+        labels = [(float(row[x]), float(row[y]), name_in(row["trial"] if pd.isna(row["label"]) else row["label"]))
+                  for _, row in marked.iterrows()]
         place(axes, labels, list(zip(done[x].astype(float), done[y].astype(float))))
         if len(done):
             axes.legend(loc="best")

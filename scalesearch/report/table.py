@@ -1,14 +1,14 @@
-"""A study's records as tables: pandas for machines, rich for people."""
+"""A study's records as tables: for machines, and as texts for people."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import CONFIDENCE, decimals, pooled, spread
+from scalesearch.report.labels import brief
 from scalesearch.report.records import Record, cost_of, is_replicate, proxies_of, score_of
 from scalesearch.tasks import MEASURED
 from scalesearch.tasks import METRICS as EVERY_METRIC
@@ -116,23 +116,20 @@ def front_rows(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.DataFra
     return rows.sort_values([first, "trial"], ascending=[objectives[first] == "min", True]).reset_index(drop=True)
 
 
-def to_rich(rows: pd.DataFrame, objectives: Mapping[str, str], title: str, params: Iterable[str] | None = None,
-            width: int = 80) -> Table:
-    """The front for the terminal: objectives first, then as many of the ``params`` that differ as fit."""
-    table = Table(title=title, title_justify="left")
-    reported = [name for name in REPORTED if rows[name].notna().any()][:1]
+def texts(rows: pd.DataFrame, objectives: Mapping[str, str], *more: str) -> pd.DataFrame:
+    """Cells of a table for people: the trial, what is ``more``, objectives, test score, seconds of training."""
+    reported = [name for name in REPORTED if name in rows and rows[name].notna().any()][:1]
     names = [*objectives, *reported, "training_seconds"]
-    widths = [max((len(cell(row, name)) for _, row in rows.iterrows()), default=1) for name in names]
-    table.add_column("trial", justify="right", no_wrap=True)
-    for name, least in zip(names, widths):  # numbers must not be cut, headings may be broken
-        table.add_column(_words(name), justify="right", no_wrap=len(name) < 8, min_width=least)
-    varying = differing(rows, params, max(0, (width - 18 - sum(max(7, least) + 3 for least in widths)) // 10))
-    for name in varying:
-        table.add_column(_words(name.removeprefix(PARAM)))
-    for _, row in rows.iterrows():
-        table.add_row(trial_name(row, ""), *(cell(row, name) for name in names),
-                      *(str(_text(row[name])) for name in varying))
-    return table
+    cells = [[trial_name(row, ""), *(str(row[name]) for name in more), *(cell(row, name) for name in names)]
+             for _, row in rows.iterrows()]
+    return pd.DataFrame(cells, columns=["trial", *more, *map(_words, names)])
+
+
+def architectures(rows: pd.DataFrame, params: Iterable[str] | None = None) -> list[str]:
+    """A line a row: every one of ``params`` in which rows differ."""
+    names = differing(rows, params, len(rows.columns))
+    return [f"{trial_name(row)}: " + ", ".join(f"{name.removeprefix(PARAM)} {brief(row[name])}" for name in names
+                                               if _text(row[name]) != "") for _, row in rows.iterrows() if names]
 
 
 def trial_name(row: Any, prefix: str = "trial ") -> str:

@@ -10,11 +10,12 @@ from matplotlib.text import Text
 
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import describe
-from scalesearch.report.plot import Subject, tradeoff
+from scalesearch.report.plot import MAX_NAMED, Subject, tradeoff
 from scalesearch.report.style import FRONT, save
 from scalesearch.report.table import frame
 from tests.report.made_up import OBJECTIVES, PROTOCOL, again, record, records
 
+PAIR = {"bleu": "max", "params.total": "min"}
 SUBJECT = Subject(OBJECTIVES, PROTOCOL, {"params.total": 2e6}, "grammar", synthetic=True)
 
 
@@ -67,6 +68,14 @@ def test_references_are_labelled():
     table = made(record(50, 30.0, 900_000, 10**7, label="base"), record(51, 20.0, 700_000, 10**7, label="tiny"))
     texts = {text.get_text() for text in tradeoff(table, SUBJECT, "params.total").axes[0].texts}
     assert {"base", "tiny"} <= texts
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_members_of_the_front_carry_their_numbers_where_these_fit(count):
+    table = frame([record(number, 10.0 + number, 1000 + number, 10) for number in range(count)], PAIR)
+    for named in (True, False):
+        drawn = {text.get_text() for text in tradeoff(table, Subject(PAIR), "params.total", named=named).axes[0].texts}
+        assert drawn == ({str(number) for number in range(count)} if named and count <= MAX_NAMED else set())
 
 
 def test_labels_of_close_points_do_not_cover_each_other():

@@ -4,9 +4,8 @@ import io
 
 import pandas as pd
 import pytest
-from rich.console import Console
 
-from scalesearch.report.table import differing, filled, frame, front_rows, number, to_rich
+from scalesearch.report.table import architectures, differing, filled, frame, front_rows, number, texts
 from tests.report.made_up import OBJECTIVES, again, record, records
 
 
@@ -52,10 +51,15 @@ def test_columns_that_hold_nothing_are_left_out():
 def test_only_answers_that_differ_are_shown():
     table = frame([record(0, 1.0, 10, 10, depth=2), record(1, 2.0, 20, 20, depth=3)], OBJECTIVES)
     assert differing(table) == ["answer.width", "answer.depth"]
-    console = Console(width=140, file=io.StringIO())
-    console.print(to_rich(table, OBJECTIVES, "Front", ["depth", "norm"], 140))
-    shown = console.file.getvalue()
-    assert "depth" in shown and "norm" not in shown and "width" not in shown and "params total" in shown
+    assert architectures(table, ["depth", "norm"]) == ["trial 0: depth 2", "trial 1: depth 3"]
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_every_answer_of_a_member_is_shown_however_many_there_are(count):
+    made = [record(number, 20.0 + number, 10 + number, 10, **{f"key{at}": number + at for at in range(count)})
+            for number in range(3)]
+    lines = architectures(frame(made, OBJECTIVES))
+    assert [line.count("key") for line in lines] == [count] * 3 and lines[2].endswith(f"key{count - 1} {count + 1}")
 
 
 def test_numbers_are_written_as_people_read_them():
@@ -70,7 +74,7 @@ def test_what_test_says_stands_beside_what_was_chosen_by():
     table = frame(made, OBJECTIVES)
     assert list(table["test.bleu"]) == [29.0, 21.0] and list(table["bleu"]) == [20.0, 30.0]
     assert list(table["front"]) == [True, True], "the front is that of valid: test would leave out the second"
-    assert "test bleu" in [column.header for column in to_rich(table, OBJECTIVES, "t").columns]
+    assert "test bleu" in texts(table, OBJECTIVES)
 
 
 def test_a_candidate_of_several_seeds_is_one_row_with_their_mean():
@@ -89,6 +93,4 @@ def test_the_front_is_that_of_the_means():
     assert frame([lucky, steady], OBJECTIVES)["front"].tolist() == [True, False]
     table = frame([lucky, steady, again(lucky, 2, 20.0)], OBJECTIVES)
     assert table["front"].tolist() == [True, True]
-    console = Console(width=140, file=io.StringIO())
-    console.print(to_rich(front_rows(table, OBJECTIVES), OBJECTIVES, "Front"))
-    assert "25 ± 32 (2)" in console.file.getvalue() and "29 ± 45 (1)" in console.file.getvalue()
+    assert texts(front_rows(table, OBJECTIVES), OBJECTIVES)["bleu"].tolist() == ["25 ± 32 (2)", "29 ± 45 (1)"]

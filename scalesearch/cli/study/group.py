@@ -17,10 +17,13 @@ from scalesearch.cli.study.show import (
     reading,
     show_front,
     show_proxies,
+    show_trial,
     study_argument,
+    tabled,
+    trial_of,
 )
 from scalesearch.errors import UserError
-from scalesearch.terminal import open_console, say
+from scalesearch.terminal import make_table, open_console, say
 
 if TYPE_CHECKING:
     from scalesearch.study.results.results import Results
@@ -73,20 +76,38 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 @command.command()
 @reading()
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
-@click.option("--all", "everything", is_flag=True, help="Every proposal, not only the front (CSV and JSON).")
+@click.option("--all", "everything", is_flag=True, help="Every proposal with its state, not only the front.")
+@click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs) instead.")
 @json_option
-def front(results: Results, as_csv: bool, everything: bool, as_json: bool) -> None:
+def front(results: Results, as_csv: bool, everything: bool, as_latex: bool, as_json: bool) -> None:
     """The candidates that no other dominates."""
+    from scalesearch.report.table import filled, texts
+    from scalesearch.report.text_tables import to_csv, to_latex
+
     rows = results.table if everything else results.front
     if as_csv:
-        from scalesearch.report.table import filled
-        from scalesearch.report.text_tables import to_csv
-
         click.echo(to_csv(filled(rows)), nl=False)
     elif as_json:
         print_json(json.loads(rows.to_json(orient="records")))
+    elif as_latex:
+        click.echo(to_latex(texts(rows, results.objectives, *["state"] * everything)), nl=False)
+    elif everything:
+        say(make_table(*tabled(texts(rows, results.objectives, "state")), lines=True))
     else:
         show_front(results, open_console())
+
+
+@command.command()
+@reading()
+@click.argument("trial", type=int)
+@json_option
+def show(results: Results, trial: int, as_json: bool) -> None:
+    """Everything of the trial TRIAL: its scores, costs, rungs, hyperparameters and files."""
+    if as_json:
+        chosen = trial_of(results, trial)
+        print_json({**chosen.to_json(), "record": results.study.record(chosen)})
+    else:
+        show_trial(results, trial, open_console())
 
 
 @command.command()

@@ -14,14 +14,16 @@ import click
 
 from scalesearch.cli.options import need
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, open_console, say, wide_console
+from scalesearch.terminal import as_text, make_table, open_console, say, wide_console
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
 
     from scalesearch.report.ablation import Ablation
     from scalesearch.report.scaling.study import ScalingStudy
     from scalesearch.study.results.results import Results
+    from scalesearch.study.trials.trial import Trial
 
 
 MAX_PROXIES = 2000  # finished candidates of which `study status` still says how early measurements rank them
@@ -85,15 +87,64 @@ def console_for_once() -> Console:
 
 
 def show_front(results: Results, console: Console) -> None:
-    from scalesearch.report.table import to_rich
+    from scalesearch.report.table import architectures, texts
 
     title = f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} trained candidates"
-    console.print(to_rich(results.front, results.objectives, title, results.params, console.width))
+    say(make_table(*tabled(texts(results.front, results.objectives)), title=title, lines=True), console)
+    for line in architectures(results.front, results.params):
+        console.print(as_text(line))
     for line in [*results.notes(), *results.verdict.sentences()]:
         say(line, console)
     if volume := results.hypervolume():
         corner = ", ".join(f"{name} {value:,.6g}" for name, value in zip(results.objectives, volume[1]))
         say(f"Hypervolume {volume[0]:.6g} against the reference point {corner}.", console)
+
+
+def tabled(cells: pd.DataFrame) -> tuple[Iterable[str], Iterable[Any]]:
+    """Headings and rows of a table of texts."""
+    return cells.columns, cells.itertuples(index=False)
+
+
+def show_trial(results: Results, number: int, console: Console) -> None:
+    """Prints everything of one trial."""
+    trial = trial_of(results, number)
+    record = results.study.record(trial) or {}
+    again = [f"{one.number} (seed {one.seed}, {one.state})" for one in results.study.trials.replicates()
+             if one.of == number]
+    facts = {"state": trial.state, "origin": trial.origin, "label": trial.label, "repeats trial": trial.of,
+             "on the front": "yes" if number in set(results.front["trial"]) else "no", "reason": trial.reason,
+             "architecture": trial.architecture, "seed": record.get("seed"), "replicates": ", ".join(again),
+             **{name: record.get(name) for name in ("device", "dtype", "tokens", "seconds", "total_seconds")}}
+    violated = {f"misses {name}": f"{miss:.3g}" for name, miss in trial.constraints.items() if miss > 0}
+    scores = {**(trial.values or {}), **_numbers(record.get("metrics"))}
+    rungs = {f"rung {at}": f"loss {rung.loss:.4g}" + (f" after {rung.step:,} updates" if rung.step else "")
+             for at, rung in enumerate(trial.rungs, 1)}
+    for title, rows in (("Trial", facts | violated), ("Scores", scores), ("Costs", trial.costs), ("Rungs", rungs),
+                        ("Hyperparameters", trial.params or trial.answers)):
+        cells = [(name, f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else
+                  f"{value:,.6g}" if isinstance(value, float) else value) for name, value in rows.items()
+                 if value not in (None, "")]
+        if cells:
+            say(make_table((f"{title} {number}" if title == "Trial" else title, ""), cells, (0, 1)), console)
+    folder = results.study.trial_folder(trial)
+    say(f"Files: {folder}" if folder.is_dir() else "It has no files.", console)
+
+
+def trial_of(results: Results, number: int) -> Trial:
+    """Trial ``number`` of a study. Raises UserError where there is none."""
+    trial = results.study.trials.get(number)
+    if trial is None:
+        raise UserError(f"{results.study.folder}: there is no trial {number}; it has {len(results.study.trials)}, "
+                        "counted from 0", code="no-such-trial")
+    return trial
+
+
+def _numbers(metrics: Any, prefix: str = "") -> dict[str, Any]:
+    """Scores by name, those of the test split as ``test.bleu``."""
+    found: dict[str, Any] = {}
+    for name, value in (metrics or {}).items():
+        found |= _numbers(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
 
 
 def show_proxies(results: Results, console: Console) -> None:

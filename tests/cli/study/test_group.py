@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
+from scalesearch.report.labels import brief
 from tests.errors import refuses
 from tests.study.fakes import make_driver, make_plan
 from tests.study.noisy import noisy_work, seeded_plan
@@ -113,3 +114,35 @@ def test_further_seeds_for_people_and_machines(tmp_path):
     said = call("export", tmp_path / "fake", "--trial", again.number, "--to", tmp_path / "again")
     assert f"trial {again.of} with seed 2, as asked" in said
     assert json.loads((tmp_path / "again" / "record.json").read_text())["seed"] == 2
+
+
+def test_the_front_on_a_narrow_terminal_has_every_member_with_its_architecture(folder):
+    rows = json.loads(call("front", folder, "--json"))
+    shown = CliRunner().invoke(command, ["front", folder], env={"COLUMNS": "80"}, catch_exceptions=False).output
+    assert all(len(line) <= 80 for line in shown.splitlines()[:6])
+    names = [name for name in rows[0] if name.startswith("answer.") and len({str(row[name]) for row in rows}) > 1]
+    assert names and len(rows) > 1
+    words = " ".join(shown.split())
+    for row in rows:
+        assert f"trial {row['trial']}: " in words
+        answers = [f"{name.removeprefix('answer.')} {brief(row[name])}" for name in names if brief(row[name]) != "–"]
+        assert [answer for answer in answers if answer not in words] == []
+
+
+def test_the_front_as_latex_and_all_proposals_with_their_state(folder):
+    rows = json.loads(call("front", folder, "--json"))
+    table = call("front", folder, "--latex")
+    assert table.startswith(r"\begin{tabular}") and table.count(r"\\") == len(rows) + 1
+    states = {row["state"] for row in json.loads(call("front", folder, "--json", "--all"))}
+    assert len(states) > 1 and all(state in call("front", folder, "--all") for state in states)
+
+
+def test_everything_of_one_trial(folder):
+    row = json.loads(call("front", folder, "--json"))[0]
+    shown = call("show", folder, row["trial"])
+    for words in (row["id"], f"{int(row['params.total']):,}", "on the front", "yes", "complete", "width", "Files: "):
+        assert words in shown
+    found = json.loads(call("show", folder, row["trial"], "--json"))
+    assert found["trial"] == row["trial"] and found["record"]["metrics"]["bleu"] == pytest.approx(row["bleu"])
+    with refuses("no-such-trial", "999"):
+        call("show", folder, 999)

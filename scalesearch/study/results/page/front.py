@@ -67,7 +67,7 @@ def _panels(facts: Facts, costs: list[str], metric: str, key: str | None = None)
 def _picture(facts: Facts, x: str, y: str) -> Part:
     done = facts.done[facts.done[x].notna() & facts.done[y].notna()]
     done = done.sort_values("front", kind="stable").tail(MAX_MARKS)  # the front's marks lie on top
-    figure = tradeoff(facts.results.table, facts.results.subject, x, y)
+    figure = tradeoff(facts.results.table, facts.results.subject, x, y, named=False)  # they show on hover
     words = {y: label(y), x: label(x)}
     shown = [name for name in ("trial", "label", "seeds", x, y, x + HALF, y + HALF) if name in done]
     marks = [Mark(row["trial"], summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
