@@ -94,7 +94,7 @@ def make_study(folder, texts, **changes):
     named = tuple(Reference(label, architecture_of(sheet), sheet) for label, sheet in zip(labels, sheets))
     plan = make_plan(3, references=named, seeds=Seeds(1, 0, references=2))
     make_driver(folder, plan, partial(work, reason)).run()
-    revise(folder, name=name, data=replace(META.data, name=corpus), limits=(reason,), **changes)
+    revise(folder, name=name, data=replace(META.data, name=corpus), limits=(plain(reason),), **changes)
 
 
 def call(*arguments):
