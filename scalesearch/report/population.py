@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from scalesearch.feasible.answer import binned
 from scalesearch.report.label_placement import place
@@ -33,9 +34,11 @@ def plane(
         limits: cost to the most that is allowed.
     """
     x, y = axes_names
-    with canvas(5.2, 3.9) as (figure, (axes,)):
+    with canvas(5.2, 4.5) as (figure, (axes,)):
         axes.set(xscale="log", yscale="log", xlabel=describe(x, protocol), ylabel=describe(y, protocol))
-        for fits, color, label in ((False, REST, "does not fit"), (True, FRONT, "fits")):
+        over = [f"{name} over {EngFormatter(sep='')(most)}" for name, most in limits.items() if name not in axes_names]
+        grey = f"does not fit ({', or '.join(['beyond the box', *over])}, or a constraint)"
+        for fits, color, label in ((False, REST, grey), (True, FRONT, "fits")):
             rows = sample[sample["fits"] == fits]
             axes.scatter(rows[x], rows[y], s=5, color=color, alpha=0.5, linewidths=0, label=label, zorder=2 + fits)
         if front:
@@ -45,24 +48,27 @@ def plane(
         points = [(point[0], point[1]) for point in references]
         if points:
             axes.scatter(*np.array(points).T, marker="D", s=26, facecolors="white", edgecolors=REFERENCE, zorder=6)
-        _box(axes, limits.get(x), limits.get(y))
+        _box(axes, *((f"{name} at most {EngFormatter(sep='')(limits[name])}", limits[name]) if name in limits else None
+                     for name in axes_names))
         log_sizes(axes.xaxis)
         log_sizes(axes.yaxis)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", markerscale=2, fontsize=7)
         lay_out(figure)
         place(axes, [(x, y, name_in(name)) for x, y, name in references], points)
-        axes.legend(loc="best", markerscale=2)
     return figure
 
 
-def _box(axes: Axes, right: float | None, top: float | None) -> None:
-    """The budget: what lies beyond it is shaded."""
-    x_limits, y_limits = axes.get_xlim(), axes.get_ylim()
-    for bound, (low, high), shade, edge in ((right, x_limits, axes.axvspan, axes.axvline),
-                                            (top, y_limits, axes.axhspan, axes.axhline)):
-        if bound is not None and low < bound < high:
-            shade(bound, high, facecolor=LIMIT, alpha=0.10, linewidth=0, zorder=1)
-            edge(bound, color=LIMIT, linewidth=1.0, linestyle=DASHED, zorder=4)
-    axes.set(xlim=x_limits, ylim=y_limits)
+def _box(axes: Axes, right: tuple[str, float] | None, top: tuple[str, float] | None) -> None:
+    """The budget, each limit with its words, inside the axes whatever the candidates have; beyond it is shaded."""
+    spans = [list(axes.get_xlim()), list(axes.get_ylim())]
+    for limit, span, shade, edge in ((right, spans[0], axes.axvspan, axes.axvline),
+                                     (top, spans[1], axes.axhspan, axes.axhline)):
+        if limit is not None:
+            label, bound = limit
+            span[:] = [min(span[0], bound / 1.3), max(span[1], bound * 1.3)]
+            shade(bound, span[1], facecolor=LIMIT, alpha=0.10, linewidth=0, zorder=1)
+            edge(bound, color=LIMIT, linewidth=1.0, linestyle=DASHED, zorder=4, label=label)
+    axes.set(xlim=spans[0], ylim=spans[1])
 
 
 def shares(values: pd.DataFrame, exact: bool) -> Figure:
