@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +32,17 @@ class Section:
     node: Node
     places: dict[str, Place] = field(default_factory=dict)
 
-    def read(self, schema: Group, option: str = "", settings: Sequence[str] = ()) -> Any:
-        """What ``schema`` makes of it, changed by ``key=value`` settings given to ``option``. Raises UserError."""
+    def read(self, schema: Group, settings: Sequence[str] = ()) -> Any:
+        """What ``schema`` makes of it, changed by settings such as ``recipe.lr=1e-3``. Raises UserError."""
         from scalesearch.space.binding.constants import Reader, override
         from scalesearch.space.syntax.diagnostics import SpaceErrors
         from scalesearch.space.syntax.nodes import Table, Text
 
-        node = self.node
-        if settings and isinstance(node, Text) and schema.bare:
-            node = Table(node.place, ((Text(node.place, schema.bare), node),))
+        file = Table(self.node.place, ((Text(self.node.place, self.name), self.node),))
+        whole = replace(schema, fields={self.name: schema})
         for setting in settings:
-            node = override(node, schema, setting, option) if isinstance(node, Table) else node
+            file = override(file, whole, setting)
+        node = file.get(self.name) or self.node
         reader = Reader(schema, self.name)
         value = reader.read(node)
         if reader.problems:
@@ -83,7 +83,7 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
 
 
 def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
-    """The preset or file ``name``, changed by ``KEY=VALUE`` settings.
+    """The preset or file ``name``, changed by settings such as ``recipe.lr=1e-3``.
 
     Raises:
         UserError: no such preset or file, or a wrong field.
@@ -95,7 +95,7 @@ def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
         section = Section(Path(name), "recipe", node_of("--recipe", {"preset": name}))
     else:
         section = read_section(Path(name), "recipe", f"--recipe: the presets are {', '.join(PRESETS)}")
-    recipe: Recipe = section.read(RECIPE, "--recipe-set", settings)
+    recipe: Recipe = section.read(RECIPE, settings)
     return recipe
 
 

@@ -33,23 +33,23 @@ DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json
               help="A YAML file that says what to learn from, or `builtin`.")
 @set_option
 @click.option("--recipe", default="quick", show_default=True, metavar="NAME|FILE",
-              help="A preset (quick, short, base, transformer-tiny, partialformer, edgeformer, anthe) or a YAML file.")
-@click.option("--recipe-set", "recipe_settings", multiple=True, metavar="KEY=VALUE",
-              help="Change the recipe: --recipe-set cpu_minutes=15 --recipe-set lr=1e-3.")
+              help="A preset (quick, short, base, transformer-tiny, partialformer, edgeformer, anthe) or a YAML file; "
+                   "--set recipe.lr=1e-3 changes a key, of which docs/reference/recipe.md has all.")
 @click.option("--out", required=True, type=Output(folder=True), help="Folder for the result.")
 @click.option("--seed", default=1, show_default=True, help="Of first weights, order of batches and dropout.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1),
               help="That share each update: CPU processes, or with a GPU each. Cores are shared out among them.")
 @click.option("--resume", is_flag=True, help="Go on with what is in the folder.")
 @json_option
-def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str, recipe_settings: tuple[str, ...],
-            out: Path, seed: int, processes: int, resume: bool, as_json: bool) -> None:
+def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str, out: Path, seed: int,
+            processes: int, resume: bool, as_json: bool) -> None:
     """Train the architecture in the file ARCHITECTURE (or a shipped one, such as transformer) and score it.
 
     Ctrl-C (exit status 130) and SIGTERM (143) save; the same command with --resume goes on as if nothing had been.
     """
-    how = load_recipe(recipe, recipe_settings)
-    _, chosen = load_architecture(architecture, settings)
+    of_recipe = tuple(one for one in settings if one.partition("=")[0].strip().split(".")[0] == "recipe")
+    how = load_recipe(recipe, of_recipe)
+    _, chosen = load_architecture(architecture, tuple(one for one in settings if one not in of_recipe))
     _check_folder(out, resume)
 
 

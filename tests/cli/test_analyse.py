@@ -27,8 +27,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checkpoint(data: Path) -> Path:
     """A small PartialFormer after a few updates."""
     out = data.parent / "trained"
-    done = run(train_verb, data, "small/partialformer", "--set", "width=16", "--recipe-set", "steps=4",
-               "--recipe-set", "max_tokens=200", "--recipe-set", "threads=1", "--data", data, "--out", out)
+    done = run(train_verb, data, "small/partialformer", "--set", "width=16", "--set", "recipe.steps=4",
+               "--set", "recipe.max_tokens=200", "--set", "recipe.threads=1", "--data", data, "--out", out)
     assert done.exit_code == 0, done.output
     return out
 
@@ -100,8 +100,8 @@ def test_a_language_model_is_looked_into_as_well(tmp_path: Path) -> None:
                     "window: 32}\n")
     shape = ("model=decoder-only", "width=16", "decoder.depth=1", "decoder.heads=2")
     sets = [part for setting in shape for part in ("--set", setting)]
-    done = run(train_verb, file, "transformer", *sets, "--recipe-set", "steps=2", "--recipe-set", "max_tokens=200",
-               "--recipe-set", "threads=1", "--data", file, "--out", tmp_path / "out")
+    done = run(train_verb, file, "transformer", *sets, "--set", "recipe.steps=2", "--set", "recipe.max_tokens=200",
+               "--set", "recipe.threads=1", "--data", file, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     found = json.loads(run(analyse_verb, file, tmp_path / "out", "--data", file, "--json").stdout)
     assert [row["part"] for row in found["heads"]] == ["self_attention"] and found["gradients"]["norm"] > 0

@@ -31,7 +31,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(text: Path, out: Path, *more: str, most: int | None = None, **changes: Any) -> subprocess.Popen:
     """The command, in a session of its own; ``most``: bytes that a file may have."""
-    settings = [item for key, value in (RECIPE | changes).items() for item in ("--recipe-set", f"{key}={value}")]
+    settings = [item for key, value in (RECIPE | changes).items() for item in ("--set", f"recipe.{key}={value}")]
     command = [sys.executable, "-m", "scalesearch", "train", "transformer", "--data", str(text / "data.yaml"), *SMALL,
                *settings, "--out", str(out), *more]
 

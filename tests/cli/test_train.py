@@ -14,7 +14,7 @@ from tests.corpora import ENGLISH, write_text
 
 SMALL = ["--set", "width=16", "--set", "encoder.depth=1", "--set", "decoder.depth=1", "--set", "encoder.heads=2",
          "--set", "decoder.heads=2"]
-RECIPE = ["--recipe-set", "steps=6", "--recipe-set", "max_tokens=200", "--recipe-set", "threads=1"]
+RECIPE = ["--set", "recipe.steps=6", "--set", "recipe.max_tokens=200", "--set", "recipe.threads=1"]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
     done = trained(data, tmp_path / "out", "--json", "--resume")
     assert done.exit_code == 0
     assert done.stderr.startswith(f"nothing to resume in {tmp_path / 'out'}; starting from the beginning\n")
-    other = trained(data, tmp_path / "out", "--resume", "--recipe-set", "lr=1")
+    other = trained(data, tmp_path / "out", "--resume", "--set", "recipe.lr=1")
     assert isinstance(other.exception, UserError) and "lr was" in str(other.exception)
     assert "training" not in other.output.replace("holds another training", "")
 
@@ -120,15 +120,15 @@ def test_mistakes_in_a_file_are_pointed_to(data: Path, tmp_path: Path, option: s
 
 
 def test_a_failed_training_says_why_and_exits_with_1(data: Path, tmp_path: Path) -> None:
-    done = trained(data, tmp_path / "out", "--recipe-set", "lr=1e30", "--recipe-set", "warmup=0", "--recipe-set",
-                   "clip_norm=0")
+    done = trained(data, tmp_path / "out", "--set", "recipe.lr=1e30", "--set", "recipe.warmup=0", "--set",
+                   "recipe.clip_norm=0")
     assert done.exit_code == 1 and "failed: the loss is" in done.output
 
 
 def test_a_recipe_file_stands_beside_settings(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text("recipe: {preset: quick, steps: 3, max_tokens: 200, threads: 1}\n")
-    done = run(train_verb, "transformer", "--data", data, *SMALL, "--recipe", file, "--recipe-set", "steps=2", "--out",
+    done = run(train_verb, "transformer", "--data", data, *SMALL, "--recipe", file, "--set", "recipe.steps=2", "--out",
                tmp_path / "out", "--json")
     assert json.loads(done.stdout)["steps"] == 2
 
@@ -137,8 +137,8 @@ def test_a_recipe_file_stands_beside_settings(data: Path, tmp_path: Path) -> Non
     ("args", "said"),
     [
         (["--recipe", "quik"], "presets are quick, short, base"),
-        (["--recipe-set", "lrr=1"], "--recipe-set lrr=1: unknown key `lrr`"),
-        (["--recipe-set", "lr"], "--recipe-set lr: write it as key=value"),
+        (["--set", "recipe.lrr=1"], "--set recipe.lrr=1: unknown key `lrr`"),
+        (["--set", "recipe.lr"], "--set recipe.lr: write it as key=value"),
         (["--data", "nowhere.yaml"], "nowhere.yaml"),
         (["--set", "widht=3"], "widht"),
     ],
@@ -165,7 +165,7 @@ def test_a_language_model_shows_its_perplexities_and_translates_nothing(tmp_path
                     "window: 16}\n")
     only = [*SMALL[:2], *SMALL[4:6], *SMALL[8:], "--set", "model=decoder-only"]
     done = run(train_verb, "transformer", "--data", file, *only, *RECIPE, "--out", tmp_path / "out",
-               "--recipe-set", "measure=both")
+               "--set", "recipe.measure=both")
     assert done.exit_code == 0, done.output
     for said in ("Perplexity per word", "window:16|stride:8", "windows", "latency: ", "memory: "):
         assert said in done.output

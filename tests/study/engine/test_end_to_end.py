@@ -90,7 +90,7 @@ def test_the_exported_architecture_costs_what_the_record_says(folder):
     assert said["architecture"]["id"] == record["architecture"] and said["protocol"] == record["protocol"]
     flat = {f"{kind}.{name}": value for kind in ("params", "macs", "memory") for name, value in said[kind].items()}
     assert flat == {name: record["costs"][name] for name in flat}
-    again = command(folder, "train", "best", "--data", "tiny.yaml", "--recipe-set", "steps=2", "--out",
+    again = command(folder, "train", "best", "--data", "tiny.yaml", "--set", "recipe.steps=2", "--out",
                     "again")
     assert record["architecture"] in again
     assert json.loads(command(folder, "cost", "again", "--json"))["protocol"] == record["protocol"]
