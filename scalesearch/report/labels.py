@@ -72,6 +72,13 @@ def direction(name: str) -> str:
     return metric.direction if metric else "min"
 
 
+def readable(value: float) -> str:
+    """A number to six digits, as people write it: ``2.23618 · 10¹⁴``."""
+    digits, _, exponent = f"{value:,.6g}".partition("e")
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) if exponent else ""
+    return f"{digits} · 10{raised}" if exponent else digits
+
+
 def brief(value: Any) -> str:
     """A hyperparameter's value: numbers to six digits, a gap as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":

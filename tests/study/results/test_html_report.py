@@ -15,6 +15,7 @@ from optuna.importance import PedAnovaImportanceEvaluator
 from scalesearch.cli.study.group import command
 from scalesearch.cost import cost, protocol_of
 from scalesearch.library import find_file
+from scalesearch.report.labels import readable
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import read_space
 from scalesearch.study.results.html_report import write_page
@@ -76,6 +77,22 @@ def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, fo
     assert any(href.endswith("job.json") for href in page.hrefs)
 
 
+def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_come_first(page, folder):
+    front = load(folder).front
+    best = front.loc[front["bleu"].astype(float).idxmax()]
+    assert f"Best on the front: trial {best['trial']}" in page.text and "over the best reference, " in page.text
+    assert "Budget: params.total <= 6000." in page.text
+    rows = [found for tag, found in page.tags if tag == "tr" and "data-trial" in found]
+    members = [row.get("class") == "front" for row in rows]
+    assert members == sorted(members, reverse=True) and any(members)
+
+
+@pytest.mark.parametrize(("value", "words"), [(2.23618e14, "2.23618 · 10¹⁴"), (1234.5, "1,234.5"), (0.0, "0"),
+                                              (1.5e-7, "1.5 · 10⁻⁷")])
+def test_numbers_are_as_people_write_them(value, words):
+    assert readable(value) == words
+
+
 def test_a_page_that_stands_alone_links_to_no_file(folder, tmp_path):
     alone = Page(write_page(load(folder), tmp_path / "alone.html", alone=True))
     assert alone.wrong == [] and alone.hrefs and all(href.startswith(("#", "data:")) for href in alone.hrefs)
@@ -128,7 +145,7 @@ def test_the_last_hypervolume_is_that_of_the_front(folder, page):
     facts = Facts(load(folder), folder)
     now, corner = facts.results.hypervolume()
     trials, volumes = zip(*history(facts, corner))
-    assert volumes[-1] == pytest.approx(now) and f"{now:.6g} after" in page.text
+    assert volumes[-1] == pytest.approx(now) and f"{readable(now)} after" in page.text
     assert np.all(np.diff(volumes) >= 0) and trials[-1].spent > 0
 
 
@@ -282,5 +299,7 @@ def test_the_verb_writes_beside_the_study_or_where_it_is_told(tmp_path):
     target = tmp_path / "there" / "page.html"
     found = json.loads(call(command, ["report", str(tmp_path / "fake"), "--to", str(target), "--json"]).output)
     assert found == {"files": [str(target)]} and target.is_file()
-    with refuses("is-a-folder"):
+    with refuses("cannot-write"):  # by the option, before any work
         call(command, ["report", str(tmp_path / "fake"), "--to", str(tmp_path)], catch_exceptions=False)
+    with refuses("is-a-folder"):
+        write_page(load(tmp_path / "fake"), tmp_path)

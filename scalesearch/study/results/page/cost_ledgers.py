@@ -8,7 +8,7 @@ from scalesearch.report.labels import protocol_words
 from scalesearch.report.style import canvas
 from scalesearch.study.results.module_costs import config_of, modules_of
 from scalesearch.study.results.page.facts import Facts, name_of
-from scalesearch.study.results.page.parts import Cell, Part, Section, fold, table, text
+from scalesearch.study.results.page.parts import MISSING, Cell, Part, Section, fold, table, text
 from scalesearch.study.results.page.svg import picture
 from scalesearch.study.trials.trial import Trial
 
@@ -52,11 +52,15 @@ def _table(facts: Facts, trials: Sequence[Trial], quantity: str) -> Part:
 
 
 def _memory(facts: Facts, trials: Sequence[Trial]) -> Part:
-    rows = [[Cell(name_of(trial), trial.number, left=True), *(trial.costs.get(f"memory.{name}") for name in MEMORY)]
-            for trial in trials]
-    caption = (f"memory: bytes in float32; the key-value cache after {facts.meta.protocol['target']} target tokens; "
+    rows = [[Cell(name_of(trial), trial.number, left=True),
+             *(_mebibytes(trial.costs.get(f"memory.{name}")) for name in MEMORY)] for trial in trials]
+    caption = (f"memory: MiB in float32; the key-value cache after {facts.meta.protocol['target']} target tokens; "
                "an estimate of what one sentence pair keeps for the backward pass.")
     return table(["trial", *MEMORY.values()], rows, caption, "costs-memory")
+
+
+def _mebibytes(size: float | None) -> Cell:
+    return MISSING if size is None else Cell(f"{size / 2**20:,.2f}", size)
 
 
 def _modules(facts: Facts, trial: Trial) -> Part:

@@ -4,7 +4,7 @@ import numpy as np
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
-from scalesearch.report.labels import label
+from scalesearch.report.labels import label, readable
 from scalesearch.report.plot import tradeoff
 from scalesearch.report.style import FRONT, canvas
 from scalesearch.report.table import COSTS, HALF, summary
@@ -119,6 +119,6 @@ def growth(facts: Facts) -> Section | None:
     caption = (f"In the product of the objectives' units, against the reference point {point}: the worst value of each "
                "objective over all finished trials, and a tenth of their range beyond it. The curve counts each trial "
                "with its first seed, and replicates as time spent; the number above is of means over seeds.")
-    return Section("hypervolume", "Hypervolume", [text(f"{now:.6g} after {len(facts.finished)} trials, {spent}."),
-                                picture(figure, "hypervolume-figure", f"Hypervolume: {volume:.6g} after {spent}.",
+    return Section("hypervolume", "Hypervolume", [text(f"{readable(now)} after {len(facts.finished)} trials, {spent}."),
+                                picture(figure, "hypervolume-figure", f"Hypervolume: {readable(volume)} after {spent}.",
                                         caption)])

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from scalesearch.report.labels import direction, heading
+from scalesearch.report.table import summary
 from scalesearch.study.results.page import accounts, cost_ledgers, curves, front, importance, parallel, trials
 from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.page.parts import Part, Section
@@ -35,8 +37,24 @@ def render(facts: Facts) -> str:
                             undefined=StrictUndefined, keep_trailing_newline=True)
     sections = [one for section in SECTIONS if (one := section(facts)) is not None]
     return templates.get_template("page.html").render(
-        title=f"Study {facts.meta.name}", tiles=_tiles(facts), notes=facts.results.notes()[:2], sections=sections,
-        unfinished=bool(facts.trials.having(State.PENDING)))
+        title=f"Study {facts.meta.name}", tiles=_tiles(facts), notes=[*_best(facts), *facts.results.notes()[:2]],
+        sections=sections, unfinished=bool(facts.trials.having(State.PENDING)))
+
+
+def _best(facts: Facts) -> list[str]:
+    """The front's best member, its gain over the best reference, and the budget."""
+    front, sign = facts.results.front, -1 if direction(facts.main) == "max" else 1
+    lines = [f"Budget: {'; '.join(facts.meta.limits)}."] if facts.meta.limits else []
+    if not len(front) or front[facts.main].isna().all():
+        return lines
+    row = front.loc[(sign * front[facts.main].astype(float)).idxmin()]
+    shown = {name: heading(name) for name in dict.fromkeys([facts.main, *facts.results.objectives])}
+    others = facts.done[facts.done["label"].notna() & (facts.done["trial"] != row["trial"])]
+    gain = ""
+    if len(others):
+        other = others.loc[(sign * others[facts.main].astype(float)).idxmin()]
+        gain = f"; {row[facts.main] - other[facts.main]:+.2f} over the best reference, {other['label']}"
+    return [f"Best on the front: {summary(row, shown)}{gain}.", *lines]
 
 
 def _tiles(facts: Facts) -> list[tuple[int, str]]:

@@ -18,6 +18,7 @@ def section(facts: Facts) -> Section:
     """All trials but those that were infeasible or duplicates."""
     table = facts.results.table
     rows = table[~table["state"].isin([State.INFEASIBLE, State.DUPLICATE])]
+    rows = rows.sort_values("front", ascending=False, kind="stable")  # members first
     if rows.empty:
         return Section("trials", "Trials", [text("No trial has been started yet.")])
     metrics, params = _metrics(facts), differing(rows, facts.sampled, MAX_PARAMS)
