@@ -26,15 +26,14 @@ from scalesearch.files import write_json
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.study.config.reader import read_study
 from scalesearch.study.engine.driver import Driver
-from scalesearch.study.engine.setup import make_bill, make_mirror, searcher
+from scalesearch.study.engine.setup import load_data, open_study, sampler_of, set_up
 from scalesearch.study.executors.base import Done, Event, Job, Runner
-from scalesearch.study.trials.callback import Callback
-from scalesearch.study.trials.plan import Plan
-from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.optuna_sync.attributes import Exported
+from scalesearch.study.optuna_sync.export import open_export
 
 STUDY = """
 study: overhead
-data: { builtin: grammar }
+data: { builtin: grammar, pairs: 2000, vocab: 1000 }
 recipe: { steps: 1000 }
 objectives: { bleu: max, params.total: min, macs.total: min }
 protocol: { name: forward, source: 30, target: 30, vocab: 8000 }
@@ -143,14 +142,12 @@ class Clock:
 def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace, clock: Clock) -> Simulated:
     """A study run to its end in a new folder."""
     (folder / "overhead.yaml").write_text(STUDY)
-    spec = replace(read_study(folder / "overhead.yaml", ("trials=" + str(given.trials), f"proposer.kind={kind}")),
+    spec = replace(read_study(folder / "overhead.yaml", (f"trials={given.trials}", f"proposer={kind}")),
                    rungs=rungs, out=folder / "study")
-    bill = make_bill(spec, None)
-    plan = Plan(bill, spec.objectives, spec.trials, {"recipe": {}, "threads": 1}, {"study": spec.name}, rungs=rungs)
-    store = StudyDir(spec.out)
-    store.create({"id": "overhead", "name": spec.name}, spec.text, spec.space.to_yaml())
-    runner = Simulated(given.workers, given.seconds, rungs, clock)
-    Driver(plan, store.load(), searcher(spec, bill), make_mirror(spec, plan, store), runner, Callback()).run()
+    ready = set_up(spec, load_data(spec.data), None)
+    study, runner = open_study(ready), Simulated(given.workers, given.seconds, rungs, clock)
+    export = open_export(spec.storage, study, Exported(spec.space, spec.objectives), spec.objectives, print)
+    Driver(ready.plan, study, sampler_of(spec, ready.evaluator), runner, export).run()
     return runner
 
 
