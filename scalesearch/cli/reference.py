@@ -73,7 +73,7 @@ def _show(found: dict[str, list[Entry]]) -> None:
     say(f"equal: to the nearest at the printed digits; rounding: cut or rounded up, where the paper does so "
         f"elsewhere; no fit: not by the reading used (some remarks name another that fits)\n"
         f"recomputed under the papers' own protocols ({', '.join(protocols)}; lengths and vocabularies with --json)\n"
-        f"common columns: protocol {COMMON}, flops = 2 · macs; "
+        f"common columns: protocol {COMMON}, {COMMON.conventions}; "
         f"a decoder alone reads S + T tokens")
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from scalesearch.cost import protocol_of
 from scalesearch.tasks import MEASURED, METRICS
 
 Protocol = Mapping[str, Any]
@@ -64,6 +65,11 @@ def protocol_words(protocol: Protocol) -> str:
     extra = "".join(f", plus {count} per {kind} element" for kind, count in counts.items() if kind in COUNTED)
     return (f"protocol {protocol['name']}, {protocol['source']} source and {protocol['target']} target tokens, "
             f"vocabulary {protocol['vocab']:,}{extra}")
+
+
+def conventions(protocol: Protocol) -> str:
+    """How MACs become FLOPs under a protocol, and what neither counts."""
+    return protocol_of({key: protocol[key] for key in ("name", "source", "target", "vocab")}).conventions
 
 
 def direction(name: str) -> str:

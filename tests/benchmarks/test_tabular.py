@@ -4,6 +4,7 @@ import math
 import random
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,3 +108,12 @@ def test_a_table_that_cannot_be_searched_is_told():
         Table([*rows(), rows()[0]], OBJECTIVES)
     with refuses("nothing-trained"):
         Table([replace(row, failed=True) for row in rows()], OBJECTIVES)
+
+
+@pytest.mark.parametrize("file", sorted(Path("benchmarks/tables").glob("*.csv")), ids=lambda file: file.stem)
+def test_our_tables_belong_to_the_spaces_of_today(file, monkeypatch):
+    monkeypatch.syspath_prepend("benchmarks")  # its scripts import each other
+    import own_tables
+
+    table = own_tables.read(file, (Objective("bleu", "max", True), Objective("params.total", "min", False)))
+    assert len(table.rows) == len([line for line in file.read_text().splitlines() if line[0] != "#"]) - 1

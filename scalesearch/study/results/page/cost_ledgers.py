@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalesearch.report.labels import protocol_words
+from scalesearch.report.labels import conventions, protocol_words
 from scalesearch.report.style import canvas
 from scalesearch.study.results.module_costs import config_of, modules_of
 from scalesearch.study.results.page.facts import Facts, name_of
@@ -15,7 +15,7 @@ from scalesearch.study.trials.trial import Trial
 SECTIONS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73", "output": "#CC79A7"}  # their colours
 QUANTITIES = {"params": "unique weights; a tied table counts once, where it is first used",
               "macs": "multiply-accumulates of one sentence pair; the embedding's look-up is free",
-              "flops": "2 · MACs"}
+              "flops": "those of one sentence pair"}
 MEMORY = {"weights": "weights", "cache": "key-value cache", "activations": "training activations"}
 MAX_BARS = 40
 
@@ -47,7 +47,8 @@ def _table(facts: Facts, trials: Sequence[Trial], quantity: str) -> Part:
         total = _amount(trial, quantity)
         rows.append([Cell(name_of(trial), trial.number, left=True),
                      *(_share(_amount(trial, quantity, name), total) for name in SECTIONS), total])
-    caption = f"{quantity}: {QUANTITIES[quantity]}; {protocol_words(facts.meta.protocol)}."
+    caption = (f"{quantity}: {QUANTITIES[quantity]}; {protocol_words(facts.meta.protocol)}; "
+               f"{conventions(facts.meta.protocol)}.")
     return table(["trial", *SECTIONS, "total"], rows, caption, f"costs-{quantity}")
 
 
