@@ -6,16 +6,31 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from scalesearch.feasible.answer import binned
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import SHORT, describe
-from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, lay_out, log_sizes, name_in
+from scalesearch.report.style import (
+    DASHED,
+    FRONT,
+    INK,
+    LIMIT,
+    REFERENCE,
+    REST,
+    canvas,
+    lay_out,
+    log_sizes,
+    name_in,
+    styled,
+)
 
 MAX_BARS = 12  # of one parameter; more values of a range are put together
 ROW = 0.16  # inches a bar takes
+HIGHEST, MAX_COLUMNS = 8.0, 3  # inches of a column of panels, and columns of a page
+Panel = tuple[str, pd.DataFrame]  # a parameter and its answers
 
 
 def plane(
@@ -72,21 +87,63 @@ def _box(axes: Axes, right: tuple[str, float] | None, top: tuple[str, float] | N
 
 
 def shares(values: pd.DataFrame, exact: bool) -> Figure:
-    """The feasible share of every answer, as bars, a panel a parameter; ``values`` as ``Feasibility.values``."""
-    panels = [(str(name), binned(rows, MAX_BARS)) for name, rows in values.groupby("parameter", sort=False)]
-    panels = [(name, rows) for name, rows in panels if len(rows) > 1]
-    heights = [len(rows) * ROW + 0.35 for _, rows in panels] or [1]
-    with canvas(5.2, max(1.5, sum(heights) + 0.5), len(heights), height_ratios=heights) as (figure, drawn):
-        for axes, (name, rows) in zip(drawn, panels):
-            places = np.arange(len(rows))[::-1]
-            axes.grid(False)
-            axes.barh(places, 100 * rows["share"], color=FRONT, height=0.78)
-            axes.set_yticks(places, rows["answer"].map(name_in), fontsize=7)
-            axes.set_title(name_in(name), loc="left", fontsize=8, pad=2)
-            axes.set_xlim(0, 100)
-            axes.tick_params(axis="x", labelbottom=axes is drawn[-1])
-            for at, share, verdict in zip(places, rows["share"], rows["verdict"]):
-                axes.annotate(verdict or f"{100 * share:.3g} %", (100 * share, at), (2, 0),
-                              textcoords="offset points", va="center", fontsize=6)
-        figure.supxlabel(f"feasible share of {'answer sheets' if exact else 'draws'} (%)", fontsize=9)
+    """The feasible share of every answer, as bars, a panel a parameter; ``values`` as ``Feasibility.values``.
+
+    A page holds those parameters whose answers differ most.
+    """
+    every = [(str(name), binned(rows, MAX_BARS)) for name, rows in values.groupby("parameter", sort=False)]
+    every = [(name, rows) for name, rows in every if len(rows) > 1]
+    panels = _most_telling(every)
+    columns = _in_columns(panels)
+    tallest = max(1.0, *(sum(_height(rows) for _, rows in column) for column in columns))
+    with styled():
+        figure = Figure(figsize=(max(5.2, 3.6 * len(columns)), tallest + 0.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        for part, column in zip(figure.subfigures(1, len(columns), squeeze=False)[0], columns):
+            heights = [_height(rows) for _, rows in column]
+            heights.append(max(1e-3, tallest - sum(heights)))  # an empty one, so that bars are as high everywhere
+            *drawn, rest = part.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+            rest.set_axis_off()
+            for axes, (name, rows) in zip(drawn, column):
+                _draw_shares(axes, name, rows, last=axes is drawn[-1])
+        rest = f"; the {len(panels)} of {len(every)} parameters that matter most" if len(panels) < len(every) else ""
+        figure.supxlabel(f"feasible share of {'answer sheets' if exact else 'draws'} (%){rest}", fontsize=9)
     return figure
+
+
+def _height(rows: pd.DataFrame) -> float:
+    return len(rows) * ROW + 0.35
+
+
+def _most_telling(panels: Sequence[Panel]) -> list[Panel]:
+    """The panels, in their order, whose shares differ most and that a page has room for."""
+    room, kept = MAX_COLUMNS * (HIGHEST - ROW * MAX_BARS), set()
+    for name, rows in sorted(panels, key=lambda panel: panel[1]["share"].min() - panel[1]["share"].max()):
+        room -= _height(rows)
+        if room < 0 and kept:
+            break
+        kept.add(name)
+    return [panel for panel in panels if panel[0] in kept]
+
+
+def _in_columns(panels: Sequence[Panel]) -> list[list[Panel]]:
+    """Panels in their order, in columns within ``HIGHEST``."""
+    columns: list[list[Panel]] = [[]]
+    for panel in panels:
+        if columns[-1] and sum(_height(rows) for _, rows in (*columns[-1], panel)) > HIGHEST:
+            columns.append([])
+        columns[-1].append(panel)
+    return columns
+
+
+def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, last: bool) -> None:
+    places = np.arange(len(rows))[::-1]
+    axes.grid(False)
+    axes.barh(places, 100 * rows["share"], color=FRONT, height=0.78)
+    axes.set_yticks(places, rows["answer"].map(name_in), fontsize=7)
+    axes.set_title(name_in(name), loc="left", fontsize=8, pad=2)
+    axes.set_xlim(0, 100)
+    axes.tick_params(axis="x", labelbottom=last)
+    for at, share, verdict in zip(places, rows["share"], rows["verdict"]):
+        axes.annotate(verdict or f"{100 * share:.3g} %", (100 * share, at), (2, 0),
+                      textcoords="offset points", va="center", fontsize=6)

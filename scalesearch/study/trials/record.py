@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from scalesearch.study.trials.trial import Numbers, Params, Trial
+from scalesearch.tasks import METRICS
 from scalesearch.train.result import Result, versions
 
 SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
@@ -54,6 +55,9 @@ class TeacherFacts(TypedDict, total=False):
     cpu_seconds: float
     translations: Translations
     mix: bool
+
+
+SCORES = {name for metric in METRICS for name in (metric, f"test.{metric}")}  # what is a number among the metrics
 
 
 class Record(TypedDict, total=False):

@@ -29,7 +29,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, read_json, sweep_parts, write_json, write_text
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.trials.event_log import EventLog
-from scalesearch.study.trials.record import Record
+from scalesearch.study.trials.record import SCORES, Record
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Event, Kind, State, Trial
 from scalesearch.study.trials.trials import Trials
@@ -131,6 +131,8 @@ class StudyDir:
         try:
             record = read_json(self.trial_folder(trial) / "record.json", dict)
             msgspec.convert(record, Record)
+            scores = {name: score for name, score in (record.get("metrics") or {}).items() if name in SCORES}
+            msgspec.convert(scores, dict[str, float | None])
         except (FileNotFoundError, UserError, ValueError):
             return None
         return record
