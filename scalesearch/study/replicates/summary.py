@@ -1,5 +1,6 @@
 """Replicates of a study: as means of scores, as proposals, in words."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -65,9 +66,9 @@ def of_a_reference(trials: Trials, seeds: Seeds) -> Replicated | None:
 
 def on_top(trials: Trials, seeds: Seeds) -> Seeds:
     """``seeds`` with what the references have had, which takes nothing from the front."""
-    counted = [one.of for one in trials.replicates() if one.of is not None and trials[one.of].eligible]
-    had = sum(min(counted.count(number), seeds.references - 1) for number in set(counted)
-              if trials[number].origin == Origin.REFERENCE)
+    references = {one.number for one in trials.of(Origin.REFERENCE) if one.eligible}
+    counted = Counter(one.of for one in trials.replicates() if one.of in references)
+    had = sum(min(count, seeds.references - 1) for count in counted.values())
     return replace(seeds, trials=seeds.trials + had)
 
 

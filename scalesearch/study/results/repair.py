@@ -53,6 +53,11 @@ def repair(folder: Path, to: Path) -> Repaired:
         except ValueError as error:
             lost.append(f"events.jsonl:{number}: {error}")
     events += _from_records(new, saved)
+    # A finished replicate stays, whatever became of the trial that it repeats; another could not be trained any more.
+    orphans = {one.number for one in new.trials.replicates()
+               if one.state not in ENDED and new.trials.get(one.of) is None}
+    events = [line for line in events if unsealed(line).trial not in orphans]
+    lost += [f"trial {number}: the trial that it repeats is lost" for number in sorted(orphans)]
     new.log.file.write_bytes(b"".join(_numbered(line, number) for number, line in enumerate(events, 1)))
     _mend_records(new, saved)
     new.load()
