@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.front import pareto_ranks
+from scalesearch.pareto.front import pareto_front, pareto_ranks
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.history import (
     exact_values,
@@ -105,6 +106,16 @@ def points_at(trials: Sequence[FrozenTrial], rung: int, objectives: Sequence[Obj
     return np.array([[loss, *(_log(exact[one.name]) * one.sign for one in costs)] for loss, exact in rows], float)
 
 
+def undominated(paused: Sequence[FrozenTrial], objectives: Sequence[Objective]) -> list[FrozenTrial]:
+    """The ``paused`` trials that none at the same rung dominates in (loss, costs)."""
+    found: list[FrozenTrial] = []
+    for rung in {len(rungs_of(trial)) - 1 for trial in paused}:
+        there = [trial for trial in paused if len(rungs_of(trial)) == rung + 1]
+        points = points_at(there, rung, objectives)
+        found += compress(there, pareto_front(points, ["min"] * points.shape[1]))
+    return found
+
+
 def _log(value: float) -> float:
     return math.log(max(value, 1e-12))
 
@@ -190,10 +201,13 @@ class Scheduler:
 
     def _last_call(self, trials: Sequence[FrozenTrial], paused: Sequence[FrozenTrial], left: float
                    ) -> FrozenTrial | None:
-        """The paused trial that is most likely to join the front and can still be trained to the end."""
-        values = predict_final_values(trials, self.objectives)
-        able = [trial for trial in paused if trial.number in values and self._to_end(trial) <= left + 1e-9]
-        return able[self._best(trials, able, values)] if able else None
+        """The paused trial that is most likely to join the front and can still be trained to the end.
+
+        A prediction may rest on an earlier rung than the one where a trial waits, or be the same for all. So those that
+        another dominates where they wait are left out first.
+        """
+        able = [trial for trial in undominated(paused, self.objectives) if self._to_end(trial) <= left + 1e-9]
+        return able[self._best(trials, able, predict_final_values(trials, self.objectives))] if able else None
 
     def _best(self, trials: Sequence[FrozenTrial], able: Sequence[FrozenTrial],
               values: Mapping[int, Sequence[float]]) -> int:

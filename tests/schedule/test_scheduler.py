@@ -1,9 +1,10 @@
 """What a free worker does next: promotions first, a reserve for those that wait, and a last call."""
 
 import math
+from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.pareto.objective import Objective
@@ -68,3 +69,52 @@ def test_infeasible_failed_and_outside_trials_are_no_trouble():
     trials = [frozen(0, "PRUNED", constraints={"budget": 1.0}), frozen(1, "FAIL"), trial(2, "FAIL", rungs=(2.0,)),
               frozen(3, "COMPLETE", values=[20.0, 3.0])]
     assert Scheduler(RUNGS, OBJECTIVES).next(trials, 5.0) is NEW
+
+
+@dataclass
+class Candidate:
+    """One of a study that is played through."""
+
+    state: str
+    params: float
+    losses: tuple = ()
+
+    @property
+    def spent(self):
+        at = {"RUNNING": min(len(self.losses), RUNGS.pauses), "COMPLETE": -1}.get(self.state, len(self.losses) - 1)
+        return 0.0 if self.state in ("PAUSED", "FAIL") and not self.losses else RUNGS.shares[at]
+
+    def dominates(self, other):
+        ours, theirs = ((one.losses[len(other.losses) - 1], one.params) for one in (self, other))
+        return ours != theirs and all(a <= b for a, b in zip(ours, theirs))
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_nobody_is_promoted_before_one_that_dominates_it_where_both_wait(data):
+    """Random losses, costs and ties; workers that end in any order, or fail; ``trials`` set anew in between."""
+    draw, wanted, workers = data.draw, st.floats(1.0, 5.0), data.draw(st.integers(1, 3))
+    trials, scheduler, total, training = [], Scheduler(RUNGS, OBJECTIVES), draw(wanted), []
+    for _ in range(draw(st.integers(1, 40))):
+        total = draw(st.just(total) | wanted)
+        while len(training) < workers:
+            history = [trial(number, one.state, one.params, one.losses, 9.0 * one.params if one.state == "COMPLETE"
+                             else None) for number, one in enumerate(trials)]
+            chosen = scheduler.next(history, total - sum(one.spent for one in trials))
+            if chosen is None:
+                break
+            if chosen is NEW:
+                trials.append(Candidate("RUNNING", float(draw(st.integers(1, 4)))))
+            else:
+                rivals = [one for one in trials
+                          if one.state == "PAUSED" and len(one.losses) == len(rungs_of(chosen))]
+                assert not any(one.dominates(trials[chosen.number]) for one in rivals)
+                trials[chosen.number] = replace(trials[chosen.number], state="RUNNING")
+            training.append(len(trials) - 1 if chosen is NEW else chosen.number)
+        if not training:
+            continue
+        number = training.pop(draw(st.integers(0, len(training) - 1)))
+        state = "COMPLETE" if len(trials[number].losses) == RUNGS.pauses else "PAUSED"
+        losses = (*trials[number].losses, float(draw(st.integers(1, 5))))[: RUNGS.pauses]
+        trials[number] = replace(trials[number], state="FAIL") if draw(st.integers(0, 9)) == 9 else \
+            replace(trials[number], state=state, losses=losses)

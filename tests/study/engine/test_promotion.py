@@ -2,13 +2,21 @@
 
 import json
 from collections import Counter
+from contextlib import suppress
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from scalesearch.errors import UserError
 from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.executors.base import Crashed, Done
+from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import State
+from scalesearch.study.trials.trial import Kind, State
+from scalesearch.study.trials.trials import Trials
 from tests.study.fakes import fake_result, make_driver, make_plan, score
 
 RUNGS = Rungs((0.1, 0.3, 1.0), 3)
@@ -63,3 +71,47 @@ def test_without_rungs_nothing_pauses(tmp_path, kind):
     driver.run()
     assert len(driver.trials.having(State.COMPLETE)) == 6 and not driver.trials.having(State.PAUSED, State.FAILED)
     assert not passages(tmp_path)
+
+
+class Shuffled(InProcessRunner):
+    """Two workers that end in any order, at any loss, or fail; interrupted after so many polls."""
+
+    slots = 2
+
+    def __init__(self, rng, polls):
+        super().__init__(self.leave)
+        self.rng, self.polls = rng, polls
+
+    def leave(self, folder, job):
+        losses = {"valid_loss": self.rng.randint(1, 9) / 2, "share": job.get("until"), "step": 1}
+        return fake_result(folder, job) if "until" not in job else {"state": "paused", "metrics": losses}
+
+    def poll(self, timeout):
+        self.polls -= 1
+        if not self.polls:
+            raise KeyboardInterrupt
+        self._waiting.rotate(self.rng.randint(0, 1))
+        job = self._waiting.popleft()
+        if self.rng.random() < 0.05:
+            return [Crashed(job, "it broke", again=False)]
+        finish(job.folder, self.leave)
+        return [Done(job)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 999), st.lists(st.integers(3, 8), min_size=3, max_size=3))
+def test_nobody_is_promoted_before_one_that_dominates_it(tmp_path_factory, seed, each):
+    """``each``: what ``trials`` is set to when the study is begun and resumed."""
+    folder, rng = tmp_path_factory.mktemp("study"), Random(seed)
+    for trials in each:
+        runner, plan = Shuffled(rng, rng.randint(3, 16)), make_plan(trials, rungs=Rungs.geometric())
+        with suppress(KeyboardInterrupt, UserError):  # interrupted, or too many have failed
+            make_driver(folder, plan, kind="random", runner=runner, storage=False).run()
+    known = Trials()
+    for event in StudyDir(folder).log:
+        before = known.get(event.trial)
+        if event.event == Kind.STARTED and before.state == State.PAUSED:
+            now = [(one.losses[-1], one.costs["params.total"]) for one in (before, *known.having(State.PAUSED))
+                   if len(one.losses) == len(before.losses)]
+            assert not any(one != now[0] and one[0] <= now[0][0] and one[1] <= now[0][1] for one in now)
+        known.apply(event)
