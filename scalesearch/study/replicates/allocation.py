@@ -73,8 +73,9 @@ class Replicated:
 
     def value(self, objective: str) -> float:
         """Its cost, or the mean over its seeds."""
-        sample = self.sample(objective)
-        return sample[0] if objective in self.first.costs else float(np.mean(sample))
+        if self.further and objective not in self.first.costs:
+            return float(np.mean(self.sample(objective)))
+        return (self.first.values or {})[objective]
 
 
 @dataclass(frozen=True)

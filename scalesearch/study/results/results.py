@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,8 +135,9 @@ class Results:
     def lost(self) -> list[int]:
         """Finished trials that have lost their records, and perhaps their folders."""
         damaged = {record["trial"] for record in self._records_of_front if "versions" not in record}
+        whole = set(glob("*/record.json", root_dir=self.study.folder / "trials"))  # ten times as fast as a Path a trial
         return [trial.number for trial in self.study.trials.having(State.COMPLETE)
-                if trial.number in damaged or not (self.study.trial_folder(trial) / "record.json").is_file()]
+                if trial.number in damaged or f"{trial.folder}/record.json" not in whole]
 
     def warnings(self) -> list[str]:
         """What is missing of the study, in words."""

@@ -91,13 +91,14 @@ class Event:
     @classmethod
     def from_json(cls, line: bytes) -> Event:
         """Reads a line of the log. Raises ValueError where it is no event, or lacks what its kind has."""
-        event = _EVENT.decode(line)
+        data = msgspec.json.decode(line)
+        event = msgspec.convert(data, cls)
         match event.event:
             case Kind.PROPOSED:
-                trial = Trial.from_json(msgspec.json.decode(line))
-                return cls(event.event, event.trial, event.time, event.line, proposed=trial)
+                return cls(event.event, event.trial, event.time, event.line, proposed=Trial.from_json(data))
             case Kind.RUNG:
-                return cls(event.event, event.trial, event.time, event.line, reached=_RUNG.decode(line))
+                reached = msgspec.convert(data, Rung)
+                return cls(event.event, event.trial, event.time, event.line, reached=reached)
             case Kind.ENDED if event.state is None:
                 raise ValueError("it says no state")
         return event
@@ -199,6 +200,3 @@ class Trial:
     def losses(self) -> tuple[float, ...]:
         """The validation loss at each rung that it has reached."""
         return tuple(rung.loss for rung in self.rungs)
-
-
-_EVENT, _RUNG = msgspec.json.Decoder(Event), msgspec.json.Decoder(Rung)
