@@ -57,7 +57,7 @@ def start(name: str, corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, 
     watch("causality", lambda: causality(model, vocab))
     model.set_attention(hardware.attention)
     engine = watch("engine", lambda: Engine(model.train(), recipe, hardware))
-    watch("save", lambda: save_state(folder, {"model": model.state_dict(), "optimizer": engine.optimizer.state_dict()}))
+    watch("save", lambda: save_state(folder, {"model": model.state_dict(), "optimizer": engine.state()["optimizer"]}))
     batches = watch("batch", lambda: Feed(corpus.train, recipe.max_tokens, 1).take(1))
     watch("update", lambda: float(engine.update(batches, 1e-4)))
     return watch.spent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,18 +51,18 @@ def _draw(
     elif start in ("one", "zero"):
         weight.fill_(float(start == "one"))
     elif start in ("cores", "table cores"):
-        weight.normal_(0, _core_std(node.block.cores, start, path), generator=generator)  # type: ignore[attr-defined]
+        weight.normal_(0, chain_deviations(node.block, start, path)[0], generator=generator)
     else:
         for one in weight if start == "heads" else [weight]:
             matrix(node, path, name, one, generator)
 
 
-def _core_std(cores: Cores, start: str, path: str) -> float:
-    """Standard deviation of cores that gives their matrix the variance of a single one."""
-    rows, columns = math.prod(cores.a), math.prod(cores.c)
+def chain_deviations(block: Any, start: str, path: str) -> tuple[float, float]:
+    """Standard deviations of a chain's cores and of the matrix that they make, which is that of a single one."""
+    cores: Cores = block.cores
+    rows, columns, n = math.prod(cores.a), math.prod(cores.c), len(cores.a)
     variance = 1 / columns if start == "table cores" else 1 / rows if path == "output" else 2 / (rows + columns)
-    n = len(cores.a)
-    return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n)))
+    return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n))), float(variance**0.5)
 
 
 def xavier(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
@@ -109,11 +110,11 @@ def anthe(node: Module, path: str, name: str, weight: Tensor, generator: torch.G
 
 def torch_default(node: Module, path: str, name: str, weight: Tensor, generator: torch.Generator) -> None:
     """Uniform in ±1/√fan_in, weights and biases alike: what ``torch.nn.Linear`` does."""
-    fan_in = _fan_in(node.block)
-    weight.uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=generator)
+    bound = fan_in(node.block) ** -0.5
+    weight.uniform_(-bound, bound, generator=generator)
 
 
-def _fan_in(block: Block) -> int:
+def fan_in(block: Block) -> int:
     """The number of inputs of each output of a linear map."""
     shape = block.weights().get("weight")
     if shape is None:  # the bias of a chain

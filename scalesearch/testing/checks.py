@@ -70,6 +70,19 @@ def check_use(model: Module, output: Tensor) -> None:
                 _check_tie(model, getattr(node, name), tie, repeat.depth)
 
 
+def check_ends(specimen: Specimen) -> None:
+    """Check that a block gives zero where its last maps, ``ends``, are zero: a residual branch can be scaled there.
+
+    Raises:
+        AssertionError: it does not.
+    """
+    built, ends = module(specimen.block, vocab=V).requires_grad_(False), specimen.block.ends  # type: ignore[attr-defined]
+    for name in (name for name in ends if name.partition(".")[0] in specimen.block.parts()):
+        for weight in built.get_submodule(name).parameters():
+            weight.zero_()
+    assert not ends or not built(*inputs_of(specimen, "cpu")).any(), f"{specimen}: not zero with {ends} zero"
+
+
 def _check_tie(model: Module, layers: Any, tie: Tie, depth: int) -> None:
     for layer, owner in zip(layers, tie.schedule.canonical(depth), strict=True):
         source = model.get_submodule(owner) if isinstance(owner, str) else layers[owner].get_submodule(tie.part)

@@ -15,7 +15,7 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
-from scalesearch.testing.checks import check_bill, check_columns, check_model
+from scalesearch.testing.checks import check_bill, check_columns, check_ends, check_model
 from scalesearch.testing.draws import random_architecture, small_space
 from scalesearch.testing.specimen import MANY, Specimen, feed_forward, legal, mixing
 
@@ -71,6 +71,7 @@ def check_mixer(name: str) -> None:
 def _check_block(specimen: Specimen) -> None:
     check_bill(specimen)
     check_columns(specimen.block)
+    check_ends(specimen)
 
 
 def _check_models(changes: Mapping[str, Any]) -> None:

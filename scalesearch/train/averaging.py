@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -58,6 +61,55 @@ class Snapshots:
 
     def _file(self, step: int) -> Path:
         return self.folder / f"{step:08d}.safetensors"
+
+
+class MovingAverage:
+    """Exponential moving average of weights over the last ``window`` of the updates so far, or so many updates.
+
+    The share of the newest weights falls with the number of updates, so that the mean is as good at any time.
+    """
+
+    def __init__(self, model: nn.Module, window: float) -> None:
+        self.model, self.window, self.step = model, window, 0
+        self.mean = [weight.detach().clone() for weight in model.parameters()]
+
+    def add(self) -> None:
+        """Takes in the current weights."""
+        self.step += 1
+        torch._foreach_lerp_(self.mean, [weight.detach() for weight in self.model.parameters()], 1 / self.updates)
+
+    @property
+    def updates(self) -> float:
+        """Updates that the mean is over."""
+        return max(1.0, min(self.window, self.step) if self.window >= 1 else self.window * self.step)
+
+    def named(self) -> dict[str, Tensor]:
+        """The mean, by the weights' names."""
+        return {name: mean for (name, _), mean in zip(self.model.named_parameters(), self.mean, strict=True)}
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Context in which the model has the mean as its weights."""
+        weights = [weight.data for weight in self.model.parameters()]
+        self._give(self.mean)
+        try:
+            yield
+        finally:
+            self._give(weights)
+
+    def _give(self, weights: list[Tensor]) -> None:
+        for weight, value in zip(self.model.parameters(), weights, strict=True):
+            weight.data = value
+
+    def state(self) -> dict[str, Any]:
+        """State for a checkpoint."""
+        return {"step": self.step, "mean": self.mean}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restores what :meth:`state` returned."""
+        self.step = state["step"]
+        for mine, kept in zip(self.mean, state["mean"], strict=True):
+            mine.copy_(kept)
 
 
 def write_weights(path: Path, weights: dict[str, Tensor]) -> None:

@@ -10,7 +10,7 @@
 import hashlib
 import io
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -26,7 +26,7 @@ from scalesearch.train.averaging import read_weights
 from scalesearch.train.hardware import TrainingFailed, require_memory
 from scalesearch.train.recipe import Recipe
 
-FORMAT = 3
+FORMAT = 4
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
 # Fields of a recipe that do not change what is learned: a resumed run may have others.
@@ -45,11 +45,18 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directo
     Raises:
         UserError: naming those that differ.
     """
-    differ = [f"{key} was {stored.get(key)!r} and is now {value!r}" for key, value in wanted.items()
-              if stored.get(key) != value]
+    before = dict(_flat(stored))
+    differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in _flat(wanted)
+              if before.get(key) != value]
     if differ:
         raise UserError(f"{directory}: holds another training: {'; '.join(differ)}. "
                         "Give the same settings to go on, or another folder", code="other-training")
+
+
+def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting by its dotted path."""
+    for key, value in settings.items():
+        yield from _flat(value, f"{path}{key}.") if isinstance(value, Mapping) else [(f"{path}{key}", value)]
 
 
 def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe) -> None:

@@ -12,6 +12,8 @@ from scalesearch.nn import Dropout, build
 from scalesearch.train import checkpoint
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory, require_memory
 from scalesearch.train.loss import cross_entropy
+from scalesearch.train.optimizers import optimizers
+from scalesearch.train.rates import scales
 from scalesearch.train.recipe import Recipe
 
 
@@ -39,7 +41,7 @@ class Engine:
     def __init__(self, model: Any, recipe: Recipe, hardware: Hardware) -> None:
         self.model, self.recipe, self.hardware = model, recipe, hardware
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = adam(self.parameters, recipe)
+        self.optimizers = optimizers(model, recipe, scales(model, recipe), hardware.bf16)
         self.states = torch.compile(self._states, dynamic=True) if hardware.compiled else self._states
         self.parts = 1
 
@@ -61,9 +63,10 @@ class Engine:
             loss = self._gradients(shard)
         if self.recipe.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm, foreach=True)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr * group["scale"]
+            optimizer.step()
         return loss
 
     def follower_seconds(self) -> float:
@@ -72,13 +75,14 @@ class Engine:
 
     def state(self) -> dict[str, Any]:
         """State that the next update depends on, besides its batches and learning rate."""
-        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "parts": self.parts,
-                "random": checkpoint.random_state()}
+        return {"model": self.model.state_dict(), "optimizer": [each.state_dict() for each in self.optimizers],
+                "parts": self.parts, "random": checkpoint.random_state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what :meth:`state` returned."""
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, kept in zip(self.optimizers, state["optimizer"], strict=True):
+            optimizer.load_state_dict(kept)
         self.parts = state["parts"]
         checkpoint.restore_random(state["random"])
 
@@ -99,7 +103,7 @@ class Engine:
 
     def _gradients(self, shard: Shard) -> Tensor | None:
         """Gradients of the shard; returns its part of the loss, None if memory ran out."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         try:
             total = torch.zeros((), device=self.hardware.device)
             for piece in (piece for batch in shard.batches for piece in cut(batch, self.parts)):
@@ -114,7 +118,7 @@ class Engine:
         return None
 
     def _split_batches(self, shard: Shard) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         if self.parts >= shard.rows:
             raise TrainingFailed(
                 f"out of memory on {self.hardware.name}, even with one sentence at a time "
@@ -130,21 +134,11 @@ def first_model(block: Any, vocab: int, recipe: Recipe, seed: int) -> Any:
     require_memory(block, vocab)
     torch.manual_seed(seed)
     rates = Dropout(recipe.dropout, recipe.attention_dropout, recipe.activation_dropout)
-    return build(block, vocab=vocab, init=recipe.init, seed=seed, dropout=rates)
-
-
-def adam(parameters: list[Any], recipe: Recipe) -> torch.optim.Optimizer:
-    """Adam, or AdamW with a weight decay on matrices alone; fused where PyTorch can."""
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": recipe.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    settings: dict[str, Any] = {"lr": recipe.lr, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
-    groups = [group for group in groups if group["params"]]
-    try:
-        return torch.optim.AdamW(groups, fused=True, **settings)
-    except RuntimeError:  # a device or number type that the fused kernel does not know
-        return torch.optim.AdamW(groups, foreach=True, **settings)
+    model = build(block, vocab=vocab, init=recipe.init, seed=seed, dropout=rates)
+    with torch.no_grad():
+        for name, scale in scales(model, recipe).items():
+            model.get_parameter(name).mul_(scale.init)
+    return model
 
 
 def cut(batch: Batch, parts: int) -> list[Batch]:

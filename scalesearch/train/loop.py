@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from scalesearch.data import Corpus, Feed
 from scalesearch.signals import Stop
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
-from scalesearch.train.averaging import Snapshots, write_weights
+from scalesearch.train.averaging import MovingAverage, Snapshots, write_weights
 from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import TrainingFailed
 from scalesearch.train.recipe import Recipe
@@ -44,6 +44,8 @@ class Run:
         self.feed = Feed(corpus.train, recipe.max_tokens, seed)
         self.spent, self.schedule = Spent(), Schedule(recipe)
         self.snapshots = Snapshots(directory, recipe.average_count)
+        self.mean = (MovingAverage(engine.model, recipe.average_every * recipe.average_count)
+                     if recipe.average == "ema" else None)
         self.validations, self.averages = Interval(recipe.validate_every), Interval(recipe.average_every)
         self.curve: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -93,8 +95,14 @@ class Run:
         """Position of training and ``valid_loss`` there; later training does not depend on the call."""
         last = self.curve[-1] if self.curve else {"step": -1}
         known = last["step"] == self.spent.steps
-        loss = last["valid_loss"] if known else loss_per_token(self.engine, self.corpus.valid, self.stop.check)
-        return {**self._position(), "valid_loss": loss}
+        if not known:
+            with self._judged():
+                loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
+        return {**self._position(), "valid_loss": last["valid_loss"] if known else loss}
+
+    def _judged(self) -> AbstractContextManager[None]:
+        """Context in which the model has the weights that it is judged by."""
+        return self.mean.used() if self.mean else nullcontext()
 
     def _roll_back(self, error: Diverged) -> None:
         """Restores the last save, to go on at half the learning rate.
@@ -125,6 +133,8 @@ class Run:
         tokens, parts = sum(batch.tokens for batch in batches), self.engine.parts
         self.lr = self.scale * self.schedule.rate(self.spent.steps, self.share)
         self._pending.append((self.engine.update(batches, self.lr), tokens))
+        if self.mean:
+            self.mean.add()
         self.spent.steps += 1
         self.spent.tokens += tokens
         self.spent.pairs += sum(map(len, batches))
@@ -193,8 +203,9 @@ class Run:
 
     def _validate(self) -> None:
         self._read_losses()
-        valid_loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
-        score = self._valid_score() if self.recipe.validate_bleu else None
+        with self._judged():
+            valid_loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
+            score = self._valid_score() if self.recipe.validate_bleu else None
         train_loss = self.window[0] / self.window[1] if self.window[1] else None
         if not math.isfinite(valid_loss):
             raise Diverged(f"the validation loss is {valid_loss} after update {self.spent.steps}: it diverged")
@@ -242,7 +253,10 @@ class Run:
         model, recipe, weights = self.engine.model, self.recipe, "the last"
         if recipe.average == "last":
             self.snapshots.add(model, self.spent.steps)
-        if recipe.average != "none" and self.snapshots.kept:
+        if self.mean:
+            model.load_state_dict(self.mean.named())
+            weights = f"moving average over the last {self.mean.updates:.0f} updates"
+        if self.snapshots.kept:
             model.load_state_dict(self.snapshots.mean())
             steps = sorted(self.snapshots.kept)
             weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
@@ -283,13 +297,15 @@ class Run:
                 "place": [self.feed.epoch, self.feed.index], "curve": self.curve, "notes": self.notes,
                 "marks": [self.validations.done, self.averages.done], "window": self.window,
                 "progress": [self.best, self.stale, self.stopped], "last": [self.lr, self.loss], "scale": self.scale,
-                "identity": self.identity, "totals": self.totals(),
+                "identity": self.identity, "totals": self.totals(), "mean": self.mean.state() if self.mean else None,
                 "snapshots": [{"step": step, "score": score} for step, score in self.snapshots.kept.items()]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what :meth:`state` returned."""
         self.engine.restore(state)
         self.spent = Spent(**state["spent"])
+        if self.mean:
+            self.mean.restore(state["mean"])
         self.schedule.warm_end, self.curve, self.notes = state["warm_end"], state["curve"], state["notes"]
         self.feed.seek(*state["place"])
         self.validations.done, self.averages.done = state["marks"]

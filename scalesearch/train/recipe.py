@@ -16,6 +16,42 @@ SHARE = "updates, or below 1 a share of the budget"
 
 
 @dataclass(frozen=True)
+class Base:
+    """Sizes of the model that the learning rate was chosen for; what is not given changes no rate."""
+
+    width: int | None = setting(None, "its width", low=1, synonyms=("d_model", "hidden_size", "dim"))
+    head_dim: int | None = setting(None, "its head_dim, for `rule: mup`", low=1, synonyms=("d_head", "d_k"))
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """Peak of the learning rate, and how it follows a model's sizes."""
+
+    base: float = setting(1.2e-3, "peak, of the model described by `at`", low=0, synonyms=("peak", "value", "max"))
+    rule: str = setting("none", "how rates and first values follow sizes: none; embedding (tables · width); layerwise "
+                        "(per-layer rates, Everett et al. 2024); mup (Yang et al. 2022)",
+                        words=("none", "embedding", "layerwise", "mup"), synonyms=("parametrization", "scaling"))
+    at: Base = setting(Base(), "sizes that `base` was chosen at", of=schema_of(Base))
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field as a JSON value."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """The peak, and its rule with the width that it starts from."""
+        return f"{self.base:g}" if self.rule == "none" else f"{self.base:g} at width {self.at.width} ({self.rule})"
+
+
+def _rule_conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    at = values.get("at") or Base()
+    if values.get("rule", "none") != "none" and at.width is None:
+        yield "rule", f"{values['rule']} needs the width that the rate was chosen at", "for example `at: {width: 128}`"
+
+
+LEARNING_RATE = schema_of(LearningRate, bare="base", check=_rule_conflicts)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that decides how a model is trained and scored, besides data, architecture and seed.
 
@@ -41,13 +77,22 @@ class Recipe:
                               synonyms=("batch_size", "batch_tokens", "tokens_per_batch", "batch"))
     accumulate: int = setting(1, "batches an update", unit="batches",
                               synonyms=("gradient_accumulation_steps", "update_freq", "accumulation", "grad_accum"))
-    lr: float = setting(1.2e-3, "peak of the learning rate", low=0, synonyms=("learning_rate", "peak_lr", "max_lr"))
-    schedule: str = setting("cosine", "after the warm-up: cosine or linear to 0 at the budget's end, "
-                            "inverse_sqrt (lr · √(warmup / position)) or constant",
-                            words=("cosine", "linear", "inverse_sqrt", "constant"),
+    optimizer: str = setting("adamw", "adamw (Adam without a weight_decay), or muon: matrices by their orthogonalised "
+                             "momentum (Jordan et al. 2024), all else by AdamW", words=("adamw", "muon"),
+                             synonyms=("optimiser", "optim"))
+    lr: LearningRate = setting(LearningRate(), "peak of the learning rate; a number is its `base`", of=LEARNING_RATE,
+                               synonyms=("learning_rate", "peak_lr", "max_lr"))
+    muon_rate: float = setting(2.0, "rate of muon's matrices, times that of all else", low=0, synonyms=("muon_lr",))
+    schedule: str = setting("cosine", "after the warm-up: cosine or linear to 0 at the budget's end, wsd (constant, "
+                            "then linear to 0 in the `cooldown`), inverse_sqrt (lr · √(warmup / position)) or constant",
+                            words=("cosine", "linear", "wsd", "inverse_sqrt", "constant"),
                             synonyms=("lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type", "decay"))
     warmup: float = setting(0.06, "linear rise of the learning rate from 0", low=0, unit=SHARE,
                             synonyms=("warmup_steps", "warmup_updates", "warmup_ratio"))
+    cooldown: float = setting(0.2, "of wsd: the end, where the rate falls", low=0, high=1, unit="share of the budget",
+                              synonyms=("decay_ratio", "cooldown_frac"))
+    momentum: float = setting(0.95, "muon's decay of the gradient's mean", low=0, high=0.9999999,
+                              synonyms=("muon_momentum",))
     beta1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0, high=0.9999999,
                            synonyms=("adam_beta1", "betas"))
     beta2: float = setting(0.98, "Adam's decay of the squared gradient's mean", low=0, high=0.9999999,
@@ -64,6 +109,10 @@ class Recipe:
                                        synonyms=("attn_dropout", "attention_probs_dropout_prob"))
     activation_dropout: float = setting(0.0, "inside feed-forward networks", low=0, high=0.9999,
                                         synonyms=("relu_dropout", "ffn_dropout"))
+    residual: str = setting("plain", "scaled: branches that start small for their stack's depth, as in DeepNet where "
+                            "norms come after, by 1/√branches where they come before", words=("plain", "scaled"),
+                            synonyms=("depth_scaling",))
+    zero_out: bool = setting(False, "the last maps of residual branches start at zero", synonyms=("zero_init",))
     init: str = setting("xavier", "scheme of the first weights",
                         words=("xavier", "released", "partialformer", "edgeformer", "anthe", "torch"),
                         synonyms=("initialization", "initialisation", "initializer", "weight_init"))
@@ -76,9 +125,11 @@ class Recipe:
                          words=("loss", "bleu"), synonyms=("monitor", "early_stopping_metric", "best_metric"))
     patience: int | None = setting(None, "stop after so many validations without a better `watch`",
                                    unit="validations", synonyms=("early_stopping", "early_stopping_patience"))
-    average: str = setting("last", "mean of the weights of the last moments or the best validations; none: the last "
-                           "weights as they are", words=("last", "best", "none"),
-                           synonyms=("average_checkpoints", "checkpoint_averaging", "averaging", "swa", "ema"))
+    average: str = setting("last", "mean of the weights of the last moments or the best validations; ema: moving "
+                           "average over the last `average_count · average_every` of the updates so far, by which "
+                           "validations and rungs judge too; none: the last weights as they are",
+                           words=("last", "best", "ema", "none"),
+                           synonyms=("average_checkpoints", "checkpoint_averaging", "averaging", "swa"))
     average_count: int = setting(5, "how many are averaged", synonyms=("num_average", "average_last"))
     average_every: float = setting(0.02, "distance of the last moments, the end being one", low=0, unit=SHARE)
 
@@ -126,8 +177,8 @@ class Recipe:
         budget = " or ".join(f"{getattr(self, name):g} {name}" for name in BUDGETS if getattr(self, name) is not None)
         averaged = "" if self.average == "none" else f", average of the {self.average} {self.average_count}"
         batch = f"{self.accumulate} x {self.max_tokens}" if self.accumulate > 1 else f"{self.max_tokens}"
-        return (f"{budget.replace('_', '-')}; {batch} tokens a batch; Adam, lr {self.lr:g}, {self.schedule}; "
-                f"dropout {self.dropout:g}{averaged}")
+        return (f"{budget.replace('_', '-')}; {batch} tokens a batch; {self.optimizer}, lr {self.lr.describe()}, "
+                f"{self.schedule}; dropout {self.dropout:g}{averaged}")
 
 
 # Short runs pass over the data once or twice: small batches for more updates, and nothing that regularises.

@@ -42,23 +42,25 @@ class Schedule:
 
     def rate(self, step: int, share: float) -> float:
         """Learning rate of the update after ``step`` others, at the position ``share`` of the budget."""
-        warmup = self.recipe.warmup
+        warmup, peak = self.recipe.warmup, self.recipe.lr.base
         if warmup >= 1 and step < warmup:
-            return self.recipe.lr * (step + 1) / warmup
+            return peak * (step + 1) / warmup
         if warmup < 1 and share < warmup:
-            return self.recipe.lr * max(share / warmup, MIN_WARMUP)
+            return peak * max(share / warmup, MIN_WARMUP)
         if self.warm_end is None:
             self.warm_end = share
         share, start = min(share, 1.0), self.warm_end
         along = (share - start) / (1 - start) if start < 1 else 1.0
         match self.recipe.schedule:
             case "inverse_sqrt":
-                return self.recipe.lr * (math.sqrt(start / share) if start and share else 1.0)
+                return peak * (math.sqrt(start / share) if start and share else 1.0)
+            case "wsd":
+                return peak * min(1.0, (1 - share) / max(self.recipe.cooldown, 1e-9))
             case "cosine":
-                return self.recipe.lr * (0.5 * (1 + math.cos(math.pi * along)))
+                return peak * (0.5 * (1 + math.cos(math.pi * along)))
             case "linear":
-                return self.recipe.lr * (1 - along)
-        return self.recipe.lr
+                return peak * (1 - along)
+        return peak
 
 
 @dataclass

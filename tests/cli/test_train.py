@@ -73,7 +73,7 @@ def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert done.stderr.startswith(f"nothing to resume in {tmp_path / 'out'}; starting from the beginning\n")
     other = trained(data, tmp_path / "out", "--resume", "--set", "recipe.lr=1")
-    assert isinstance(other.exception, UserError) and "lr was" in str(other.exception)
+    assert isinstance(other.exception, UserError) and "lr.base was" in str(other.exception)
     assert "training" not in other.output.replace("holds another training", "")
 
 

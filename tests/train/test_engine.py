@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scalesearch.data import PAD, Feed, make_batch
 from scalesearch.nn import build
-from scalesearch.train.engine import Engine, adam, cut
+from scalesearch.train.engine import Engine, cut
 from scalesearch.train.hardware import Hardware, out_of_memory
 from tests.train.conftest import recipe, tiny
 
@@ -65,13 +65,6 @@ def test_gradients_are_clipped_to_the_norm(corpus) -> None:
     subject.update([make_batch(corpus.train, np.arange(8))], 1e-2)
     norm = torch.stack([p.grad.norm() for p in subject.parameters if p.grad is not None]).norm()
     assert norm.item() == pytest.approx(1e-3, rel=1e-2)
-
-
-def test_decay_is_for_matrices() -> None:
-    matrix, gain = (torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2)))
-    groups = adam([matrix, gain], recipe(weight_decay=0.1)).param_groups
-    assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
-    assert all(group["betas"] == (0.9, 0.98) and group["fused"] for group in groups)
 
 
 def test_a_feed_goes_on_from_any_place(corpus) -> None:

@@ -65,7 +65,7 @@ def test_all_problems_are_said_at_once() -> None:
 
 
 def test_fields_given_in_python_are_checked_and_settled_alike() -> None:
-    assert type(Recipe(steps=3, lr=1).lr) is float
+    assert type(Recipe(steps=3, lr=1).lr.base) is float
     with pytest.raises(SpaceErrors):
         Recipe(steps=3, lr=-1)
 
@@ -78,5 +78,5 @@ def test_presets_stand_and_describe_themselves(name: str) -> None:
 
 def test_a_budget_replaces_the_presets() -> None:
     found = Recipe.from_mapping({"preset": "quick", "steps": 5, "lr": 1e-3})
-    assert (found.steps, found.cpu_minutes, found.lr, found.beam) == (5, None, 1e-3, 1)
+    assert (found.steps, found.cpu_minutes, found.lr.base, found.beam) == (5, None, 1e-3, 1)
     assert Recipe.from_mapping({"preset": "quick", "lr": 1e-3}).cpu_minutes == 1.0

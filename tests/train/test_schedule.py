@@ -17,7 +17,7 @@ def rates(steps: int, **changes) -> list[float]:
     return [schedule.rate(step, Spent(steps=step).share(recipe, 1)) for step in range(steps)]
 
 
-@given(st.integers(20, 300), st.sampled_from(["cosine", "linear", "inverse_sqrt", "constant"]),
+@given(st.integers(20, 300), st.sampled_from(["cosine", "linear", "wsd", "inverse_sqrt", "constant"]),
        st.floats(0, 0.5) | st.integers(1, 9).map(float))
 def test_it_rises_to_the_peak_and_never_again(steps: int, kind: str, warmup: float) -> None:
     found = rates(steps, schedule=kind, warmup=warmup)
@@ -31,6 +31,7 @@ def test_values_at_known_places() -> None:
     assert rates(100, warmup=10)[:11] == pytest.approx([(i + 1) / 10 for i in range(10)] + [1.0])
     assert rates(100, warmup=0)[50] == pytest.approx(0.5)
     assert rates(100, warmup=0, schedule="linear")[75] == pytest.approx(0.25)
+    assert rates(100, warmup=0, schedule="wsd", cooldown=0.4)[:100:20] == pytest.approx([1, 1, 1, 1, 0.5])
     assert rates(1000, warmup=10, schedule="inverse_sqrt")[640] == pytest.approx(math.sqrt(10 / 640))
     assert rates(1000, warmup=0.01, schedule="inverse_sqrt")[640] == pytest.approx(math.sqrt(10 / 640))
     assert rates(100, warmup=0)[99] < 1e-3

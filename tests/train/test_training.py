@@ -56,7 +56,7 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     assert all(torch.equal(weight, weights(out)[name]) for name, weight in trained.model.state_dict().items())
 
 
-@pytest.mark.parametrize("average", ["last", "best", "none"])
+@pytest.mark.parametrize("average", ["last", "best", "none", "ema"])
 def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average) -> None:
     how = recipe(average=average, average_count=2, accumulate=2, patience=9, validate_bleu=average == "best")
     whole = train(tiny(), corpus, how, tmp_path / "whole")
@@ -115,11 +115,11 @@ def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypat
 def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(corpus, out) -> None:
     first = train(tiny(), corpus, recipe(), out)
     assert train(tiny(), corpus, recipe(threads=1), out) == first
-    with refuses("other-training", "lr was 0.005 and is now 0.001"):
+    with refuses("other-training", "lr.base was 0.005 and is now 0.001"):
         train(tiny(), corpus, recipe(lr=1e-3), out)
     with refuses("other-training", "seed was 1 and is now 2"):
         train(tiny(), corpus, recipe(), out, seed=2)
-    assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"] == 1e-3
+    assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"]["base"] == 1e-3
 
 
 def test_a_damaged_checkpoint_is_a_clear_message(corpus, out) -> None:
@@ -251,9 +251,9 @@ def test_a_second_divergence_is_a_failure_with_its_reason(corpus, out, monkeypat
     assert "it diverged" in result.reason and "again, after going back" in result.reason
 
 
-@pytest.mark.parametrize("average", ["last", "best", "none"])
+@pytest.mark.parametrize("average", ["last", "best", "none", "ema"])
 def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average) -> None:
-    how = recipe(average=average)
+    how = recipe(average=average, optimizer="muon" if average == "ema" else "adamw", schedule="wsd")
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     for until, steps in ((0.25, 3), (0.6, 8)):
         paused = train(tiny(), corpus, how, tmp_path / "paused", until=until)

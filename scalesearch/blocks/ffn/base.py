@@ -22,6 +22,7 @@ class FFN(Block):
     site: Site
 
     empty: ClassVar[bool] = False  # a layer has neither the network nor its norm
+    ends: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
     units: ClassVar[str | None] = None  # the part whose outputs above zero are active hidden units
 
 

@@ -17,6 +17,7 @@ class TwoLayer(FFN):
 
     hidden: Size = option("= 4 * width", low=1, doc="hidden units")
 
+    ends: ClassVar[tuple[str, ...]] = ("down",)
     units: ClassVar[str | None] = "up"
     activation: ClassVar[str]  # a function of torch.nn.functional
 
@@ -56,6 +57,7 @@ class Gated(FFN):
 
     hidden: Size = option("= 8 * width // 3", low=1, doc="hidden units of each half")
 
+    ends: ClassVar[tuple[str, ...]] = ("down",)
     units: ClassVar[str | None] = "gate"
     activation: ClassVar[str]  # of the gate
 

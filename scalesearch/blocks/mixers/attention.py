@@ -51,6 +51,7 @@ class Attention(Mixer):
     prompt: Size = 0
 
     slot: ClassVar[str] = "attention"
+    ends: ClassVar[tuple[str, ...]] = ("out", "out_adapter.up")
     adaptable: ClassVar[tuple[str, ...]] = ADAPTED
 
     @property

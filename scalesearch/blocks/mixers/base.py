@@ -34,6 +34,7 @@ class Mixer(Block):
     site: Site
 
     slot: ClassVar[str] = "mixing"  # what layers call the part
+    ends: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
     adaptable: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation may stand beside
 
     @property

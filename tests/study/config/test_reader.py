@@ -247,7 +247,7 @@ def test_a_sampler_is_not_two(tmp_path):
 def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
     text = SPACE + REST.replace("{ steps: 5 }", "short")
     found = read_study(write(tmp_path, text), ["recipe.lr=2e-3"]).recipe
-    assert (found.lr, found.cpu_minutes, found.name) == (0.002, 5.0, "short")
+    assert (found.lr.base, found.cpu_minutes, found.name) == (0.002, 5.0, "short")
 
 
 @pytest.mark.parametrize(("text", "message"), [

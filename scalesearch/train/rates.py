@@ -1,0 +1,240 @@
+"""First scales and learning rates of weights, by what each of them does in its model.
+
+A rule is two factors for each weight: on the values that the initialisation scheme draws, and on the learning rate.
+Multipliers in the forward pass are never needed: under Adam a multiplier before a weight is two factors on the weight
+(Yang & Hu 2021, the abc-symmetry), so that a trained model is one like any other.
+
+What a weight does is its *role*:
+
+- ``table``: rows looked up by token. The embedding multiplies them by √d, and so its effective rate is √d larger.
+- ``matrix``: fan_in inputs to each output; a gate, an adapter, a matrix for each head are matrices.
+- ``core``: of a tensor chain of n. A step of its rate changes the matrix as much as one on the dense matrix would.
+- ``readout``: what makes states scores of tokens.
+- ``vector``: norms, biases, learned positions and prompts.
+
+A weight in several roles (a tied table) gets the lowest of their rates. A weight that several layers share gets the
+rate of one use: Adam's step does not grow with the number of gradients that add up in it.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scalesearch.blocks.ffn.base import FFN
+from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.mixers.base import Mixer
+from scalesearch.blocks.sites import Factors as LowRank
+from scalesearch.nn.init import chain_deviations, fan_in
+from scalesearch.nn.module import Module
+from scalesearch.train.recipe import LearningRate, Recipe
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One use of a weight: its role, and n, the size that its rate may depend on (inputs, or a table's features).
+
+    Attributes:
+        growth: of a core, the factor by which it changes its matrix as a dense one would be changed.
+        matrices: that it is made of, of ``out`` rows each: one for each head, or one. 0: no matrix that could be
+            orthogonalised.
+    """
+
+    role: str
+    n: int = 1
+    growth: float = 1.0
+    matrices: int = 0
+    out: int = 1
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Factors of a weight on its first values and on its learning rate."""
+
+    role: str
+    init: float = 1.0
+    rate: float = 1.0
+    matrices: int = 0
+
+    def times(self, init: float, rate: float) -> "Scale":
+        """This scale with both factors changed."""
+        return replace(self, init=self.init * init, rate=self.rate * rate)
+
+
+Factors = tuple[float, float]  # on first values, on the rate
+Rule = Callable[[Weight, float], Factors]
+
+
+def unscaled(weight: Weight, m: float) -> Factors:
+    """The same for all sizes."""
+    return 1.0, 1.0
+
+
+def embedding(weight: Weight, m: float) -> Factors:
+    """A rate that grows with the width for tables alone; theirs is what muP changes most under Adam."""
+    return 1.0, m if weight.role == "table" else 1.0
+
+
+def layerwise(weight: Weight, m: float) -> Factors:
+    """Per-layer rates for standard parametrisation, of full alignment (Everett et al. 2024, section 4)."""
+    match weight.role:
+        case "table":
+            return 1.0, m**-0.5
+        case "matrix" | "readout":
+            return 1.0, 1 / m
+        case "core":
+            return 1.0, weight.growth / m
+    return 1.0, 1.0
+
+
+def mup(weight: Weight, m: float) -> Factors:
+    """Maximal update parametrisation (Yang et al. 2022, table 8): as layerwise, and a readout that starts smaller.
+
+    A readout that is a tied table starts smaller by the gain of the norm before it; see :func:`scales`.
+    """
+    init, rate = layerwise(weight, m)
+    return (m**-0.5, rate) if weight.role == "readout" else (init, rate)
+
+
+RULES: dict[str, Rule] = {"none": unscaled, "embedding": embedding, "layerwise": layerwise, "mup": mup}
+
+
+def scales(model: Any, recipe: Recipe) -> dict[str, Scale]:
+    """Factors of every weight of ``model``, by its name among the model's parameters."""
+    found: dict[int, Scale] = {}
+    placed = _by_place(model, recipe)
+    for path, node in model.named_modules():
+        if isinstance(node, Module):
+            for name, weight in node.weights():
+                scale = _of(node, path, name, recipe).times(*placed.get(f"{path}.{name}", (1.0, 1.0)))
+                first = found.setdefault(id(weight), scale)
+                owned = scale if name in node._parameters else first
+                found[id(weight)] = replace(owned, rate=min(first.rate, scale.rate))
+    named = {name: found[id(weight)] for name, weight in model.named_parameters()}
+    if recipe.lr.rule == "mup" and (gain := _last_gain(model)) in named:
+        small = _ratio(model.block.decoder.layer.main.d, recipe.lr) ** -0.5
+        named[gain] = named[gain].times(small, small)
+    return named
+
+
+def summary(model: Any, recipe: Recipe) -> list[dict[str, Any]]:
+    """Groups of weights of one role and one scale, with their number and peak rate; largest first."""
+    groups: dict[Scale, list[tuple[str, int]]] = {}
+    sizes = {name: weight.numel() for name, weight in model.named_parameters()}
+    for name, scale in scales(model, recipe).items():
+        groups.setdefault(scale, []).append((name, sizes[name]))
+    rows = [{"role": scale.role, "params": sum(size for _, size in names), "lr": recipe.lr.base * scale.rate,
+             "init": scale.init, "first": names[0][0]} for scale, names in groups.items()]
+    return sorted(rows, key=lambda row: -row["params"])
+
+
+def _ratio(n: int, lr: LearningRate) -> float:
+    return 1.0 if lr.at.width is None else n / lr.at.width
+
+
+def _of(node: Module, path: str, name: str, recipe: Recipe) -> Scale:
+    """The scale of one use of a weight by the rule."""
+    weight, lr = _weight(node, path, name), recipe.lr
+    init, rate = RULES[lr.rule](weight, _ratio(weight.n, lr))
+    matrices = weight.matrices if recipe.optimizer == "muon" else 0
+    if matrices and lr.rule in ("layerwise", "mup"):
+        # Muon's step has the spectral norm √max(n, out) at equal entries; √(out / n) transfers (Yang et al. 2023).
+        rate = math.sqrt(weight.out / max(weight.n, weight.out) / _ratio(weight.n, lr))
+    return Scale(weight.role, init, rate, matrices)
+
+
+def _weight(node: Module, path: str, name: str) -> Weight:
+    block, start = node.block, node.block.start(name)
+    shape = block.weights()[name]
+    if start in ("cores", "table cores"):
+        core, whole = chain_deviations(block, start, path)
+        rows = math.prod(block.cores.a)  # type: ignore[attr-defined]
+        size = math.prod(block.cores.c) if start == "table cores" else rows  # type: ignore[attr-defined]
+        return Weight("core", size, core / (whole * len(block.cores.a)))  # type: ignore[attr-defined]
+    if start == "tokens":
+        return Weight("table", int(shape[1]))
+    if start in ("one", "zero", "table") or name == "bias":
+        return Weight("vector")
+    if path.partition(".")[0] == "output":
+        return Weight("readout", fan_in(block))
+    matrices, out = (int(shape[0]), int(shape[1])) if start == "heads" else (1, int(shape[0]))
+    return Weight("matrix", fan_in(block), matrices=matrices, out=out)
+
+
+def _by_place(model: Any, recipe: Recipe) -> dict[str, Factors]:
+    """Factors of weights that follow from where they are: in residual branches, in queries."""
+    found: dict[str, Factors] = {}
+    for stack in ("encoder", "decoder"):
+        layers = dict(_layers(model, stack))
+        for path, node in layers.items():
+            residual = _residual(model, stack, len(layers), node.block) if recipe.residual == "scaled" else (1.0, 1.0)
+            for name, part in node.block.parts().items():
+                if isinstance(part.block, Mixer | FFN):
+                    for inner, factors in _branch(part.block, residual, recipe):
+                        at = f"{path}.{name}.{inner}"
+                        found |= _spread(model.get_submodule(at), at, *factors)
+    return found
+
+
+def _branch(block: Any, residual: Factors, recipe: Recipe) -> Iterator[tuple[str, Factors]]:
+    """The maps of one residual branch, with their factors; see :func:`_residual`."""
+    (last, inner), parts = residual, block.parts()
+    for name in dict.fromkeys((*(parts if isinstance(block, FFN) else ("value",)), *block.ends)):
+        if name.partition(".")[0] in parts:
+            ends = (0.0 if recipe.zero_out else last * inner, last)
+            yield name, ends if name in block.ends else (inner, 1.0)
+    if recipe.lr.rule == "mup" and recipe.lr.at.head_dim and "query" in parts:
+        scores = math.sqrt(recipe.lr.at.head_dim / block.head_dim)  # 1/head_dim in place of 1/√head_dim
+        yield "query", (scores, scores)
+
+
+def _spread(node: Module, path: str, init: float, rate: float) -> dict[str, Factors]:
+    """Factors of the weights of a map that is to be multiplied: of two matrices the last, of cores all alike.
+
+    Zero goes to one core alone: with two of them zero no core would ever have a gradient.
+    """
+    if isinstance(node.block, LowRank):
+        return _spread(node.up, f"{path}.up", init, rate)
+    names = list(node.block.weights())
+    cores = [name for name in names if name.startswith("core")]
+    if not cores:
+        return {f"{path}.{name}": (init, rate) for name in names}
+    each = 1 / len(cores)
+    spread = dict.fromkeys(cores, (init**each, rate**each))
+    if not init:
+        spread = {name: (float(name != cores[-1]), factor) for name, (_, factor) in spread.items()}
+    return {f"{path}.{name}": spread.get(name, (init, rate)) for name in names}
+
+
+def _residual(model: Any, stack: str, depth: int, layer: Any) -> Factors:
+    """Factors of a branch's last maps, on value and rate, and of its values and feed-forward maps, on value alone.
+
+    Post-norm: DeepNet's α and β (Wang et al. 2022, figure 2); norm(αx + f) is norm(x + f / α), but for the epsilon.
+    Pre-norm: 1/√n for the n branches of a stack (Radford et al. 2019, section 2.3), whose sum then starts as large as
+    one.
+    """
+    branches = sum(isinstance(part.block, Mixer | FFN) for part in layer.parts().values())
+    if layer.norm == "pre":
+        return (depth * branches) ** -0.5, 1.0
+    sources = len(list(_layers(model, "encoder")))
+    if not sources:
+        return (2 * depth) ** -0.25, (8 * depth) ** -0.25
+    if stack == "decoder":
+        return (3 * depth) ** -0.25, (12 * depth) ** -0.25
+    both = depth**4 * len(list(_layers(model, "decoder")))
+    return both ** (-1 / 16) / 0.81, 0.87 * both ** (-1 / 16)
+
+
+def _layers(model: Any, stack: str) -> Iterator[tuple[str, Module]]:
+    """The layers of a stack, with their paths."""
+    for path, node in model.named_modules():
+        if path.startswith(f"{stack}.") and isinstance(getattr(node, "block", None), EncoderLayer | DecoderLayer):
+            yield path, node
+
+
+def _last_gain(model: Any) -> str:
+    """The name of the gain of the norm whose output the readout reads."""
+    if model.block.decoder.normed:
+        return "decoder.norm.weight"
+    path, node = list(_layers(model, "decoder"))[-1]
+    return f"{path}.{list(node.block.parts())[-1]}.weight"

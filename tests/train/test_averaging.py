@@ -1,0 +1,39 @@
+"""Moving averages of weights: what they are over, and that they leave the model as it was."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalesearch.train.averaging import MovingAverage
+
+
+def averaged(window: float, values: list[float]) -> tuple[torch.nn.Linear, MovingAverage]:
+    model = torch.nn.Linear(1, 1, bias=False)
+    mean = MovingAverage(model, window)
+    for value in values:
+        model.weight.data.fill_(value)
+        mean.add()
+    return model, mean
+
+
+@given(st.sampled_from([0.1, 0.3, 5.0]), st.lists(st.floats(-10, 10), min_size=1, max_size=60))
+def test_a_mean_lies_among_the_weights(window: float, values: list[float]) -> None:
+    _, mean = averaged(window, values)
+    assert min(values) - 1e-4 <= mean.mean[0].item() <= max(values) + 1e-4
+
+
+def test_it_is_over_a_share_of_the_updates_so_far() -> None:
+    """Of weights that grow evenly, the mean is as many updates behind as it averages, less one."""
+    for steps in (200, 400):
+        _, mean = averaged(0.1, [float(i) for i in range(steps)])
+        assert mean.updates == pytest.approx(0.1 * steps)
+        assert steps - mean.mean[0].item() == pytest.approx(mean.updates, rel=0.15)
+
+
+def test_the_model_has_its_own_weights_again() -> None:
+    model, mean = averaged(3.0, [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError), mean.used():
+        assert 1 < model.weight.item() < 3
+        raise ValueError
+    assert model.weight.item() == 3

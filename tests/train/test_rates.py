@@ -1,0 +1,160 @@
+"""Laws of first scales and rates: what a rule promises of functions, whatever the network."""
+
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+
+from scalesearch.blocks.ffn.base import FFN
+from scalesearch.blocks.mixers.base import Mixer
+from scalesearch.blocks.sites import Chain, LowRank
+from scalesearch.data import make_batch
+from scalesearch.nn.build import module
+from scalesearch.nn.init import chain_deviations
+from scalesearch.nn.module import Module
+from scalesearch.space.assembly.architecture import assemble
+from scalesearch.testing.draws import random_architecture
+from scalesearch.train.engine import Engine, first_model
+from scalesearch.train.hardware import Hardware
+from scalesearch.train.rates import _spread, scales, summary
+from scalesearch.train.recipe import Recipe
+from tests.architectures import answers
+from tests.train.conftest import recipe, tiny
+
+WIDE = {"base": 5e-3, "at": {"width": 16}}
+
+
+def found(architecture, **how):
+    return scales(first_model(architecture.block, 40, recipe(**how), 1), recipe(**how))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_weight_of_any_network_has_a_scale(seed: int) -> None:
+    architecture = random_architecture(Random(seed))
+    for rule, optimizer in (("embedding", "adamw"), ("layerwise", "muon"), ("mup", "adamw")):
+        how = recipe(lr={**WIDE, "rule": rule}, residual="scaled", optimizer=optimizer)
+        model = first_model(architecture.block, 40, how, 1)
+        named = scales(model, how)
+        assert set(named) == {name for name, _ in model.named_parameters()}
+        assert all(scale.rate > 0 and scale.init > 0 for scale in named.values())
+        assert all(torch.isfinite(weight).all() for weight in model.parameters())
+        assert sum(row["params"] for row in summary(model, how)) == sum(w.numel() for w in model.parameters())
+
+
+def test_without_a_rule_nothing_is_scaled() -> None:
+    assert {(scale.init, scale.rate) for scale in found(tiny()).values()} == {(1.0, 1.0)}
+
+
+def test_rates_fall_with_the_inputs_of_a_matrix_and_start_at_the_base() -> None:
+    base, wide = (found(tiny(width=n, encoder__ffn__hidden=64), lr={**WIDE, "rule": "layerwise"}) for n in (16, 64))
+    query, down = "encoder.layers.0.attention.query.weight", "encoder.layers.0.ffn.down.weight"
+    assert (base[query].rate, wide[query].rate) == (1.0, 0.25)
+    assert (base[down].rate, wide[down].rate) == (0.25, 0.25)
+    assert base["encoder.norm.weight"].rate == wide["encoder.norm.weight"].rate == 1.0
+
+
+def test_a_tied_table_has_the_lowest_rate_of_its_roles() -> None:
+    untied, tied = (found(tiny(width=64, embedding__tie=tie), lr={**WIDE, "rule": "layerwise"})
+                    for tie in ("none", "all"))
+    table = "embedding.source.table.weight"
+    assert (untied[table].rate, untied["output.weight"].rate) == (0.5, 0.25)
+    assert tied[table].rate == 0.25
+
+
+def test_a_shared_matrix_has_the_rate_of_its_own() -> None:
+    own, shared = (found(tiny(encoder__depth=3, share__encoder__ffn=share), lr={**WIDE, "rule": "layerwise"})
+                   for share in ("own", "one"))
+    name = "encoder.layers.0.ffn.up.weight"
+    assert own[name] == shared[name] and "encoder.layers.1.ffn.up.weight" not in shared
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int) -> None:
+    """The cores of a chain are not all zero: none of them would ever have a gradient."""
+    model = first_model(random_architecture(Random(seed)).block, 40, recipe(zero_out=True), 1).eval()
+    seen: list[tuple[Module, torch.Tensor]] = []
+    for path, node in model.named_modules():
+        if isinstance(node, Module) and isinstance(node.block, Mixer | FFN) and ".partial." not in path:
+            node.register_forward_hook(lambda one, _, y: seen.append((one, y)))
+    model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[..., 5].sum().backward()
+    ends = [(node, y) for node, y in seen if node.block.ends]
+    assert ends and all(not y.any() for _, y in ends)
+    learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in ends
+                for name, weight in node.named_parameters() if name.split(".")[0] in node.block.ends]
+    assert any(learning) or not learning
+
+
+@pytest.mark.parametrize("site", [LowRank(3), Chain(0.5, 2), Chain(0.5, 3), Chain(0.7, 4)])
+def test_a_factor_on_a_map_is_one_on_its_matrix(site) -> None:
+    node = module(site(24, 36, ("src",), bias=False))
+    eye = torch.eye(24)
+    before = node(eye)
+    with torch.no_grad():
+        for name, (init, _) in _spread(node, "", 0.3, 0.3).items():
+            node.get_parameter(name.strip(".")).mul_(init)
+    assert torch.allclose(node(eye), 0.3 * before, atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_a_step_on_cores_changes_the_matrix_as_one_on_a_dense_matrix(length: int) -> None:
+    """Of n cores each contributes 1/n: together, where they agree, as much as the dense matrix's rate."""
+    block = Chain(0.5, length)(240, 360, ("src",), bias=False)
+    core, whole = chain_deviations(block, "cores", "any")
+    growth, rate, rng = core / (whole * length), 1e-3, torch.Generator().manual_seed(0)
+    cores = [core * torch.randn(*shape, generator=rng) for shape in block.weights().values()]
+    before = block.cores.matrix(cores)
+    assert before.std().item() == pytest.approx(whole, rel=0.25)
+    for i in range(length):
+        moved = list(cores)
+        moved[i] = cores[i] + rate * growth * torch.randn(*cores[i].shape, generator=rng).sign()
+        assert (block.cores.matrix(moved) - before).std().item() == pytest.approx(rate / length, rel=0.4)
+
+
+def test_deepnet_is_its_multiplier_on_the_stream() -> None:
+    """norm(αx + f(x)) with DeepNet's first values is the scaled model, whose branches are divided by α."""
+    plain = assemble(answers(norm="post", encoder__depth=3, decoder__depth=2))
+    named = found(plain, residual="scaled")
+    both = 3**4 * 2
+    alpha, beta = 0.81 * both ** (1 / 16), 0.87 * both ** (-1 / 16)
+    out = named["encoder.layers.1.attention.out.weight"]
+    assert (out.init, out.rate) == (pytest.approx(beta / alpha), pytest.approx(1 / alpha))
+    assert named["encoder.layers.1.attention.value.weight"].init == pytest.approx(beta)
+    assert named["encoder.layers.1.attention.query.weight"].init == 1.0
+    assert named["decoder.layers.1.ffn.down.weight"].rate == pytest.approx(6**-0.25)
+
+
+def moves(rule: str, optimizer: str, width: int, corpus) -> float:
+    """The change of states at the output after four updates, as the coordinate check of muP has it."""
+    how = recipe(lr={"base": 4e-3, "at": {"width": 32}, "rule": rule}, optimizer=optimizer, warmup=0, clip_norm=0,
+                 dropout=0, attention_dropout=0, activation_dropout=0, schedule="constant", precision="fp32")
+    sizes = {f"{stack}.{key}": width // n for stack in ("encoder", "decoder")
+             for key, n in (("head_dim", 2), ("ffn.hidden", 1))}
+    model = first_model(assemble(answers(width=width, **{k.replace(".", "__"): v for k, v in sizes.items()})).block,
+                        corpus.tokenizer.vocab_size, how, 1)
+    batch = make_batch(corpus.train, np.arange(16))
+    source, target = torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)
+    engine, before = Engine(model.train(), how, Hardware.of(how)), model(source, target).detach()
+    for _ in range(4):
+        engine.update([batch], how.lr.base)
+    return float((model(source, target).detach() - before).std())
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_by_a_rule_a_step_changes_logits_no_more_where_the_width_is_larger(corpus, optimizer) -> None:
+    grows = {rule: moves(rule, optimizer, 192, corpus) / moves(rule, optimizer, 32, corpus)
+             for rule in ("none", "layerwise", "mup")}
+    assert grows["none"] > 1.6
+    assert 0.8 < grows["layerwise"] < 1.25 and 0.4 < grows["mup"] < 1
+
+
+def test_queries_start_smaller_where_heads_are_larger() -> None:
+    how = {"lr": {"base": 1e-3, "at": {"width": 16, "head_dim": 2}, "rule": "mup"}}
+    query = found(tiny(encoder__head_dim=8), **how)["encoder.layers.0.attention.query.weight"]
+    assert (query.init, query.rate) == (0.5, 0.5)
+
+
+def test_recipes_read_back_as_they_were() -> None:
+    how = Recipe(steps=5, lr={"base": 1e-3, "at": {"width": 64}, "rule": "mup"})
+    assert Recipe.from_mapping(how.to_json()) == how and Recipe(steps=5, lr=1e-3).lr.base == 1e-3
+
