@@ -93,9 +93,9 @@ def test_a_changed_setting_is_refused_before_anything_is_written(data: Path, tmp
 
     out = tmp_path / "out"
     out.mkdir()
-    checkpoint.save_state(out, {"identity": {"lr": 1.0}})
+    checkpoint.save_state(out, {"identity": {"lr": {"base": 1.0}}})
     done = trained(data, out, "--resume")
-    assert isinstance(done.exception, UserError) and "lr was 1.0 and is now" in str(done.exception)
+    assert isinstance(done.exception, UserError) and "lr.base was 1.0 and is now" in str(done.exception)
     assert [path.name for path in out.iterdir()] == ["checkpoint.pt"]
     assert done.output == ""
 
