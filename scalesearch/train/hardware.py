@@ -20,7 +20,6 @@ from scalesearch.train.recipe import Recipe
 COMPILE_MINUTES, COMPILE_STEPS = 20.0, 20_000
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # names of malloc.h
 _FAST_BF16_FLAGS = ("amx_bf16", "avx512_bf16")
-MAX_LAYERS = 10_000
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
@@ -106,12 +105,9 @@ def require_memory(block: Any, vocab: int) -> int:
     """Number of weights of a model, which is one that this machine could hold.
 
     Raises:
-        TrainingFailed: weights and activations of a single token take more memory than there is, or it has more than
-            ``MAX_LAYERS``, each of which takes time to make even where all are one.
+        TrainingFailed: weights and activations of a single token take more memory than there is.
     """
     found = cost(block, find_protocol("forward", 1, 1, vocab))
-    if (layers := max(entry.calls for entry in found.entries)) > MAX_LAYERS:
-        raise TrainingFailed(f"out of memory: a stack of {layers:,} layers is none that could be trained")
     needed = found["memory.weights"] + found["memory.activations"]
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:

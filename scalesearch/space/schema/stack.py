@@ -14,6 +14,7 @@ from scalesearch.blocks.options import Option, options
 from scalesearch.space.schema.types import Beside, Field, Group
 
 OFF = ("off",)
+MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
 # Keys of attention, written beside `mixer`; those of self-attention alone.
 OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "residual_scores", "gate"})
 OF_ATTENTION = OF_SELF_ATTENTION | {
@@ -35,7 +36,7 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
     ffn = Group({}, {kind: _kind(block) for kind, block in FFNS.items()}, default_variant="relu",
                 doc="the feed-forward network of each layer")
     fields: dict[str, Field | Group] = {
-        "depth": Field("size", default=depth, low=1, doc="layers"),
+        "depth": Field("size", default=depth, low=1, high=MAX_DEPTH, doc="layers"),
         "mixer": _mixers(),
         "heads": Field("size", default="8", low=1, doc="value heads"),
         "head_dim": Field("size", default=f"= width // {name}.heads", low=1, doc="width of a head"),

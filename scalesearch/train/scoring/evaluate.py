@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 import torch
 
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, put_back
+from scalesearch.errors import UserError
 from scalesearch.nn.decode import beam_search, greedy
 from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.engine import Engine
-from scalesearch.train.hardware import Hardware, out_of_memory
+from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 
 LOSS_TOKENS = 4096  # in a batch when scoring, padding included
 DECODE_TOKENS = 6144  # source tokens in a batch when decoding, divided among the beams
@@ -64,7 +65,11 @@ def perplexity(loss: float) -> float | None:
 
 def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware, search: Search,
               check: Check = lambda: None, progress: Progress = lambda done, of: None) -> list[Translations]:
-    """Best ``search.nbest`` translations of each source sentence, detokenised, in the split's order."""
+    """Best ``search.nbest`` translations of each source sentence, detokenised, in the split's order.
+
+    Raises:
+        TrainingFailed: the model gives no finite scores.
+    """
     def run(max_tokens: int) -> list[Translations]:
         batches, found, done = eval_batches(split, max_tokens), [], 0
         for batch in batches:
@@ -87,16 +92,26 @@ def _search(model: Any, source: torch.Tensor, search: Search) -> list[list[tuple
     else:
         found = beam_search(model, source, search.beam, search.length_penalty, nbest=search.nbest)
     rows = zip(found.tokens.tolist(), found.lengths.tolist(), found.scores.tolist())
-    return [[(ids[: length - 1], score) for ids, length, score in zip(*row) if length] for row in rows]
+    hypotheses = [[(ids[: length - 1], score) for ids, length, score in zip(*row) if length] for row in rows]
+    if not all(hypotheses):
+        raise TrainingFailed("a sentence has no translation whose score is a finite number: the model has diverged")
+    return hypotheses
 
 
 def translate_lines(trained: Checkpoint, lines: list[str], search: Search, hardware: Hardware,
                     ) -> list[tuple[str, Translations]]:
-    """Lines with their translations; of one without words, an empty one without a score."""
+    """Lines with their translations; of one without words, an empty one without a score.
+
+    Raises:
+        UserError: the model gives no finite scores.
+    """
     text = [line.lower() for line in lines] if trained.lowercase else lines
     ids = [row[: trained.max_length] for row in trained.tokenizer.encode(text)]
     split = Split.of([row for row in ids if row])
-    found = iter(translate(trained.model, split, trained.tokenizer, hardware, search) if len(split) else [])
+    try:
+        found = iter(translate(trained.model, split, trained.tokenizer, hardware, search) if len(split) else [])
+    except TrainingFailed as error:
+        raise UserError(str(error), code="diverged") from None
     # One line in, one line out, whatever the vocabulary holds.
     return [(line, [(" ".join(text.split()), score) for text, score in next(found)] if row else [("", None)])
             for line, row in zip(lines, ids)]
