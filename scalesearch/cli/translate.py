@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from scalesearch.train.scoring.evaluate import Search, Translations
 
 AT_ONCE = 1000  # lines that are sorted by length together, and how long the first answer takes
+CHARACTERS = 1 << 20  # of these lines, or one more: what is tokenised takes memory
 
 
 def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,12 +93,25 @@ class Translator:
         """Lines with their translations, some hundred at a time; a bar on standard error counts them."""
         from scalesearch.train.scoring.evaluate import translate_lines
 
-        rest = iter(lines)
         with _counted(f"{self.folder}: {self.search.protocol}", total) as count:
-            while some := list(islice(rest, AT_ONCE)):
+            for some in _grouped(lines):
                 yield from translate_lines(self.trained, some, self.search, self.hardware)
                 sys.stdout.flush()
                 count(len(some))
+
+
+def _grouped(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in lists of ``AT_ONCE``, or fewer where they are long."""
+    some: list[str] = []
+    room = CHARACTERS
+    for line in lines:
+        some.append(line)
+        room -= len(line)
+        if len(some) == AT_ONCE or room < 0:
+            yield some
+            some, room = [], CHARACTERS
+    if some:
+        yield some
 
 
 @contextmanager
@@ -118,9 +131,14 @@ def _lines() -> Iterator[str]:
     """Standard input's lines, which only a newline ends.
 
     Raises:
-        UserError: one of them is not UTF-8.
+        UserError: one of them is not UTF-8, or has no end.
     """
-    for number, line in enumerate(sys.stdin.buffer, 1):
+    from scalesearch.data.files import MAX_LINE
+
+    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE + 1), b""), 1):
+        if len(line) > MAX_LINE:
+            raise UserError(f"standard input, line {number}: more than {MAX_LINE:,} bytes, which are no sentence",
+                            code="line-too-long")
         try:
             yield line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:

@@ -77,3 +77,16 @@ def test_several_translations_a_line(place: Path) -> None:
     assert [one["translation"] for one in json.loads(first)["nbest"]] == [rows[0][2], rows[1][2]]
     with refuses("nbest-above-beam", "beam 3"):
         raise run(translate_verb, place / "model1", "--nbest", "4", text=lines).exception
+
+
+def test_lines_are_translated_in_lists_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translate_verb, "CHARACTERS", 10)
+    monkeypatch.setattr(translate_verb, "AT_ONCE", 3)
+    given = ["12345", "12345", "1", "", "", "", "123456789012", "1"]
+    groups = list(translate_verb._grouped(given))
+    assert [line for group in groups for line in group] == given and list(map(len, groups)) == [3, 3, 1, 1]
+
+
+def test_a_line_without_an_end_is_refused(place: Path) -> None:
+    with refuses("line-too-long", "line 2"):
+        raise run(translate_verb, place / "model1", text="one\n" + "a" * 3_000_000).exception
