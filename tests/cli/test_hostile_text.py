@@ -122,8 +122,14 @@ def through_every_verb(folder, texts):
     for verb in ("status", "front", "table"):
         assert shown(texts[0]) in call("study", verb, one) or verb == "table"
         json.loads(call("study", verb, one, "--json"))
-    call("study", "front", one, "--all", "--csv")
+    for way in (["--csv"], ["--all"], ["--latex"], ["--latex", "--all"]):
+        call("study", "front", one, *way)
+    for number in range(len(WIDTHS) + len(labels)):
+        json.loads(call("study", "show", one, number, "--json"))
+        call("study", "show", one, number)
     call("study", "watch", one, "--once")
+    call("study", "export", one, "--to", folder / "exported")
+    call("study", "repair", one, "--to", folder / "repaired")
     assert shown(labels[0])[:8] in call("study", "scaling", other)  # a narrow column wraps it
     call("study", "plot", one)
     call("study", "compare", one, other, "--to", folder / "figures")
