@@ -26,7 +26,7 @@ from scalesearch.train.averaging import read_weights
 from scalesearch.train.hardware import TrainingFailed, require_memory
 from scalesearch.train.recipe import Recipe
 
-FORMAT = 4
+FORMAT = 5
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
 # Fields of a recipe that do not change what is learned: a resumed run may have others.

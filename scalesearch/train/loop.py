@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from scalesearch.signals import Stop
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
 from scalesearch.train.averaging import MovingAverage, Snapshots, write_weights
+from scalesearch.train.effort import SCORING, UPDATES, VALIDATION, Effort, Meter
 from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import TrainingFailed
 from scalesearch.train.recipe import Recipe
@@ -37,9 +38,9 @@ class Run:
     """State of a training and its loop; ``spent`` counts updates only."""
 
     def __init__(self, engine: Engine, corpus: Corpus, recipe: Recipe, directory: Path, seed: int, stop: Stop,
-                 report: Report) -> None:
+                 report: Report, meter: Meter) -> None:
         self.engine, self.corpus, self.recipe, self.directory = engine, corpus, recipe, directory
-        self.stop, self.report = stop, report
+        self.stop, self.report, self.meter = stop, report, meter
         self.task = TASKS[corpus.spec.task]
         self.feed = Feed(corpus.train, recipe.max_tokens, seed)
         self.spent, self.schedule = Spent(), Schedule(recipe)
@@ -55,8 +56,6 @@ class Run:
         self.lr = self.loss = 0.0  # of the last update
         self.scale = 1.0  # of the learning rate; less after a rollback
         self.identity: dict[str, Any] = {}
-        self._before = [0.0, 0.0]
-        self._start = [time.perf_counter(), time.process_time()]
         self._saved = self._reported = time.monotonic()
 
     # -- the loop
@@ -82,8 +81,7 @@ class Run:
                     self.save()
                     return False
                 self.stop.check()
-                with self._clock():
-                    self._update()
+                self._timed_update()
             except Diverged as error:
                 self._roll_back(error)
             if time.monotonic() - self._reported >= REPORT_SECONDS:
@@ -96,7 +94,7 @@ class Run:
         last = self.curve[-1] if self.curve else {"step": -1}
         known = last["step"] == self.spent.steps
         if not known:
-            with self._judged():
+            with self.meter.part(VALIDATION), self._judged():
                 loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
         return {**self._position(), "valid_loss": last["valid_loss"] if known else loss}
 
@@ -115,10 +113,8 @@ class Run:
         state = checkpoint.load_state(self.directory) if self.scale == 1 else None
         if state is None:
             raise TrainingFailed(f"{error} (again, after going back to a save and halving the rate)")
-        used = {"cpu_seconds": self.spent.cpu_seconds, "seconds": self.spent.seconds}
         self._pending.clear()
-        self.restore(state)
-        self.spent = replace(self.spent, **used)
+        self._go_back(state)
         self.scale = ROLLBACK_RATE
         self.notes.append(f"{error}; went back to update {self.spent.steps} and on with {ROLLBACK_RATE:g} of the rate")
         self.save()
@@ -127,6 +123,19 @@ class Run:
     def share(self) -> float:
         """Used share of the budget."""
         return self.spent.share(self.recipe, len(self.corpus.train))
+
+    def _timed_update(self) -> None:
+        try:
+            with self.meter.part(UPDATES):
+                self._update()
+        finally:
+            self.meter.add(UPDATES, Effort(cpu_seconds=self.engine.follower_seconds()))
+            self._read_meter()
+
+    def _read_meter(self) -> None:
+        """Has the budget know the time of the updates."""
+        updates = self.meter.efforts()[UPDATES]
+        self.spent.seconds, self.spent.cpu_seconds = updates.seconds, updates.cpu_seconds
 
     def _update(self) -> None:
         batches = self.feed.take(self.recipe.accumulate)
@@ -165,20 +174,6 @@ class Run:
         self.loss = values[-1]
         self._pending.clear()
 
-    def totals(self) -> list[float]:
-        """Total wall-clock and CPU seconds, earlier processes included."""
-        now = [time.perf_counter(), time.process_time()]
-        return [before + end - start for before, end, start in zip(self._before, now, self._start)]
-
-    @contextmanager
-    def _clock(self) -> Iterator[None]:
-        cpu, wall = time.process_time(), time.perf_counter()
-        yield
-        followers = self.engine.follower_seconds()
-        self.spent.cpu_seconds += time.process_time() - cpu + followers
-        self._before[1] += followers
-        self.spent.seconds += time.perf_counter() - wall
-
     # -- validation
 
     def _evaluate_if_due(self) -> None:
@@ -190,7 +185,8 @@ class Run:
             self.averages.tick(step, share)
         last = self.curve[-1]["step"] if self.curve else 0
         if step > last and (share >= 1 or self.stopped or self.validations.due(step, share)):
-            self._validate()
+            with self.meter.part(VALIDATION):
+                self._validate()
             self.validations.tick(step, share)
         if time.monotonic() - self._saved > 60 * self.recipe.checkpoint_minutes and step:
             self.save()
@@ -261,10 +257,11 @@ class Run:
             steps = sorted(self.snapshots.kept)
             weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
         write_weights(self.directory / checkpoint.WEIGHTS, model.state_dict())
-        metrics = self._scores()
-        if recipe.measure in ("latency", "both"):
-            split = getattr(self.corpus, metrics["split"])
-            metrics |= latency(model, split, self.engine.hardware, self.stop.check)
+        with self.meter.part(SCORING):
+            metrics = self._scores()
+            if recipe.measure in ("latency", "both"):
+                split = getattr(self.corpus, metrics["split"])
+                metrics |= latency(model, split, self.engine.hardware, self.stop.check)
         return {**metrics, "weights": weights, "task": self.task.name, "synthetic": self.corpus.synthetic}
 
     def _scores(self) -> dict[str, Any]:
@@ -297,19 +294,26 @@ class Run:
                 "place": [self.feed.epoch, self.feed.index], "curve": self.curve, "notes": self.notes,
                 "marks": [self.validations.done, self.averages.done], "window": self.window,
                 "progress": [self.best, self.stale, self.stopped], "last": [self.lr, self.loss], "scale": self.scale,
-                "identity": self.identity, "totals": self.totals(), "mean": self.mean.state() if self.mean else None,
+                "identity": self.identity, "mean": self.mean.state() if self.mean else None,
+                "efforts": {part: astuple(effort) for part, effort in self.meter.efforts().items()},
                 "snapshots": [{"step": step, "score": score} for step, score in self.snapshots.kept.items()]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restores what :meth:`state` returned."""
+        """Restores what :meth:`state` returned, in another process."""
+        self.meter.restore(state["efforts"])
+        self._go_back(state)
+
+    def _go_back(self, state: dict[str, Any]) -> None:
+        """Restores all but the time used, which counts on."""
         self.engine.restore(state)
         self.spent = Spent(**state["spent"])
         if self.mean:
             self.mean.restore(state["mean"])
+        self._read_meter()
         self.schedule.warm_end, self.curve, self.notes = state["warm_end"], state["curve"], state["notes"]
         self.feed.seek(*state["place"])
         self.validations.done, self.averages.done = state["marks"]
-        self.window, self.scale, self._before = state["window"], state["scale"], state["totals"]
+        self.window, self.scale = state["window"], state["scale"]
         self.best, self.stale, self.stopped = state["progress"]
         self.lr, self.loss = state["last"]
         self.snapshots.kept = {item["step"]: item["score"] for item in state["snapshots"]}

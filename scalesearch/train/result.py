@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.files import read_json, write_json
+from scalesearch.train.effort import Effort
 
 FILE = "result.json"
 PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "rouge-score", "unbabel-comet")
@@ -33,6 +34,7 @@ class Result:
         steps, tokens: updates, and real target tokens trained on.
         seconds, cpu_seconds: wall-clock and CPU time (of all processes) of updates, which budgets are measured in.
         total_seconds, total_cpu_seconds: with validation, decoding and saving.
+        efforts: part of the total (see :class:`.effort.Meter`) to its wall-clock and CPU time; they add up to it.
         tokens_per_cpu_second: target tokens trained on a CPU-second of updates.
         stopped: ``budget`` or ``patience``.
         notes: what happened on the way, such as a batch that was split for lack of memory.
@@ -50,6 +52,7 @@ class Result:
     cpu_seconds: float = 0.0
     total_seconds: float = 0.0
     total_cpu_seconds: float = 0.0
+    efforts: dict[str, Effort] = field(default_factory=dict)
     tokens_per_cpu_second: float = 0.0
     stopped: str = ""
     notes: list[str] = field(default_factory=list)

@@ -12,6 +12,7 @@ from scalesearch.files import DiskFull
 from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
+from scalesearch.train.effort import Effort, Meter
 from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 from scalesearch.train.loop import Report, Run
@@ -63,7 +64,7 @@ def train(
         ProcessLost: one of the other processes ended; the last checkpoint is kept.
         Interrupted: Ctrl-C or SIGTERM, after saving; a result that was complete by then is on disk.
     """
-    folder, tell = Path(directory), report or (lambda event: None)
+    folder, tell, meter = Path(directory), report or (lambda event: None), Meter()
     check_compatible(corpus.spec, recipe)
     kind = "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder"
     check_model_kind(corpus.spec.task, kind)
@@ -86,7 +87,7 @@ def train(
             causality(model, corpus.tokenizer.vocab_size)
             scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
             engine = _engine(model, architecture, corpus, recipe, seed, hardware, members)
-            run = Run(engine, corpus, recipe, folder, seed, stop, tell)
+            run = Run(engine, corpus, recipe, folder, seed, stop, tell, meter)
             run.identity = wanted
             _train_and_score(run, resume, result, until)
             result.metrics |= scores
@@ -161,5 +162,7 @@ def _collect(run: Run, result: Result) -> None:
     result.curve, result.notes, result.stopped = run.curve, run.notes, run.stopped
     result.steps, result.tokens = spent.steps, spent.tokens
     result.seconds, result.cpu_seconds = spent.seconds, spent.cpu_seconds
-    result.total_seconds, result.total_cpu_seconds = run.totals()
+    result.efforts = run.meter.efforts()
+    total = sum(result.efforts.values(), Effort())
+    result.total_seconds, result.total_cpu_seconds = total.seconds, total.cpu_seconds
     result.tokens_per_cpu_second = spent.tokens / spent.cpu_seconds if spent.cpu_seconds else 0.0

@@ -1,0 +1,79 @@
+"""Time that a training takes, by part."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+UPDATES, VALIDATION, SCORING, OTHER = "updates", "validation", "scoring", "other"
+PARTS = (UPDATES, VALIDATION, SCORING, OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Wall-clock and CPU time, in seconds."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def __add__(self, other: "Effort") -> "Effort":
+        return Effort(self.seconds + other.seconds, self.cpu_seconds + other.cpu_seconds)
+
+    def __sub__(self, other: "Effort") -> "Effort":
+        return self + other * -1
+
+    def __mul__(self, times: float) -> "Effort":
+        return Effort(self.seconds * times, self.cpu_seconds * times)
+
+
+Efforts = Mapping[str, Effort]  # by part
+
+
+def added(*efforts: Efforts) -> dict[str, Effort]:
+    """The sum of ``efforts``, part by part."""
+    return {part: sum((each.get(part, Effort()) for each in efforts), Effort()) for part in PARTS}
+
+
+class Meter:
+    """Clock of a training: what its parts have taken since it began, earlier processes included.
+
+    ``updates`` is what budgets count. ``validation`` is looking at the validation text while training, ``scoring`` what
+    is measured of the final weights: translations, metrics, losses, latency. ``other`` is all the rest: building the
+    model, checking it, saving, resuming.
+
+    Args:
+        wall, cpu: clocks, in seconds; CPU time is that of all threads of this process.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.perf_counter, cpu: Callable[[], float] = time.process_time
+                 ) -> None:
+        self._wall, self._cpu = wall, cpu
+        self._spent = dict.fromkeys(PARTS, Effort())
+        self._start = self._now()  # moved on by what is counted elsewhere: the time since then is of no part
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """A stretch of the training that belongs to the part ``name``; stretches do not overlap."""
+        start = self._now()
+        try:
+            yield
+        finally:
+            took = self._now() - start
+            self.add(name, took)
+            self._start += took
+
+    def add(self, name: str, effort: Effort) -> None:
+        """Counts ``effort`` of another process."""
+        self._spent[name] += effort
+
+    def efforts(self) -> dict[str, Effort]:
+        """Effort of each part so far."""
+        return {**self._spent, OTHER: self._spent[OTHER] + self._now() - self._start}
+
+    def restore(self, efforts: Mapping[str, Sequence[float]]) -> None:
+        """Adds what an earlier process had spent: part to wall-clock and CPU seconds."""
+        for part, spent in efforts.items():
+            self.add(part, Effort(*spent))
+
+    def _now(self) -> Effort:
+        return Effort(self._wall(), self._cpu())
