@@ -185,7 +185,8 @@ class Driver:
             self._crashed(trial, f"what it left cannot be read: {damaged}")
             return
         if rung is not None:
-            self.callback.paused(self._append(Kind.RUNG, trial, rung=len(trial.rungs), **asdict(rung)))
+            self.callback.paused(self._append(Kind.RUNG, trial, rung=len(trial.rungs), **asdict(rung),
+                                              efforts=msgspec.to_builtins(result.efforts)))
             return
         try:
             if result.state != "complete":
@@ -199,9 +200,11 @@ class Driver:
     def _finish(self, trial: Trial, result: Result | None, state: State, **end: Any) -> None:
         """Record, then event, then Optuna: never announced before it is safe."""
         seconds = (result.total_seconds or result.seconds or None) if result else None
-        ended = replace(trial, **{"state": state, "reason": "", "wall_seconds": seconds, **end})
+        efforts = result.efforts if result else trial.efforts
+        ended = replace(trial, **{"state": state, "reason": "", "wall_seconds": seconds, "efforts": efforts, **end})
         write_json(self.study.trial_folder(trial) / "record.json", make_record(ended, self.plan.shared, result))
-        self.callback.ended(self._append(Kind.ENDED, trial, state=state, wall_seconds=seconds, **end))
+        self.callback.ended(self._append(Kind.ENDED, trial, state=state, wall_seconds=seconds,
+                                         efforts=msgspec.to_builtins(efforts), **end))
 
     def _append(self, kind: Kind, trial: Trial, **facts: Any) -> Trial:
         trial = self.study.append(kind, trial.number, **facts)

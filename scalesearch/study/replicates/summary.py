@@ -53,7 +53,7 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
         return None
     again = replace(chosen.first, number=trials.next_number, state=State.PENDING, origin=Origin.REPLICATE,
                     of=chosen.number, seed=seed + chosen.tried, values=None, reason="", rungs=(), attempts=0,
-                    crashes=0, wall_seconds=None, source=None)
+                    crashes=0, wall_seconds=None, efforts={}, source=None)
     return study.propose(again)
 
 

@@ -95,7 +95,8 @@ def _from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
             facts = {"event": Kind.PROPOSED, **trial.to_json()}
         else:
             facts = {"event": Kind.ENDED, "trial": trial.number, "state": trial.state, "values": trial.values,
-                     "reason": trial.reason, "wall_seconds": trial.wall_seconds}
+                     "reason": trial.reason, "wall_seconds": trial.wall_seconds,
+                     "efforts": msgspec.to_builtins(trial.efforts)}
         line = sealed({"line": 1, "time": trial.ended or study.meta.created, **facts})
         study.trials.apply(Event.from_json(line))
         events.append(line)

@@ -45,7 +45,7 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
         raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this version of scalesearch, "
                         f"and {old.architecture} was trained", code="other-architecture")
     source = {**origin_of(study), "trial": old.number, "folder": str(folder.resolve())}
-    return replace(new, wall_seconds=old.wall_seconds, source=source), record
+    return replace(new, wall_seconds=old.wall_seconds, efforts=old.efforts, source=source), record
 
 
 def params_here(evaluator: Evaluator, trial: Trial) -> Params | None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from scalesearch.train.effort import Effort, Efforts
+
 Value = bool | int | float | str | list[object] | dict[str, object] | None  # of a parameter, as JSON holds it
 Params = Mapping[str, Value]
 Numbers = Mapping[str, int | float]
@@ -73,6 +75,7 @@ class Event:
         trial: its number. time: in UTC. line: number of its line in the log, from 1.
         proposed: the trial as it was announced. reached: the rung.
         counts: of a crash, whether it is the trial's own fault.
+        efforts: of a rung or an end, what the training has taken so far.
         state, values, reason, wall_seconds: of an end.
     """
 
@@ -82,6 +85,7 @@ class Event:
     line: int = 0
     proposed: Trial | None = None
     reached: Rung | None = None
+    efforts: Mapping[str, Effort] = field(default_factory=dict)
     counts: bool = True
     state: State | None = None
     values: Numbers | None = None
@@ -97,8 +101,7 @@ class Event:
             case Kind.PROPOSED:
                 return cls(event.event, event.trial, event.time, event.line, proposed=Trial.from_json(data))
             case Kind.RUNG:
-                reached = msgspec.convert(data, Rung)
-                return cls(event.event, event.trial, event.time, event.line, reached=reached)
+                return replace(event, reached=msgspec.convert(data, Rung))
             case Kind.ENDED if event.state is None:
                 raise ValueError("it says no state")
         return event
@@ -124,6 +127,8 @@ class Trial:
         attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
             the disk was full is no fault of the trial's.
         wall_seconds: from its start to its result: training, validation, decoding.
+        efforts: what each part of its training has taken (:class:`scalesearch.train.effort.Meter`), up to its last
+            rung or its end.
         ended: UTC time of its end; None also where it was trained by another study.
         source: of an imported trial, or one taken over by a fork: study, trial, folder.
     """
@@ -146,6 +151,7 @@ class Trial:
     attempts: int = 0
     crashes: int = 0
     wall_seconds: float | None = None
+    efforts: Efforts = field(default_factory=dict)
     ended: str | None = None
     source: Mapping[str, str | int] | None = None
 
@@ -155,19 +161,21 @@ class Trial:
             case Kind.STARTED:
                 return replace(self, attempts=self.attempts + 1, state=State.PENDING)
             case Kind.RUNG if event.reached:
-                return replace(self, state=State.PAUSED, rungs=(*self.rungs, event.reached))
+                return replace(self, state=State.PAUSED, rungs=(*self.rungs, event.reached),
+                               efforts=event.efforts)
             case Kind.CRASHED:
                 return replace(self, crashes=self.crashes + event.counts, reason=event.reason)
             case Kind.ENDED if event.state:
                 return replace(self, state=event.state, values=event.values, reason=event.reason,
-                               wall_seconds=event.wall_seconds, ended=event.time or None)
+                               wall_seconds=event.wall_seconds, ended=event.time or None,
+                               efforts=event.efforts or self.efforts)
         raise ValueError(f"nothing is {event.event} twice")
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields; ``trial`` is its number."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
         return {"trial": data.pop("number"), **data, "feasible": self.feasible,
-                "rungs": msgspec.to_builtins(list(self.rungs))}
+                "rungs": msgspec.to_builtins(list(self.rungs)), "efforts": msgspec.to_builtins(self.efforts)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Trial:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.trials.trial import Event, Origin, State, Trial
+from scalesearch.train.effort import Effort, added
 
 
 class Trials:
@@ -82,6 +83,10 @@ class Trials:
     def spent(self, rungs: Rungs) -> float:
         """Full trainings' worth of compute that the search's trials have taken, or are taking."""
         return sum(share_of(trial, rungs) for trial in self if trial.origin.charged)
+
+    def efforts(self) -> dict[str, Effort]:
+        """What all trainings of this study have taken up to their last rung or their end."""
+        return added(*(trial.efforts for trial in self if trial.source is None))
 
 
 def share_of(trial: Trial, rungs: Rungs) -> float:

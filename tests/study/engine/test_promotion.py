@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
 from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.base import Crashed, Done
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, State
 from scalesearch.study.trials.trials import Trials
-from tests.study.fakes import fake_result, make_driver, make_plan, score
+from scalesearch.train.effort import Effort
+from tests.study.fakes import efforts_to, fake_result, make_driver, make_plan, score
 
 RUNGS = Rungs((0.1, 0.3, 1.0), 3)
 
@@ -30,7 +32,8 @@ def rung_result(folder, job):
     with (folder / "paused").open("a") as file:
         file.write(f"{job['until']}\n")
     loss = (50 - score(answers)) / 10 / job["until"] ** 0.1
-    return {"state": "paused", "metrics": {"valid_loss": loss, "share": job["until"], "step": 1}}
+    return {"state": "paused", "metrics": {"valid_loss": loss, "share": job["until"], "step": 1},
+            "efforts": efforts_to(job["until"])}
 
 
 def work(folder):
@@ -56,6 +59,22 @@ def test_the_compute_of_full_trainings_goes_to_more_candidates(tmp_path):
         assert shares == ["0.1", "0.3"][: len(shares)]
     assert Counter(t.folder for t in trials.having(State.COMPLETE)) == Counter(
         path.parent.name for path in tmp_path.rglob("result.json"))
+
+
+def test_what_the_trainings_took_adds_up(tmp_path):
+    """Of each, what it had taken at its last rung or its end; with further seeds; the same when read again."""
+    driver = make_driver(tmp_path, make_plan(6, rungs=RUNGS, seeds=Seeds(2, 2)), work=work)
+    driver.run()
+    trials = StudyDir(tmp_path).load().trials
+    assert len(trials.replicates()) == 2
+    shares = [1.0 if trial.state == State.COMPLETE else RUNGS.shares[len(trial.rungs) - 1]
+              for trial in trials.having(State.COMPLETE, State.PAUSED)]
+    found, complete = trials.efforts(), len(trials.having(State.COMPLETE))
+    assert found == driver.trials.efforts()
+    assert found["updates"].cpu_seconds == pytest.approx(60 * sum(shares))
+    assert found["scoring"] == Effort(60 * complete, 30 * complete)
+    assert found["other"].seconds == 2 * len(shares)
+    assert all(driver.study.record(trial)["efforts"] == efforts_to(1.0) for trial in trials.having(State.COMPLETE))
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3])
