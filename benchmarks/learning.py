@@ -1,0 +1,125 @@
+"""CPU-minutes that two recipes take to a loss and a BLEU on valid, seed by seed, interleaved in one process.
+
+    python benchmarks/learning.py --data FILE --recipes today.yaml best.yaml --bleu 30 35 [--seeds 1 2 3]
+        [--architecture small/plain] [--set width=256] [--first 400] [--most 6400] [--out runs/learning]
+
+A budget that is doubled until a training under it ends at the goal: where rates fall to zero at the end, no shorter way
+of finding out is fair. Between the last budget below the goal and the first at it, updates and CPU-minutes are
+interpolated on a logarithmic scale. One thread; what is done is kept, and a run that was interrupted goes on. The test
+is Welch's, of the logarithms of CPU-minutes.
+"""
+
+import argparse
+import itertools
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from plain_loop import corpus_of
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import ttest_ind
+
+from scalesearch.cli.files import load_recipe
+from scalesearch.cli.options import load_architecture
+from scalesearch.train import Recipe, Result, train
+
+MEASURES = ("cpu_minutes", "steps", "tokens", "minutes")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A value of a metric on valid that is to be reached."""
+
+    metric: str
+    value: float
+
+    def reached(self, result: Result) -> bool:
+        return self.excess(result) >= 0
+
+    def excess(self, result: Result) -> float:
+        """How far a training ended beyond the goal."""
+        found = result.metrics[self.metric] - self.value
+        return found if self.metric == "bleu" else -found
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.value:g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="builtin", help="a data file, or builtin")
+    parser.add_argument("--recipes", nargs=2, required=True, help="files or presets; their budgets are replaced")
+    parser.add_argument("--architecture", default="small/plain")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--bleu", type=float, nargs="*", default=[])
+    parser.add_argument("--loss", type=float, nargs="*", default=[])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--first", type=int, default=400, help="updates of the smallest budget")
+    parser.add_argument("--most", type=int, default=6400, help="updates of the largest")
+    parser.add_argument("--out", type=Path, default=Path("runs/learning"))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    corpus, architecture = corpus_of(given), load_architecture(given.architecture, given.set)[1]
+    goals = [*(Goal("bleu", value) for value in given.bleu), *(Goal("valid_loss", value) for value in given.loss)]
+    recipes = {name: load_recipe(name, ()) for name in given.recipes}
+    console, done = Console(width=160), {}
+    budget = given.first
+    while budget <= given.most:
+        for seed, (name, recipe) in itertools.product(given.seeds, recipes.items()):
+            ended = done.setdefault((name, seed), [])
+            if all(any(goal.reached(result) for result in ended) for goal in goals):
+                continue
+            ended.append(train(architecture, corpus, under(recipe, budget), folder(given.out, name, seed, budget), seed))
+            console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {ended[-1].cpu_seconds / 60:.2f} CPU-minutes, "
+                          f"BLEU {ended[-1].metrics.get('bleu', math.nan):.2f}, valid loss "
+                          f"{ended[-1].metrics.get('valid_loss', math.nan):.4f} {ended[-1].reason or ''}")
+        budget *= 2
+    console.print(table(given.recipes, given.seeds, goals, done))
+
+
+def under(recipe: Recipe, steps: int) -> Recipe:
+    """``recipe`` with a budget of updates alone, decoding greedily."""
+    none = dict.fromkeys(("tokens", "epochs", "cpu_minutes", "minutes"))
+    return replace(recipe, **none, steps=steps, beam=1, score_on="valid", threads=1)
+
+
+def folder(out: Path, name: str, seed: int, steps: int) -> Path:
+    return out / f"{Path(name).stem}-seed{seed}-{steps}"
+
+
+def to_goal(goal: Goal, ended: list[Result]) -> dict[str, float] | None:
+    """What it took to the goal, interpolated between two budgets; None where it was not reached."""
+    at = next((i for i, result in enumerate(ended) if goal.reached(result)), None)
+    if at is None:
+        return None
+    spent = [{"cpu_minutes": result.cpu_seconds / 60, "steps": result.steps, "tokens": result.tokens,
+              "minutes": result.seconds / 60} for result in ended]
+    if at == 0:
+        return spent[0]
+    short, beyond = -goal.excess(ended[at - 1]), goal.excess(ended[at])
+    share = short / (short + beyond)
+    return {name: math.exp((1 - share) * math.log(spent[at - 1][name]) + share * math.log(spent[at][name]))
+            for name in MEASURES}
+
+
+def table(names: list[str], seeds: list[int], goals: list[Goal], done: dict[tuple[str, int], list[Result]]) -> Table:
+    """Geometric means over seeds of what each goal took, and the ratio of the two recipes."""
+    made = Table("goal", "recipe", "seeds", *(name.replace("_", "-") for name in MEASURES), "times fewer", "p", box=None)
+    for goal in goals:
+        logs: list[list[float]] = []
+        for name in names:
+            took = [spent for seed in seeds if (spent := to_goal(goal, done[name, seed]))]
+            logs.append([math.log(spent["cpu_minutes"]) for spent in took])
+            means = [f"{math.exp(sum(math.log(s[m]) for s in took) / len(took)):,.2f}" if took else "" for m in MEASURES]
+            ratio = p = ""
+            if len(logs) == 2 and all(logs):
+                ratio = f"{math.exp(sum(logs[0]) / len(logs[0]) - sum(logs[1]) / len(logs[1])):.2f}"
+                p = f"{ttest_ind(*logs, equal_var=False).pvalue:.4f}" if min(map(len, logs)) > 1 else ""
+            made.add_row(str(goal), Path(name).stem, str(len(took)), *means, ratio, p)
+    return made
+
+
+if __name__ == "__main__":
+    main()
