@@ -9,6 +9,7 @@ import click
 
 from scalesearch.cli.files import read_data
 from scalesearch.cli.options import Output, json_option, print_json
+from scalesearch.cli.translate import Translator, search_options
 from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
 @click.option("--data", required=True, metavar="FILE", help="The data file whose training text is translated.")
 @click.option("--out", required=True, type=Output(), metavar="PREFIX",
               help="Writes PREFIX.SOURCE and PREFIX.TARGET, and PREFIX.yaml, the data file to train on.")
-@click.option("--beam", default=5, show_default=True, type=click.IntRange(1), help="Width of the search; 1 is greedy.")
-@click.option("--length-penalty", default=1.0, show_default=True, type=click.FloatRange(0))
-@click.option("--batch", default=6144, show_default=True, type=click.IntRange(1), help="Source tokens in a batch.")
+@search_options
 @json_option
-def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float, batch: int, as_json: bool) -> None:
+def command(teacher: str, data: str, out: Path, beam: int | None, length_penalty: float | None, batch: int,
+            as_json: bool) -> None:
     """Sequence-level distillation: translate the training text with the training in the folder TEACHER.
 
     Students are then trained on PREFIX.yaml, whose vocabulary, validation and test text stay those of the real data.
@@ -33,12 +33,11 @@ def command(teacher: str, data: str, out: Path, beam: int, length_penalty: float
     from rich.progress import Progress
 
     from scalesearch.train.scoring.distill import distill_data
-    from scalesearch.train.scoring.evaluate import Search
 
     spec, section = read_data(data)
     with section.naming():
         spec = spec.resolve(section.file.parent)
-    search = Search(beam, length_penalty, batch)
+    search = Translator(teacher, beam, length_penalty, batch).search
     with Progress(console=open_console(stderr=True)) as progress:
         task = progress.add_task("translating", total=None)
 

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli.distill import command
 from scalesearch.cli.main import app
+from tests.errors import refuses
 from tests.train.conftest import recipe, sentences, tiny
 
 
@@ -22,11 +23,12 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     data = tmp_path / "data.yaml"
     data.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train", "valid": "val", "test": "test",
                                     "vocab": 60}))
-    train(tiny(), load_data(str(data)), recipe(), tmp_path / "teacher")
-    given = [str(tmp_path / "teacher"), "--data", str(data), "--out", str(tmp_path / "kd"), "--beam", "2", "--json"]
+    train(tiny(), load_data(str(data)), recipe(beam=2, length_penalty=0.3), tmp_path / "teacher")
+    given = [str(tmp_path / "teacher"), "--data", str(data), "--out", str(tmp_path / "kd"), "--json"]
     said = CliRunner().invoke(command, given, catch_exceptions=False)
     assert said.exit_code == 0, said.output
-    assert json.loads(said.stdout)["pairs"] == 60
+    facts = json.loads(said.stdout)
+    assert facts["pairs"] == 60 and facts["decode"] == "beam 2, log-probability / length^0.3"  # as it was scored
     assert (tmp_path / "kd.en").read_text() == (tmp_path / "train.en").read_text()
     student = load_data(str(tmp_path / "kd.yaml"))
     real = load_data(str(data))
@@ -35,3 +37,6 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     assert student.train.target_text == [line for line in (tmp_path / "kd.de").read_text().splitlines() if line]
     again = CliRunner().invoke(app, ["distill", *given, "--length-penalty", "0.5"])
     assert again.exit_code != 0 and "another decode" in str(again.exception)
+    (tmp_path / "kd.json").write_text("[3")
+    with refuses("file-damaged", "kd.json"):
+        raise CliRunner().invoke(app, ["distill", *given]).exception

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
-from scalesearch.files import write_text
+from scalesearch.files import read_json, write_text
 
 if TYPE_CHECKING:
     from scalesearch.data import DataSpec
@@ -98,7 +98,7 @@ def _check_settings(file: Path, settings: dict[str, Any], files: list[Path]) -> 
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         return
-    before = json.loads(file.read_text())
+    before = read_json(file, dict[str, Any])
     differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
     if differing:
         raise UserError(f"{file}: the translations there were made with another {', '.join(differing)}; "
