@@ -152,6 +152,20 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def regular_size(path: Path) -> int:
+    """Bytes of a regular file; OSError of anything else, a device or a pipe, which may have no end."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return state.st_size
+
+
+def read_regular(path: Path) -> bytes:
+    """Content of a regular file; OSError of anything else."""
+    regular_size(path)
+    return path.read_bytes()
+
+
 def read_json(path: Path, form: type[T]) -> T:
     """Reads the JSON file ``path`` as a ``form``: a dataclass, a TypedDict, or any type of plain values.
 
@@ -159,10 +173,11 @@ def read_json(path: Path, form: type[T]) -> T:
 
     Raises:
         FileNotFoundError: there is none.
+        OSError: it is no regular file.
         UserError: it is no JSON, or a value has another type than ``form`` says.
     """
     try:
-        return msgspec.convert(json.loads(path.read_bytes(), parse_constant=lambda _: None), form)
+        return msgspec.convert(json.loads(read_regular(path), parse_constant=lambda _: None), form)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: {error}; the file was changed, or the disk damaged it. Restore it",
                         code="file-damaged") from None

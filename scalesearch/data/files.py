@@ -1,17 +1,16 @@
 """Text files that a data spec names: found, or explained; UTF-8, plain or .gz."""
 
 import difflib
-import errno
 import gzip
 import hashlib
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from scalesearch.errors import UserError
+from scalesearch.files import regular_size
 
 MAX_LINE = 1 << 20  # characters; text of 20 MB without an end of line is no sentence
 MAX_RATIO, FREE = 200, 1 << 26  # unpacked to packed bytes, beyond so many unpacked ones; text has 3 to 30
@@ -137,14 +136,6 @@ def _limit(path: Path) -> tuple[int, str]:
     if path.suffix == ".gz" and (unpacked := max(FREE, MAX_RATIO * size)) < memory:
         return unpacked, f"it unpacks to more than {MAX_RATIO} times its size, which no text does"
     return memory, f"a byte of text takes up to {MEMORY} of memory, which this machine has not. Take a part of it"
-
-
-def regular_size(path: Path) -> int:
-    """Bytes of a regular file; OSError of anything else, a device or a pipe, which may have no end."""
-    state = path.stat()
-    if not stat.S_ISREG(state.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
-    return state.st_size
 
 
 def _not_utf8(path: Path, content: bytes, position: int) -> str:

@@ -23,9 +23,9 @@ from typing import Any
 
 import sentencepiece
 
-from scalesearch.data.files import regular_size
 from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
+from scalesearch.files import regular_size
 
 _MAX_LINES = 4_000_000
 _MAX_LINE_BYTES = 1 << 16

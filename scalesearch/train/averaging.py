@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from scalesearch.errors import UserError
-from scalesearch.files import write_atomic
+from scalesearch.files import read_regular, write_atomic
 
 CHECKSUM = "blake2b"
 
@@ -125,7 +125,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         UserError: it is missing, or is not what was written.
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         weights = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     except (OSError, SafetensorError, ValueError, KeyError) as error:

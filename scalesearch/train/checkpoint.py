@@ -20,7 +20,7 @@ import torch
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
-from scalesearch.files import read_json, write_atomic, write_json, write_text
+from scalesearch.files import read_json, read_regular, write_atomic, write_json, write_text
 from scalesearch.nn import build
 from scalesearch.train.averaging import read_weights
 from scalesearch.train.hardware import TrainingFailed, require_memory
@@ -91,7 +91,7 @@ def load_state(directory: Path) -> dict[str, Any] | None:
     file = directory / STATE
     if not file.exists():
         return None
-    head, _, content = file.read_bytes().partition(b"\n")
+    head, _, content = read_regular(file).partition(b"\n")
     if head + b"\n" != _head(content):
         raise UserError(f"{file}: damaged, or not a checkpoint of this version. Delete it to train from the start",
                         code="not-a-checkpoint")

@@ -226,5 +226,10 @@ def test_a_damaged_checkpoint_is_never_resumed(corpus, tmp_path: Path) -> None:
         file.write_bytes(content)
         with refuses("not-a-checkpoint", "checkpoint.pt"):
             train(tiny(), corpus, recipe(), tmp_path)
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="not a regular file"):
+        train(tiny(), corpus, recipe(), tmp_path)
+    file.unlink()
     file.write_bytes(whole)
     assert train(tiny(), corpus, recipe(), tmp_path).state == "complete"
