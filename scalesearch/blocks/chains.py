@@ -98,7 +98,7 @@ class ChainEmbedding(Block):
     vocab: Extent = VOCAB
 
     def at(self, vocab: Size) -> Block:
-        return replace(self, vocab=vocab)
+        return replace(self, vocab=vocab) if isinstance(self.vocab, str) else self
 
     @cached_property
     def cores(self) -> Cores:

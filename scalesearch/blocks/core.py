@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, dataclass_transform
 
 from scalesearch.blocks.options import named, option
@@ -209,7 +209,8 @@ def canonical(value: Any, depth: Size | None = None) -> Any:
         groups = value.schedule.canonical(depth)
         return None if groups == list(range(depth)) else [value.part, groups, list(value.own)]
     if isinstance(value, Block | Use | Site):
-        mine = {f.metadata.get("identity", f.name): getattr(value, f.name) for f in fields(value)}  # type: ignore[arg-type]
+        mine = {f.metadata.get("identity", f.name): getattr(value, f.name) for f in fields(value)  # type: ignore[arg-type]
+                if getattr(value, f.name) != f.metadata.get("plain", MISSING)}
         return [type(value).__name__, {name: canonical(inner) for name, inner in mine.items()}]
     if isinstance(value, tuple | list):
         return [canonical(item) for item in value]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -78,11 +78,12 @@ class FactorisedOutput(Block):
     d: Size
     rank: Size
     path: str
+    vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
 
     def parts(self) -> Mapping[str, Block | Use]:
         return {
             "down": Use(Transposed(self.d, self.rank, (TGT,)), tied=f"{self.path}.up"),
-            "table": Use(Linear(self.rank, VOCAB, (TGT,), bias=False), tied=f"{self.path}.table"),
+            "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=f"{self.path}.table"),
         }
 
     def forward(self, m: Any, x: Any) -> Any:
@@ -107,7 +108,7 @@ class Bands(Block):
     vocab: Extent = VOCAB
 
     def at(self, vocab: Size) -> Block:
-        return replace(self, vocab=vocab)
+        return replace(self, vocab=vocab) if isinstance(self.vocab, str) else self
 
     def bands(self) -> list[tuple[int, int, int]]:
         """(first token, one past the last, width) of every band that the vocabulary reaches."""

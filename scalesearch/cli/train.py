@@ -178,7 +178,7 @@ def _table(metrics: dict[str, Any]) -> Table:
     """The metrics of each split that was scored."""
     from scalesearch.tasks import METRICS
 
-    names = [name for name in METRICS if name in metrics]
+    names = [name for name in METRICS if name in metrics and name != "loss_per_char"]  # which the result file has
     words = {name: METRICS[name].words.partition(" (")[0] for name in names}
     headings = ["", *(words[name].lower() if name in ("loss", "perplexity") else words[name] for name in names)]
     scored = {metrics["split"]: metrics} | ({"test": metrics["test"]} if "test" in metrics else {})

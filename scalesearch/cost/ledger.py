@@ -71,7 +71,7 @@ def cost(block: Block, protocol: Protocol) -> Cost:
     ``macs.once`` is work on weights alone, such as contracting a tensor chain: done once for a batch in training and
     once and for all for inference. It stands beside the total, unless the protocol counts it.
     """
-    lines = list(walk(block, vocab=protocol.vocab))
+    lines = list(walk(block, vocab=protocol.shared_vocab))
     entries = tuple(_entry(line, protocol) for line in lines if _is_billed(line))
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
@@ -91,7 +91,7 @@ def _is_billed(line: Line) -> bool:
 
 
 def _entry(line: Line, protocol: Protocol) -> Entry:
-    params = sum(line.copies[name] * weight_size(shape, protocol.words) for name, shape in line.weights.items())
+    params = sum(line.copies[name] * weight_size(shape, protocol) for name, shape in line.weights.items())
     return Entry(line.path, type(line.leaf).__name__, line.calls, params, _steps(line, protocol, protocol.counts))
 
 
@@ -100,9 +100,9 @@ def _steps(line: Line, protocol: Protocol, kinds: Iterable[str]) -> Size:
     return sum(protocol.counts.get(kind, 0) * work_done(line, kind, protocol) for kind in kinds)
 
 
-def weight_size(shape: Shape, words: Size) -> Size:
+def weight_size(shape: Shape, protocol: Protocol) -> Size:
     """The number of entries of a weight; the only axis it may have is the vocabulary."""
-    return math.prod(words if isinstance(extent, str) else extent for extent in shape)
+    return math.prod(protocol.words if isinstance(extent, str) else extent for extent in shape)
 
 
 def work_done(line: Line, kind: str, protocol: Protocol) -> Size:

@@ -83,7 +83,7 @@ class _Job:
         columns = Columns(len(index))
         try:
             block = self.build({key: _size(value, key, columns) for key, value in answers.items()})
-            bill = cost(block, self.protocol)
+            bill = cost(block, self.protocol.of(answers))
             values = columns.evaluate({name: bill[name] for name in self.names})
             if self.look is not None:
                 self.look(block, index)

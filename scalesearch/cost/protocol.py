@@ -14,7 +14,9 @@ from functools import cached_property
 from typing import Any
 
 from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, VOCAB, Axis, Size
+from scalesearch.blocks.sizes import fixed
 from scalesearch.errors import UserError
+from scalesearch.space.schema.cost_names import OWN
 
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
 
@@ -24,14 +26,20 @@ PRODUCTS = {"mac": 1, "mix": 1}  # what counts as a multiply-accumulate, unless 
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named convention at given lengths. ``counts`` weighs the kinds of work that its MACs include."""
+    """A named convention at given lengths. ``counts`` weighs the kinds of work that its MACs include.
+
+    Attributes:
+        vocab: entries, or ``own`` where each candidate says its own; the blocks of such ones have no such axis.
+        lengths: vocabulary to (source, target), where lengths follow from it; costs are then of :meth:`of` alone.
+    """
 
     name: str
     source: int
     target: int
-    vocab: int
+    vocab: int | str
     passes: tuple[Pass, ...] = field(repr=False)
     counts: Mapping[str, int] = field(default_factory=lambda: dict(PRODUCTS), repr=False)
+    lengths: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @cached_property
     def _sums(self) -> dict[tuple[Axis, ...], int]:
@@ -40,14 +48,38 @@ class Protocol:
     def extent(self, axes: tuple[Axis, ...]) -> int:
         """Sum over the passes of the product of ``axes`` (sorted; the empty product is 1 a pass that runs)."""
         if axes not in self._sums:
-            values = ({VOCAB: self.vocab, **step} for step in self.passes)
+            assert not self.lengths, "costs are of the protocol of a candidate"
+            words = {VOCAB: self.words} if VOCAB in axes else {}
+            values = ({**words, **step} for step in self.passes)
             self._sums[axes] = sum(math.prod(step.get(axis, 0) for axis in axes) for step in values)
         return self._sums[axes]
 
     @property
     def words(self) -> Size:
-        """The vocabulary's size where a weight has that axis."""
+        """The vocabulary's size where a weight has that axis. Raises UserError where there is none for all."""
+        if isinstance(self.vocab, str):
+            raise UserError("the architecture has no vocabulary of its own, as the space has", help="answer it: "
+                            "--set vocab=8k, in a study file under set:", code="vocab-missing")
         return self.vocab
+
+    @property
+    def shared_vocab(self) -> Size | None:
+        """The vocabulary that blocks are bound to; None where they hold their own."""
+        return None if isinstance(self.vocab, str) else self.vocab
+
+    def at(self, vocab: int | None) -> Protocol:
+        """This protocol for an architecture whose own vocabulary is ``vocab``, if it has one.
+
+        Raises:
+            UserError: it has none, and the protocol leaves it to each architecture.
+        """
+        size = self.words if vocab is None else vocab
+        source, target = self.lengths[size] if self.lengths else (self.source, self.target)
+        return replace(find_protocol(self.name, source, target, size), counts=self.counts)
+
+    def of(self, answers: Mapping[str, Any]) -> Protocol:
+        """The protocol of candidates with these answers. Raises Split where their lengths differ."""
+        return self.at(fixed(answers["vocab"])) if self.lengths else self
 
     @property
     def settings(self) -> dict[str, int | str]:
@@ -56,7 +88,8 @@ class Protocol:
 
     def to_json(self) -> dict[str, Any]:
         """Name, lengths, and what the MACs include."""
-        return {**self.settings, "passes": len(self.passes), "counts": dict(self.counts)}
+        by_vocab = {"lengths": {str(size): list(pair) for size, pair in self.lengths.items()}} if self.lengths else {}
+        return {**self.settings, "passes": len(self.passes), "counts": dict(self.counts), **by_vocab}
 
     @property
     def conventions(self) -> str:
@@ -70,7 +103,9 @@ class Protocol:
 
     def __str__(self) -> str:
         extra = [f", +{n} per {ELEMENTS[kind]} element" for kind, n in self.counts.items() if kind in ELEMENTS]
-        return f"{self.name} (S={self.source}, T={self.target}, V={self.vocab}{''.join(extra)})"
+        lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]
+        said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
+        return f"{self.name} ({said}{''.join(extra)})"
 
 
 ELEMENTS = {"bias": "bias", "norm": "LayerNorm"}  # kinds of work that are no multiply-adds, one step an element
@@ -131,9 +166,9 @@ PROTOCOLS: dict[str, _Convention] = {
 
 
 def find_protocol(
-    name: str = "forward", source: int | None = None, target: int | None = None, vocab: int | None = None
+    name: str = "forward", source: int | None = None, target: int | None = None, vocab: int | str | None = None
 ) -> Protocol:
-    """The protocol ``name`` at given lengths (tokens) and vocabulary, or at its own.
+    """The protocol ``name`` at given lengths (tokens) and vocabulary (which may be ``own``), or at its own.
 
     Raises:
         UserError: no such protocol, or a length below 1.
@@ -143,17 +178,29 @@ def find_protocol(
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UserError(f"protocol {name}: there are {', '.join(PROTOCOLS)}{hint}", code="unknown-protocol")
     convention = PROTOCOLS[name]
-    s, t, v = (given if given is not None else own for given, own in zip((source, target, vocab), convention.defaults))
+    s, t, size = convention.defaults
+    s, t = (given if given is not None else own for given, own in ((source, s), (target, t)))
+    v = size if vocab is None else vocab
     for what, value in (("source", s), ("target", t), ("vocab", v)):
-        if value < 1:
+        if isinstance(value, int) and value < 1:
             raise UserError(f"protocol {name}: {what} is {value}; it must be at least 1", code="below-one")
     return Protocol(name, s, t, v, convention.passes(s, t), convention.counts)
 
 
 def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> Protocol:
-    """The protocol that a space file's ``cost:`` names, where ``overrides`` (name, source, target, vocab) win."""
-    chosen = {**settings, **{key: value for key, value in overrides.items() if value is not None}}
-    return find_protocol(chosen.get("name", "forward"), *(chosen.get(key) for key in ("source", "target", "vocab")))
+    """The protocol that a space file's ``cost:``, or a study, names; ``overrides`` (name, source, target, vocab) win.
+
+    Raises:
+        UserError: no such protocol, a length below 1, or a vocabulary for a space that has its own.
+    """
+    given = {key: value for key, value in overrides.items() if value is not None}
+    if settings.get("vocab") == OWN and given.get("vocab", OWN) != OWN:
+        raise UserError(f"the vocabulary is {given['vocab']} here, and the space has its own, under `vocab`",
+                        help="leave this one out, or answer that one (--set vocab=…)", code="given-twice")
+    chosen = {**settings, **given}
+    made = find_protocol(chosen.get("name", "forward"), *(chosen.get(key) for key in ("source", "target", "vocab")))
+    pairs = {int(size): (source, target) for size, (source, target) in chosen.get("lengths", {}).items()}
+    return replace(made, lengths=pairs) if pairs else made
 
 
 def training_pass(protocol: Protocol) -> Protocol:

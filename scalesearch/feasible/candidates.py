@@ -82,7 +82,7 @@ def price_table(
 
 def _one(sheet: Mapping[str, Any], protocol: Protocol, names: tuple[str, ...]) -> Costs | None:
     try:
-        bill = cost(network(sheet)[1], protocol)
+        bill = cost(network(sheet)[1], protocol.of(sheet))
     except Unbuildable:
         return None
     return {name: bill[name] for name in names}

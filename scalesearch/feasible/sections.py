@@ -72,7 +72,8 @@ class Decomposition:
         rng = Random(0)
         samples = [answers for _ in range(SAMPLES) if not (answers := space.sample(rng)).problems]
         pieces = [piece for found in self.pieces.values() for piece in found]
-        self.reads = {piece: keys_read(piece, samples, self.form.by_key) for piece in pieces}
+        lengths = {"vocab"} if protocol.lengths else set()  # lengths that follow from it make it part of every piece
+        self.reads = {piece: keys_read(piece, samples, self.form.by_key) | lengths for piece in pieces}
         while True:
             try:
                 return self._take(most)
@@ -181,7 +182,10 @@ class Decomposition:
 
         def look(block: Block, index: NDArray[np.int64]) -> None:
             inner = block.inner  # type: ignore[attr-defined]
-            networks.add(*(signature(inner) if inner is not None else ("", [])), first + index)
+            words, numbers = signature(inner) if inner is not None else ("", [])
+            if self.protocol.lengths:  # equal sections cost alike only for one vocabulary
+                numbers = [*numbers, np.broadcast_to(table.answers["vocab"], table.rows)[index]]
+            networks.add(words, numbers, first + index)
 
         costs, built = self._price(piece, piece.build, table, keys, look)
         if piece.half == "ffn":  # what feed-forward networks add to the plainest mixer

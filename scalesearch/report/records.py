@@ -11,6 +11,11 @@ Record = Mapping[str, Any]
 TEST = "test."  # before the name of a metric: its score on the test split
 
 
+def loss_name(answers: Mapping[str, Any] | None) -> str:
+    """Name of the validation loss by which a study's candidates compare: per character where vocabularies differ."""
+    return "valid_loss_per_char" if "vocab" in (answers or {}) else "valid_loss"
+
+
 def is_replicate(record: Record) -> bool:
     """Whether it is of another training of a trial, with a further seed."""
     return record.get("origin") == "replicate"
@@ -72,4 +77,4 @@ def _first_loss(record: Record) -> float | None:
         return float(record["rungs"][0]["loss"]) if record["rungs"] else None  # a reference passes none
     curve = record.get("curve") or []
     first = curve[0] if len(curve) > 1 else None
-    return first.get("valid_loss") if isinstance(first, Mapping) else None
+    return first.get(loss_name(record.get("answers"))) if isinstance(first, Mapping) else None

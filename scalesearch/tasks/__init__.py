@@ -7,9 +7,9 @@ a library that a metric needs is imported when it is computed.
 import importlib
 import pkgutil
 
-from scalesearch.tasks.base import COMMON, FORMS, MEASURED, Metric, MetricOptions, Task, Texts
+from scalesearch.tasks.base import COMMON, FORMS, MEASURED, PER_TOKEN, Metric, MetricOptions, Task, Texts
 
-__all__ = ["COMMON", "FORMS", "MEASURED", "METRICS", "TASKS", "Metric", "MetricOptions", "Task", "Texts"]
+__all__ = ["COMMON", "FORMS", "MEASURED", "METRICS", "PER_TOKEN", "TASKS", "Metric", "MetricOptions", "Task", "Texts"]
 
 _MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
 TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES if hasattr(module, "TASK")}

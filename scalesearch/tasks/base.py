@@ -62,7 +62,8 @@ class Task:
         form: of its files: ``pairs`` (line i of one file answers line i of the other), ``corrections`` (pairs, or
             M2 files of gold edits), ``text`` (one file).
         keys: fields of a data spec that only some tasks have, and this one does.
-        metrics: that it always has; the first is the one that validations watch. Loss and perplexity are every task's.
+        metrics: that it always has; the first is the one that validations watch. Loss, perplexity and loss per
+            character are every task's; of these only the last compares models of different vocabularies.
         optional: further metrics, each with the field of a data spec that asks for it.
         score: maps hypotheses, texts and data spec to metrics with their signatures; None where nothing is generated.
         of_loss: maps loss (nats a token), tokens, texts and data spec to metrics; None where there are no others.
@@ -92,7 +93,8 @@ class Task:
         return {**self.metrics, **further, **COMMON}
 
 
-COMMON = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}
+PER_TOKEN = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}
+COMMON = {**PER_TOKEN, "loss_per_char": Metric("min", 0.0, "Loss per character (nats)")}
 MEASURED = {
     "latency": Metric("min", 0.0, "Latency (ms per sentence, one at a time, greedy)"),
     "memory": Metric("min", 0.0, "Peak memory of training (MiB)"),

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, astuple
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,14 @@ from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import TrainingFailed
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.schedule import Interval, Schedule, Spent
-from scalesearch.train.scoring.evaluate import Search, loss_per_token, perplexity, score_split, translate
+from scalesearch.train.scoring.evaluate import (
+    Search,
+    loss_per_token,
+    perplexity,
+    score_split,
+    tokens_per_character,
+    translate,
+)
 from scalesearch.train.scoring.measure import latency
 
 Report = Callable[[dict[str, Any]], None]
@@ -96,11 +104,18 @@ class Run:
         if not known:
             with self.meter.part(VALIDATION), self._judged():
                 loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
-        return {**self._position(), "valid_loss": last["valid_loss"] if known else loss}
+        return {**self._position(), **self._losses(last["valid_loss"] if known else loss)}
 
     def _judged(self) -> AbstractContextManager[None]:
         """Context in which the model has the weights that it is judged by."""
         return self.mean.used() if self.mean else nullcontext()
+
+    def _losses(self, valid_loss: float) -> dict[str, float]:
+        return {"valid_loss": valid_loss, "valid_loss_per_char": valid_loss * self._valid_rate}
+
+    @cached_property
+    def _valid_rate(self) -> float:
+        return tokens_per_character(self.corpus, "valid")
 
     def _roll_back(self, error: Diverged) -> None:
         """Restores the last save, to go on at half the learning rate.
@@ -206,7 +221,7 @@ class Run:
         if not math.isfinite(valid_loss):
             raise Diverged(f"the validation loss is {valid_loss} after update {self.spent.steps}: it diverged")
         scored = {"bleu": None} | ({} if score is None else {self.task.main: score})
-        self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss, "valid_loss": valid_loss,
+        self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss, **self._losses(valid_loss),
                            **scored})
         self.window = [0.0, 0]
         self._track_best(valid_loss if self.recipe.watch == "loss" else -float(score or 0))
@@ -271,7 +286,7 @@ class Run:
         scores = self._scores_on(chosen)
         known = chosen == "valid"
         valid_loss = scores["loss"] if known else loss_per_token(self.engine, self.corpus.valid, self.stop.check)
-        scores |= {"split": chosen, "valid_loss": valid_loss, "valid_perplexity": perplexity(valid_loss)}
+        scores |= {"split": chosen, **self._losses(valid_loss), "valid_perplexity": perplexity(valid_loss)}
         return scores | ({"test": self._scores_on("test")} if both else {})
 
     def _scores_on(self, name: str) -> dict[str, Any]:

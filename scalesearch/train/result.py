@@ -22,15 +22,17 @@ class Result:
         reason: why it failed, in words; else empty.
         metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU, detokenised text)
             with ``bleu_signature``, ``chrf_signature`` and ``decode`` (how it was translated), ``loss`` (nats a
-            token, EOS included, no smoothing) and ``perplexity``. ``valid_loss``, ``valid_perplexity``.
-            ``test``: the same scores on test, where
-            both were asked for. ``weights``: which weights these are. ``synthetic``: the corpus was generated.
-            ``task``: whose metrics these are; those of others than translation stand in place of BLEU and chrF, with
-            signatures likewise (:mod:`scalesearch.tasks`). ``latency`` (ms) and ``memory`` (MiB), where the recipe
-            asks for them, with ``latency_protocol`` and ``memory_protocol``. ``proxies``: zero-cost scores of the
-            first weights, where asked for.
-        curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss, valid_loss, bleu
-            or the first metric of another task (of the validation split, greedy; None unless asked for).
+            token, EOS included, no smoothing), ``perplexity`` and ``loss_per_char`` (nats a character of the reference,
+            ends of lines included), the one of them that compares vocabularies. ``valid_loss``,
+            ``valid_loss_per_char``, ``valid_perplexity``. ``test``: the same scores on test, where both were asked for.
+            ``weights``: which weights these are. ``synthetic``: the corpus was generated. ``task``: whose
+            metrics these are; those of others than translation stand in place of BLEU and chrF, with signatures
+            likewise (:mod:`scalesearch.tasks`). ``latency`` (ms) and ``memory`` (MiB), where the recipe asks for them,
+            with ``latency_protocol`` and ``memory_protocol``. ``proxies``: zero-cost scores of the first weights, where
+            asked for.
+        curve: a mapping each validation: step, tokens, cpu_seconds, seconds, lr, train_loss, valid_loss,
+            valid_loss_per_char, bleu or the first metric of another task (of the validation split, greedy; None unless
+            asked for).
         steps, tokens: updates, and real target tokens trained on.
         seconds, cpu_seconds: wall-clock and CPU time (of all processes) of updates, which budgets are measured in.
         total_seconds, total_cpu_seconds: with validation, decoding and saving.

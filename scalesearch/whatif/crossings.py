@@ -76,7 +76,7 @@ def _span(name: str, span: Range) -> str:
 def attention_products(block: Block, protocol: Protocol) -> Size:
     """MACs of loops over two positions, scores and mixes: the term that is quadratic in the lengths."""
     total = 0
-    for line in walk(block, vocab=protocol.vocab):
+    for line in walk(block, vocab=protocol.shared_vocab):
         for work in line.work:
             axes, size = split(work.loops)
             if sum(axis != VOCAB for axis in axes) > 1:

@@ -173,7 +173,7 @@ class Symbolic(Protocol):
     def of(cls, protocol: Protocol, symbols: Symbols) -> Symbolic:
         """``protocol`` with symbols for its lengths."""
         sizes = protocol.name, protocol.source, protocol.target, protocol.vocab
-        return cls(*sizes, protocol.passes, protocol.counts, symbols)
+        return cls(*sizes, protocol.passes, protocol.counts, symbols=symbols)
 
     def extent(self, axes: tuple[Axis, ...]) -> Any:
         return self.symbols.poly(extent_of(self.name, axes))

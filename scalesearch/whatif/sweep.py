@@ -71,10 +71,11 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
         SpaceErrors: an unknown key or an illegal value. UserError: too many rows, or the space leaves more open.
     """
     base = protocol or protocol_of(space.protocol)
-    lengths = {key: _lengths(key, text) for key, text in over.items() if key in LENGTHS}
+    free = LENGTHS.keys() - space.form.by_key.keys()  # a vocabulary of the space's own is a key as others are
+    lengths = {key: _lengths(key, text) for key, text in over.items() if key in free}
     if len(lengths) == len(LENGTHS) or ("length" in lengths and {"source", "target"} & set(lengths)):
         raise UserError("length is source and target at once: sweep it, or them", code="options-conflict")
-    keys = {key: text for key, text in over.items() if key not in LENGTHS}
+    keys = {key: text for key, text in over.items() if key not in free}
     combinations = list(itertools.product(*lengths.values()))
     sheets = _sheets(space, keys, MOST // max(1, len(combinations)))
     columns = (*COLUMNS, PRODUCTS) if lengths else COLUMNS
@@ -167,4 +168,4 @@ def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:
 def _crossings(sheets: Sequence[Answers], protocol: Protocol, lengths: tuple[str, ...]) -> Crossings:
     if len(sheets) != 1 or sheets[0].problems:
         return Crossings()
-    return crossings(network(sheets[0])[1], protocol, lengths)
+    return crossings(network(sheets[0])[1], protocol.at(sheets[0].get("vocab")), lengths)

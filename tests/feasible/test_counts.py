@@ -1,11 +1,12 @@
 """Counts, reasons, shares, extremes and fronts of whole spaces, against listing every candidate."""
 
 import tracemalloc
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
-from scalesearch.cost import cost, find_protocol
+from scalesearch.cost import Protocol, cost, find_protocol
 from scalesearch.feasible.answer import feasible
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.extremes import Extremes
@@ -101,14 +102,38 @@ norm: pre
 encoder: { depth: 1 | 2, heads: 2 }
 decoder: { depth: 1..3, heads: 2 | 4, ffn: { relu: { hidden: 64 | 96 } } }
 """,
+    "vocab": """
+width: 32 | 48
+vocab: 500 | 1k | 2k
+embedding:
+  one of:
+    plain: {}
+    factorised: { rank: 8 | 16 }
+    adaptive: { cutoffs: [600] }
+  tie: all | none
+encoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 64 | 96 } } }
+decoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 64 } } }
+tensor_chain: { output: off | 0.3 }
+where:
+  - vocab <= 32 * width
+""",
 }
+SPACES["lengths"] = SPACES["vocab"]  # whose sentences are longer the smaller the vocabulary is
+OWN = find_protocol("forward", 16, 16, "own")
+PROTOCOLS = {"vocab": OWN, "lengths": replace(OWN, lengths={500: (24, 26), 1000: (19, 20), 2000: (15, 17)})}
 BUDGETS = {
     "plain": [[Bound(PARAMS, 1, 90_000, ""), Bound(MACS, 1, 3_600_000, "")], [Bound("params.total", 1, 230_000, "")]],
     "edge": [[Bound(PARAMS, 1, 70_000, ""), Bound(MACS, 1, 3_000_000, ""), Bound("params.encoder", -1, -30_000, "")]],
     "chains": [[Bound(PARAMS, 1, 140_000, ""), Bound(MACS, 1, 3_500_000, "")], []],
     "decoder-only": [[Bound("params.total", 1, 160_000, ""), Bound(MACS, 1, 3_000_000, "")]],
+    "vocab": [[Bound("params.total", 1, 90_000, ""), Bound(MACS, 1, 1_500_000, "")]],
+    "lengths": [[Bound("params.total", 1, 90_000, ""), Bound(MACS, 1, 1_500_000, "")]],
 }
 CASES = [(name, bounds) for name, budgets in BUDGETS.items() for bounds in budgets]
+
+
+def protocol(name: str) -> Protocol:
+    return PROTOCOLS.get(name, PROTOCOL)
 
 
 @cache
@@ -120,7 +145,7 @@ def listed(name: str) -> list[tuple[dict, object]]:
             architecture = None if space.problems_of(answers) else space.architecture(answers)
         except Unbuildable:
             architecture = None
-        bill = architecture and (architecture.id, cost(architecture.block, PROTOCOL))
+        bill = architecture and (architecture.id, cost(architecture.block, protocol(name).of(answers)))
         found.append((dict(answers.params), bill))
     return found
 
@@ -131,7 +156,7 @@ def within(bill, bounds: list[Bound]) -> bool:
 
 @cache
 def taken(name: str, names: tuple[str, ...]) -> Decomposition:
-    return Decomposition(Space.parse(SPACES[name]), PROTOCOL, names)
+    return Decomposition(Space.parse(SPACES[name]), protocol(name), names)
 
 
 def counter(name: str, bounds: list[Bound], *more: str) -> Counter:
@@ -205,7 +230,7 @@ def test_extremes_and_the_front_are_those_of_listing(name: str, share: float, bo
     best = {c for c in fitting if not any(d != c and d[0] >= c[0] and d[1] <= c[1] for d in fitting)}
     assert whole and {(p.costs[PARAMS], p.costs[MACS]) for p in points} == best
     for point in points[:5]:
-        bill = cost(Space.parse(SPACES[name]).architecture(point.answers).block, PROTOCOL)
+        bill = cost(Space.parse(SPACES[name]).architecture(point.answers).block, protocol(name).of(point.answers))
         assert {cost_name: bill[cost_name] for cost_name in point.costs} == point.costs
 
 

@@ -101,6 +101,7 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
     else:
         space, architecture = load_architecture(file, settings)
         chosen = protocol_of(space.protocol, **lengths)
+    chosen = chosen.at(architecture.vocab)
     result = cost(architecture.block, chosen)
     checks: list[Check] = []
     if verified:

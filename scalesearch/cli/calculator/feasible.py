@@ -101,7 +101,7 @@ def _point(file: str, protocol: Protocol) -> tuple[float, float, str]:
     from scalesearch.feasible.answer import AXES
 
     space, architecture = load_architecture(file)
-    bill = cost(architecture.block, protocol)
+    bill = cost(architecture.block, protocol.at(architecture.vocab))
     return float(bill[AXES[1]]), float(bill[AXES[0]]), (space.name or file).rpartition("/")[2]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cli.options import load_architecture, load_space, need, once_lines, pairs, print_json, write_csv
 from scalesearch.errors import UserError
+from scalesearch.space.schema.cost_names import OWN
 from scalesearch.space.syntax.parameters import say as as_text
 from scalesearch.terminal import make_table, say, wide_console
 
@@ -38,7 +39,10 @@ def show_comparison(
         changes = tuple(part.strip() for part in change.split(";") if part.strip())
         loaded[change] = load_architecture(files[0], (*settings, *changes))
     space, _ = next(iter(loaded.values()))
-    protocol = protocol_of(space.protocol, **lengths)
+    own = {"vocab": OWN} if any(one.vocab for _, one in loaded.values()) else {}
+    protocol = protocol_of({**space.protocol, **own}, **lengths)
+    for _, one in loaded.values():
+        protocol.at(one.vocab)  # refuses one that lacks a vocabulary where others have their own
     comparison = compare({name: cost(one.block, protocol) for name, (_, one) in loaded.items()}, levels)
     if csv:
         write_csv(comparison, csv)
@@ -113,11 +117,12 @@ def _show_sweep(table: Sweep, drawn: list[Path]) -> None:
         say(f"{name} is {table.rows[0][name]:,} throughout")
     if len(table.rows) > SHOWN:
         say(f"… {len(table.rows) - SHOWN:,} more rows: --csv FILE or --json has them all\n")
-    if "vocab" in table.keys and all(one.length != "vocab" for one in table.crossings):
+    if "vocab" in table.keys and table.protocol.vocab != OWN and all(one.length != "vocab" for one in table.crossings):
         say("shapes follow from the vocabulary here: no crossing over V is given")
     for line in (*table.crossings, *(f"drew {path}" for path in drawn)):
         say(str(line))
-    free = [name for key in table.keys if key in LENGTHS for name in LENGTHS[key]]
+    free = [name for key in table.keys if key in LENGTHS for name in LENGTHS[key]
+            if name != "V" or table.protocol.vocab != OWN]
     verb = "varies" if len(free) == 1 else "vary"
     say(f"protocol {table.protocol}" + (f", but for {', '.join(free)}, which {verb}" if free else ""))
     say(table.protocol.conventions)
@@ -154,7 +159,8 @@ def show_formulas(
     from scalesearch.whatif import cite
 
     space, architecture = load_architecture(file, settings)
-    citation = cite(space, architecture.answers, protocol_of(space.protocol, **lengths), levels)
+    protocol = protocol_of(space.protocol, **lengths).at(architecture.vocab)
+    citation = cite(space, architecture.answers, protocol, levels)
     if as_json:
         print_json(citation.to_json() | {"architecture": architecture.to_json()})
         return

@@ -34,6 +34,11 @@ class Architecture:
     id: str
     protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as a space's; empty where none is known
 
+    @property
+    def vocab(self) -> int | None:
+        """Entries of its own vocabulary; None where protocols and corpora say how many there are."""
+        return self.answers.get("vocab")
+
     def to_json(self) -> dict[str, Any]:
         """Id and answers."""
         return {"id": self.id, "answers": dict(self.answers)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Site, Use
+from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Extent, Site, Use
 from scalesearch.blocks.embedding import (
     AdaptiveOutput,
     AdaptiveTable,
@@ -140,6 +140,12 @@ def ffn(a: Answered, stack: str, axis: Axis) -> FFN:
 # -- embedding and output
 
 
+def words(a: Answered) -> Extent:
+    """Rows of a table of tokens: the answer ``vocab``, or the axis that protocols and corpora bind."""
+    extent: Extent = a.get("vocab", VOCAB)
+    return extent
+
+
 def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
     """From tokens to vectors; ``tied``: the path of the table that this one is."""
     width, kind, over = a["width"], a.get("embedding", "plain"), (axis,)
@@ -147,7 +153,8 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
     if kind == "h-softpos":
         _only_untied(a, "embedding", "h-softpos has a narrower table")
         return _soft_positions(a, axis, positions)
-    table: Block = AdaptiveTable(width, tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"]), over=over) if (
+    table: Block = AdaptiveTable(width, tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"]), fixed(words(a)),
+                                 over=over) if (
         kind == "adaptive") else _table(a, a["embedding.rank"] if kind == "factorised" else width, over)
     if kind == "factorised":
         table = FactorisedTable(width, a["embedding.rank"], over, table)
@@ -169,9 +176,9 @@ def _soft_positions(a: Answered, axis: Axis, positions: tuple[str, int]) -> Soft
 def _table(a: Answered, d: int, over: tuple[Axis, ...]) -> Block:
     ratio = off(a, "tensor_chain.embedding")
     if ratio is None:
-        return Embedding(d, over)
+        return Embedding(d, over, words(a))
     _only_untied(a, "tensor_chain.embedding", "a chain is looked up, but not multiplied by")
-    return ChainEmbedding(d, over, ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.bond"])
+    return ChainEmbedding(d, over, ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.bond"], words(a))
 
 
 def output(a: Answered, path: str) -> Use:
@@ -182,14 +189,14 @@ def output(a: Answered, path: str) -> Use:
         _only_untied(a, "tensor_chain.output", "a tied output is the table")
         made = chain(a, ratio)
         bias = bool(a.get("embedding.output_bias", True))
-        return Use(ChainLinear(width, VOCAB, (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
+        return Use(ChainLinear(width, words(a), (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
     if kind == "adaptive":
         cutoffs, factor = tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"])
-        return Use(AdaptiveOutput(width, cutoffs, factor, path=path if tied else None))
+        return Use(AdaptiveOutput(width, cutoffs, factor, fixed(words(a)), path if tied else None))
     if kind == "factorised" and tied:
-        return Use(FactorisedOutput(width, a["embedding.rank"], path))
+        return Use(FactorisedOutput(width, a["embedding.rank"], path, words(a)))
     bias = not tied and bool(a.get("embedding.output_bias", True))
-    return Use(Linear(width, VOCAB, (TGT,), bias), tied=path if tied else None)
+    return Use(Linear(width, words(a), (TGT,), bias), tied=path if tied else None)
 
 
 def _only_untied(a: Answered, where: str, why: str) -> None:

@@ -9,7 +9,7 @@ from scalesearch.space.binding.static_checks import cycles, mend, misfits, unsat
 from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Branch, index_of
-from scalesearch.space.schema.cost_names import COST_NAMES, PROTOCOL_NAMES, PROTOCOL_SIZES
+from scalesearch.space.schema.cost_names import COST_NAMES, OWN, PROTOCOL_NAMES, PROTOCOL_SIZES
 from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, suggest
 from scalesearch.space.syntax.domains import Broken, Literal
@@ -55,6 +55,7 @@ class _Document(Binder):
         assert root is not None
         leaves = list(root.leaves())
         self.problems += cycles(leaves)
+        self.own_vocab = "vocab" in dict(root.fields)
         name, notes, constraints, cost = self.text("space"), self.text("notes"), self.where(), self.cost()
         leaves, sound = mend(leaves, self.problems)
         form = Questionnaire(leaves)
@@ -140,15 +141,28 @@ class _Document(Binder):
             entries = self.known(node, ("name", *PROTOCOL_SIZES), "protocol")
         elif node is not None and not entries:
             self.wrong(node.here, "a protocol is a name or a mapping", "`{ source: 30, target: 30, vocab: 32768 }`")
-        protocol: dict[str, str | int] = {}
+        protocol: dict[str, str | int] = {"vocab": OWN} if self.own_vocab else {}
         for key, value in entries.items():
             field, path = Field("word", PROTOCOL_NAMES) if key == "name" else Field("size"), f"cost.protocol.{key}"
+            if key == "vocab" and isinstance(value, Text) and (value.text == OWN or self.own_vocab):
+                self.shared_vocab(value)
+                continue
             spec = self.leaf(field, value, Spot(path, path, value.here)).spec
             if isinstance(spec, Literal) and isinstance(spec.value, str | int):
                 protocol[key] = spec.value
             elif not isinstance(spec, Broken):
                 self.wrong(value.here, f"`{path}` is a constant")
         return protocol
+
+
+    def shared_vocab(self, value: Text) -> None:
+        """Complains about ``cost.protocol.vocab``, where it contradicts the key ``vocab``."""
+        if not self.own_vocab:
+            self.wrong(value.here, f"`cost.protocol.vocab` is `{OWN}`, and the space has no key `vocab`",
+                       "give a size, or `vocab: 1k | 2k | 4k` beside `width`")
+        elif value.text != OWN:
+            self.wrong(value.here, "`cost.protocol.vocab`: the space has a vocabulary of its own, under `vocab`",
+                       "remove one of the two", code="given-twice")
 
 
 def respelled(table: Table, group: Group, problems: list[Problem]) -> Table:

@@ -189,7 +189,8 @@ class Binder:
             place, node = (entries[name][0].place, entries[name][1]) if name in entries else (at.origin, None)
             inner = at.below(name, place, guards_of(group, name, at.key))
             if isinstance(child, Field):
-                children.append((name, self.leaf(child, node, inner)))
+                if node is not None or not child.optional:
+                    children.append((name, self.leaf(child, node, inner)))
             elif (branch := self.group(child, node, inner)) is not None:
                 children.append((name, branch))
         return tuple(children)

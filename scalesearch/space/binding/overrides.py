@@ -29,7 +29,7 @@ def override(document: Table, schema: Group, overrides: Mapping[str, str], probl
             problems.append(problem)
         else:
             document = _apply(document, schema, path.split("."), node)
-    return document
+    return _without(document, ("cost", "protocol", "vocab")) if "vocab" in overrides else document
 
 
 def _value(prefix: str, value: str, problems: list[Problem]) -> Node:
@@ -159,6 +159,15 @@ def _offer(table: Table, group: Group, offers: Mapping[str, Node | None], value:
     entries = tuple((_key(name, value), node if node is not None else empty) for name, node in offers.items())
     kept = tuple(_beside(table, group))
     return replace(table, entries=((_key(ONE_OF, value), Table(value.place, entries)), *kept))
+
+
+def _without(table: Table, path: tuple[str, ...]) -> Table:
+    """``table`` without the key ``path``: what is given anew stands elsewhere."""
+    table, (name, *below) = _unfolded(table), path
+    inner = table.get(name)
+    if not below:
+        return replace(table, entries=tuple(entry for entry in table if entry[0].text != name))
+    return _put(table, name, _without(inner, tuple(below))) if isinstance(inner, Table) else table
 
 
 def _as_table(node: Node | None, group: Group, value: Node) -> Table:

@@ -147,6 +147,9 @@ def _schema(*registered: object) -> Group:
     return with_synonyms(Group({
         "model": Field("word", MODELS, default="encoder-decoder", doc="with an encoder, or a language model"),
         "width": Field("size", low=1, doc="d_model: features of a position between layers"),
+        "vocab": Field("size", low=5, optional=True,
+                       doc="entries of the vocabulary, one tokenizer a size; the protocol's or the data's where it is "
+                           "not given"),
         "norm": Field("word", NORMS, default="pre", doc="normalise before each sub-layer, or after"),
         "last_norm": flag("yes", "a norm after a pre-norm stack"),
         "embedding": _embedding(),

@@ -8,3 +8,4 @@ COST_NAMES = (
 )
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")
+OWN = "own"  # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space

@@ -7,6 +7,7 @@ from scalesearch.space.schema.types import Field, Group
 # By the last name of a key; `depth` is that of encoder and decoder.
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "width": ("d_model", "hidden_size", "model_dim", "embed_dim", "n_embd", "embedding_dim", "dim", "emb_dim"),
+    "vocab": ("vocab_size", "vocabulary", "vocabulary_size", "n_vocab"),
     "mixer": ("token_mixer", "attention_type", "attn_type", "sequence_mixer"),
     "depth": ("layers", "num_layers", "n_layers", "n_layer", "num_hidden_layers", "encoder_layers", "decoder_layers",
               "num_encoder_layers", "num_decoder_layers", "blocks"),

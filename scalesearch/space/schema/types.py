@@ -42,6 +42,7 @@ class Field:
         synonyms: other tools' names of it, which a message answers with this key.
         form: what a ``node`` may be, in words.
         items: the value is a list of mappings of this schema, or one of them.
+        optional: absent where it is not given; it has no default then.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Field:
     read: Callable[[Node, Complain], Any] = lambda node, complain: node
     form: str = ""
     items: "Group | None" = None
+    optional: bool = False
 
     def __post_init__(self) -> None:
         assert self.kind in KINDS, f"no such kind of field: {self.kind}"

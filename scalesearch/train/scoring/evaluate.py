@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, put_back
@@ -56,6 +57,22 @@ def loss_per_token(engine: Engine, split: Split, check: Check = lambda: None) ->
         loss = with_memory(run, LOSS_TOKENS)
     engine.model.train()
     return loss
+
+
+def tokens_per_character(corpus: Corpus, name: str) -> float:
+    """Scored target tokens of the split ``name``, for each character (code point) of the text that they stand for.
+
+    The end of a line counts as a character. A loss per token times this is one per character, which models of different
+    vocabularies share. Of sentences that are cut for the model only what is left counts.
+    """
+    split: Split = getattr(corpus, name)
+    tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_TOKENS))
+    lengths = [len(line) + 1 for line in split.texts.target]
+    if split.overlap is None:
+        cut = np.flatnonzero(split.target_ids.lengths >= corpus.spec.max_length)
+        for place, text in zip(cut, corpus.tokenizer.decode(split.target_ids[place] for place in cut)):
+            lengths[place] = len(text) + 1
+    return tokens / sum(lengths)
 
 
 def perplexity(loss: float) -> float | None:
@@ -119,13 +136,14 @@ def translate_lines(trained: Checkpoint, lines: list[str], search: Search, hardw
 
 def score_split(engine: Engine, corpus: Corpus, name: str, search: Search, check: Check = lambda: None,
                 progress: Progress = lambda done, of: None) -> dict[str, Any]:
-    """Loss, perplexity and the task's metrics, with their signatures, on the split ``name`` of ``corpus``."""
+    """Losses, perplexity and the task's metrics, with their signatures, on the split ``name`` of ``corpus``."""
     task, split = TASKS[corpus.spec.task], getattr(corpus, name)
     loss, metrics = loss_per_token(engine, split, check), {}
     if task.score is not None:
         found = translate(engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
         metrics = {**task.score([best[0] for best, *_ in found], split.texts, corpus.spec), "decode": search.protocol}
-    metrics |= {"loss": loss, "perplexity": perplexity(loss)}
+    rate = tokens_per_character(corpus, name)
+    metrics |= {"loss": loss, "perplexity": perplexity(loss), "loss_per_char": loss * rate}
     if task.of_loss is not None:
         tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_TOKENS))
         metrics |= task.of_loss(loss, tokens, split.texts, corpus.spec)

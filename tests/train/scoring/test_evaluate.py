@@ -1,17 +1,24 @@
 """Scores are sacreBLEU's, averages are means, and translations come back in order."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import sacrebleu
 import torch
 
-from scalesearch.data import Split
+from scalesearch.data import Split, load_corpus
 from scalesearch.nn import build
 from scalesearch.tasks.translation import scores, tokenised_bleu
 from scalesearch.train.averaging import Snapshots
 from scalesearch.train.hardware import Hardware
-from scalesearch.train.scoring.evaluate import Search, perplexity, translate, with_memory
+from scalesearch.train.scoring.evaluate import (
+    Search,
+    perplexity,
+    tokens_per_character,
+    translate,
+    with_memory,
+)
 from tests.train.conftest import recipe, tiny
 
 SAID = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]
@@ -79,3 +86,22 @@ def test_the_mean_of_the_last_and_of_the_best(tmp_path, kind: str, steps: list[i
     assert len(list(snapshots.folder.iterdir())) == 2
     snapshots.clear()
     assert not snapshots.folder.exists()
+
+
+def test_a_loss_per_character_and_bleu_are_of_the_text_whatever_the_vocabulary(corpus, tmp_path) -> None:
+    characters = sum(len(line) + 1 for line in corpus.valid.target_text)
+    for vocab in (60, 100):
+        other = load_corpus(replace(corpus.spec, vocab=vocab), tmp_path)
+        tokens = len(other.valid.target_ids.flat) + len(other.valid)
+        assert tokens_per_character(other, "valid") * characters == pytest.approx(tokens)
+        again = other.tokenizer.decode(other.valid.target_ids)
+        assert again == corpus.valid.target_text
+        assert scores(again, other.valid.target_text)["bleu"] == pytest.approx(100)
+
+
+def test_of_a_sentence_that_is_cut_only_what_is_left_has_characters(corpus, tmp_path) -> None:
+    cut = load_corpus(replace(corpus.spec, max_length=4), tmp_path)
+    assert cut.counts["valid"]["cut"]
+    left = sum(len(line) + 1 for line in cut.tokenizer.decode(cut.valid.target_ids))
+    tokens = len(cut.valid.target_ids.flat) + len(cut.valid)
+    assert tokens_per_character(cut, "valid") == pytest.approx(tokens / left)
