@@ -118,13 +118,14 @@ def scales(model: Any, recipe: Recipe) -> dict[str, Scale]:
 
 
 def summary(model: Any, recipe: Recipe) -> list[dict[str, Any]]:
-    """Groups of weights of one role and one scale, with their number and peak rate; largest first."""
-    groups: dict[Scale, list[tuple[str, int]]] = {}
-    sizes = {name: weight.numel() for name, weight in model.named_parameters()}
+    """Groups of weights of one role and one scale: their number, optimiser, peak rate, factor on first values."""
+    groups: dict[Scale, list[str]] = {}
     for name, scale in scales(model, recipe).items():
-        groups.setdefault(scale, []).append((name, sizes[name]))
-    rows = [{"role": scale.role, "params": sum(size for _, size in names), "lr": recipe.lr.base * scale.rate,
-             "init": scale.init, "first": names[0][0]} for scale, names in groups.items()]
+        groups.setdefault(scale, []).append(name)
+    rows = [{"role": scale.role, "params": sum(model.get_parameter(name).numel() for name in names),
+             "optimizer": "muon" if scale.matrices else "adamw", "lr": recipe.lr.base * scale.rate *
+             (recipe.muon_rate if scale.matrices else 1), "init": scale.init, "first": names[0]}
+            for scale, names in groups.items()]
     return sorted(rows, key=lambda row: -row["params"])
 
 

@@ -1,6 +1,7 @@
 """Dry run of a study: its feasible share and first proposals, or its rows."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from scalesearch.data.sources import fingerprint
 from scalesearch.pareto.noise import percent
+from scalesearch.space.assembly.architecture import assemble
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import Teacher, find_teacher
@@ -62,11 +64,22 @@ class DryRun:
         """Number of trainings of rows, with all seeds."""
         return len(self.trained) * self.spec.seeds.references
 
+    @cached_property
+    def rates(self) -> list[dict[str, Any]]:
+        """Peak learning rates by group of weights, of the first architecture that would be trained."""
+        if not self.trained:
+            return []
+        from scalesearch.nn import build
+        from scalesearch.train.rates import summary
+
+        block = assemble(self.trained[0].answers).block
+        return summary(build(block, vocab=self.evaluator.protocol.vocab, device="meta"), self.spec.recipe)
+
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""
         spec, common = self.spec, {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),
                                    "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
-                                   "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta)}
+                                   "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta), "rates": self.rates}
         trials = [{key: trial.to_json()[key] for key in IN_JSON} for trial in self.trials]
         if spec.rows is not None:
             return {**common, **spec.rows.to_json(), "trainings": self.trainings, "architectures": trials}
@@ -84,6 +97,8 @@ class DryRun:
         for line in (self._of_rows() if self.spec.rows else self._of_search()):
             say(line, console)
         console.print(self._table())
+        if self.rates:
+            console.print(self._rates_table())
 
     def _common(self) -> list[str]:
         return [f"Costs: protocol {self.evaluator.protocol}", f"Data: {self.spec.data.describe()}",
@@ -115,6 +130,17 @@ class DryRun:
               if spec.seeds.most > 1 else []),
             *([f"Each reference is trained with {spec.seeds.references} seeds"] if spec.seeds.references > 1 else []),
         ]
+
+    def _rates_table(self) -> Table:
+        table = Table(title=f"Learning rates of {self.trained[0].architecture}, by group of weights",
+                      title_justify="left")
+        for heading in ("weights", "params", "peak", "init", "by", "such as"):
+            table.add_column(heading, justify="left" if heading in ("weights", "by", "such as") else "right",
+                             overflow="fold")
+        for row in self.rates:
+            table.add_row(row["role"], short(row["params"]), f"{row['lr']:.2e}", f"× {row['init']:.2f}",
+                          row["optimizer"], row["first"])
+        return table
 
     def _table(self) -> Table:
         rows = self.spec.rows is not None
