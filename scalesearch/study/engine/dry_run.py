@@ -72,8 +72,9 @@ class DryRun:
         from scalesearch.nn import build
         from scalesearch.train.rates import summary
 
-        block = assemble(self.trained[0].answers).block
-        return summary(build(block, vocab=self.evaluator.protocol.vocab, device="meta"), self.spec.recipe)
+        first = assemble(self.trained[0].answers)
+        words = self.evaluator.protocol.at(first.vocab).words
+        return summary(build(first.block, vocab=words, device="meta"), self.spec.recipe)
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""

@@ -82,6 +82,12 @@ def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tm
     with refuses("one-worker-only", "--backend ray", "--workers 1", place="workers: 2"):
         call(*dry, "--backend", "inprocess", "--workers", 2)
     said = call(*dry, "--backend", "inprocess")
+    assert "Learning rates of" in said
+    answer = call(*dry, "--backend", "inprocess", "--json", "--set", "recipe.optimizer=muon")
+    found = json.loads(answer[answer.index("{") :])
+    first = next(row for row in found["proposals"] if row["state"] == "pending")
+    assert sum(row["params"] for row in found["rates"]) == first["costs"]["params.total"]
+    assert {row["optimizer"] for row in found["rates"]} == {"muon", "adamw"}
     assert "one candidate at a time, not the file's 2" in said and "1 at a time (inprocess)" in said
 
 
