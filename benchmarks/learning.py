@@ -14,6 +14,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from plain_loop import corpus_of
@@ -71,10 +72,13 @@ def main() -> None:
             ended = done.setdefault((name, seed), [])
             if all(any(goal.reached(result) for result in ended) for goal in goals):
                 continue
-            ended.append(train(architecture, corpus, under(recipe, budget), folder(given.out, name, seed, budget), seed))
-            console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {ended[-1].cpu_seconds / 60:.2f} CPU-minutes, "
-                          f"BLEU {ended[-1].metrics.get('bleu', math.nan):.2f}, valid loss "
-                          f"{ended[-1].metrics.get('valid_loss', math.nan):.4f} {ended[-1].reason or ''}")
+            found = train(architecture, corpus, under(recipe, budget), folder(given.out, name, seed, budget), seed)
+            if found.state != "complete":
+                console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {found.state}, {found.reason}")
+                continue
+            ended.append(found)
+            console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {found.cpu_seconds / 60:.2f} CPU-minutes, "
+                          f"BLEU {found.metrics['bleu']:.2f}, valid loss {found.metrics['valid_loss']:.4f}")
         budget *= 2
     console.print(table(given.recipes, given.seeds, goals, done))
 
@@ -106,16 +110,17 @@ def to_goal(goal: Goal, ended: list[Result]) -> dict[str, float] | None:
 
 def table(names: list[str], seeds: list[int], goals: list[Goal], done: dict[tuple[str, int], list[Result]]) -> Table:
     """Geometric means over seeds of what each goal took, and the ratio of the two recipes."""
-    made = Table("goal", "recipe", "seeds", *(name.replace("_", "-") for name in MEASURES), "times fewer", "p", box=None)
+    spent = (name.replace("_", "-") for name in MEASURES)
+    made = Table("goal", "recipe", "seeds", *spent, "times fewer", "p", box=None)
     for goal in goals:
         logs: list[list[float]] = []
         for name in names:
             took = [spent for seed in seeds if (spent := to_goal(goal, done[name, seed]))]
             logs.append([math.log(spent["cpu_minutes"]) for spent in took])
-            means = [f"{math.exp(sum(math.log(s[m]) for s in took) / len(took)):,.2f}" if took else "" for m in MEASURES]
+            means = [f"{math.exp(fmean(math.log(spent[m]) for spent in took)):,.2f}" if took else "" for m in MEASURES]
             ratio = p = ""
             if len(logs) == 2 and all(logs):
-                ratio = f"{math.exp(sum(logs[0]) / len(logs[0]) - sum(logs[1]) / len(logs[1])):.2f}"
+                ratio = f"{math.exp(fmean(logs[0]) - fmean(logs[1])):.2f}"
                 p = f"{ttest_ind(*logs, equal_var=False).pvalue:.4f}" if min(map(len, logs)) > 1 else ""
             made.add_row(str(goal), Path(name).stem, str(len(took)), *means, ratio, p)
     return made

@@ -80,7 +80,8 @@ class DryRun:
         """JSON of all fields."""
         spec, common = self.spec, {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),
                                    "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
-                                   "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta), "rates": self.rates}
+                                   "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta),
+                                   "rates": self.rates}
         trials = [{key: trial.to_json()[key] for key in IN_JSON} for trial in self.trials]
         if spec.rows is not None:
             return {**common, **spec.rows.to_json(), "trainings": self.trainings, "architectures": trials}
