@@ -77,8 +77,9 @@ def main() -> None:
                 console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {found.state}, {found.reason}")
                 continue
             ended.append(found)
-            console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: "
-                          f"{found.cpu_seconds / 60:.2f} CPU-minutes, BLEU {found.metrics['bleu']:.2f}, valid loss {found.metrics['valid_loss']:.4f}")
+            minutes, scores = found.cpu_seconds / 60, found.metrics
+            console.print(f"{Path(name).stem}, seed {seed}, {budget} updates: {minutes:.2f} CPU-minutes, "
+                          f"BLEU {scores['bleu']:.2f}, valid loss {scores['valid_loss']:.4f}")
         budget *= 2
     console.print(table(given.recipes, given.seeds, goals, done))
 
