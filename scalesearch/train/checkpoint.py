@@ -24,13 +24,11 @@ from scalesearch.files import read_json, read_regular, write_atomic, write_json,
 from scalesearch.nn import build
 from scalesearch.train.averaging import read_weights
 from scalesearch.train.hardware import TrainingFailed, require_memory
-from scalesearch.train.recipe import Recipe
+from scalesearch.train.recipe import FREE, Recipe
 
 FORMAT = 5
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
-# Fields of a recipe that do not change what is learned: a resumed run may have others.
-FREE = ("threads", "checkpoint_minutes", "name")
 
 
 def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, processes: int = 1) -> dict[str, Any]:

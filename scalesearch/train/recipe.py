@@ -12,6 +12,7 @@ from scalesearch.space.schema.types import Field
 from scalesearch.tasks import TASKS
 
 BUDGETS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
+FREE = ("threads", "checkpoint_minutes", "name")  # change nothing that is learned: a resumed run may have others
 SHARE = "updates, or below 1 a share of the budget"
 
 

@@ -1,0 +1,250 @@
+"""Questions of a recipe: values in the language of spaces in place of constants, which a study answers.
+
+::
+
+    recipe: {steps: 2000, lr: 1e-3..8e-3 log, dropout: 0 | 0.1 | 0.3}
+
+A question has a default: the first of alternatives, the middle of a range. It is what a study trains by where nothing
+is proposed: its references, a teacher.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scalesearch.errors import UserError
+from scalesearch.space.binding.binder import Binder, Spot
+from scalesearch.space.binding.constants import Reader
+from scalesearch.space.binding.static_checks import cycles
+from scalesearch.space.questionnaire.answers import Answers, AskFunction, Questionnaire
+from scalesearch.space.schema.bound_tree import Leaf, index_of, join
+from scalesearch.space.schema.settings import OPTIONAL
+from scalesearch.space.schema.types import Field, Group
+from scalesearch.space.syntax.choices import expressions
+from scalesearch.space.syntax.diagnostics import Problem, Unbuildable
+from scalesearch.space.syntax.domains import Broken, Literal
+from scalesearch.space.syntax.expressions import keys_of
+from scalesearch.space.syntax.lexer import SyntaxProblem
+from scalesearch.space.syntax.nodes import Node, Table, Text, unfold
+from scalesearch.space.syntax.parameters import Choice, Parameter, say
+from scalesearch.space.syntax.value_parser import parse_value
+from scalesearch.train.recipe import BUDGETS, RECIPE, Recipe
+
+NAME = "recipe"
+PREFIX = f"{NAME}."
+SIGNS = ("|", "..", "=", " if ")  # of a text that is more than a constant
+# Trainings of one study have one budget and are scored alike; the rest changes nothing that is learned.
+NEVER_ASKED = (*BUDGETS, "preset", "score_on", "measure", "validate_bleu", "watch", "device", "compile", "threads",
+               "checkpoint_minutes", "name")
+
+
+@dataclass(frozen=True)
+class RecipeSpace:
+    """The recipes that answers to questions make.
+
+    Attributes:
+        base: the recipe in which every question has its default.
+        questions: leaves of the keys that are asked.
+        form: these, and constants that their expressions name.
+    """
+
+    base: Recipe
+    questions: tuple[Leaf, ...]
+    form: Questionnaire
+
+    def dimensions(self) -> list[tuple[str, Parameter]]:
+        """Every parameter that may be asked, with its name, such as ``recipe.lr``."""
+        return self.form.dimensions()
+
+    def answer(self, ask: AskFunction) -> Answers:
+        """Decides every key; see :meth:`Space.answer`."""
+        return self.form.answer(ask)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Key to its question, as the language writes it."""
+        return {leaf.key.removeprefix(PREFIX): str(leaf.spec) for leaf in self.questions}
+
+    def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Key of the recipe to the value that ``params`` give it.
+
+        Raises:
+            UserError: no recipe has these values together.
+        """
+        if not self.questions:
+            return {}
+        answers = self.answer(lambda name, parameter: params[name])
+        for path, reason in answers.problems:
+            raise Unbuildable(path, reason)
+        values = {leaf.key.removeprefix(PREFIX): None if answers[leaf.key] == OPTIONAL else answers[leaf.key]
+                  for leaf in self.questions}
+        self.recipe(values)
+        return values
+
+    def recipe(self, values: Mapping[str, Any]) -> Recipe:
+        """The recipe with ``values`` for its questions. Raises UserError where these do not go together."""
+        return Recipe.from_mapping(laid_over(self.base.to_json(), values))
+
+    def params(self, recipe: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Params whose values ``recipe``, JSON or values by key, has; None where there are none."""
+        known: dict[str, Any] = {}
+        wanted = {leaf.key: _written(value_at(recipe, leaf.key.removeprefix(PREFIX))) for leaf in self.questions}
+        for leaf in self.questions:
+            known |= self.form.domains[leaf.path].retrace(wanted[leaf.key]) or {}
+        try:
+            answers = self.answer(lambda name, parameter: known[name])
+        except (KeyError, UserError):
+            return None
+        return dict(answers.params) if all(answers[key] == value for key, value in wanted.items()) else None
+
+    def defaults(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """Params of the default recipe, with the values ``given`` (key to text) for some of its questions.
+
+        Raises:
+            UserError: no such question, or no answer to it.
+        """
+        known: dict[str, Any] = {}
+        for key, text in given.items():
+            leaf = next((leaf for leaf in self.questions if leaf.key == PREFIX + key), None)
+            if leaf is None:
+                raise UserError(f"recipe.{key}: it is no question of the study's recipe", code="unknown-key",
+                                help=f"its questions are {', '.join(self.texts) or 'none'}")
+            own = self.form.domains[leaf.path].retrace(_constant(text))
+            if own is None:
+                raise UserError(f"recipe.{key}: `{text}` is no answer to `{leaf.spec}`", code="illegal-value")
+            known |= own
+        return dict(self.answer(lambda name, parameter: known.get(name, default(parameter))).params)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yields answers that no recipe has while other questions have their defaults."""
+        for leaf in self.questions:
+            for name, parameter in self.form.domains[leaf.path].dimensions():
+                for value in _extremes(parameter):
+                    try:
+                        self.values(self._with(name, value))
+                    except UserError as error:
+                        first = next(iter(getattr(error, "problems", ())), error)
+                        yield Problem(leaf.place((0, 0)), f"{name}: {say(value)}: {first.message}", first.help,
+                                      code=first.code)
+
+    def _with(self, name: str, value: Any) -> Mapping[str, Any]:
+        """Params of the default recipe, but for one of them."""
+        return self.answer(lambda asked, parameter: value if asked == name else default(parameter)).params
+
+
+NO_QUESTIONS = RecipeSpace(Recipe(steps=1), (), Questionnaire([]))
+
+
+def open_recipe(node: Node | None, reader: Reader) -> tuple[Node | None, list[Leaf]]:
+    """Takes the questions out of the mapping ``node``; problems go to ``reader``.
+
+    Returns:
+        The mapping with a constant in place of each question, or without its key; the questions' leaves.
+    """
+    if not isinstance(node, Table):
+        return node, []
+    binder = Binder(index_of(Group({NAME: RECIPE})))
+    binder.problems = reader.problems
+    leaves: list[Leaf] = []
+    closed = _closed(node, RECIPE, NAME, binder, leaves)
+    reader.problems += cycles(leaves)
+    return closed, leaves
+
+
+def recipe_space(base: Recipe, questions: list[Leaf]) -> RecipeSpace:
+    """The space of ``questions``; ``base`` has every other key."""
+    named = {key for leaf in questions for expr in expressions(leaf.spec) for key in keys_of(expr)}
+    named -= {leaf.key for leaf in questions}
+    if not questions:
+        return replace(NO_QUESTIONS, base=base)
+    paths, stored = index_of(Group({NAME: RECIPE})).paths, base.to_json()
+    constants = [Leaf(key, key, paths[key].field, Literal(_written(value_at(stored, key.removeprefix(PREFIX)))), (),
+                      questions[0].origin) for key in sorted(named)]
+    space = RecipeSpace(base, tuple(questions), Questionnaire([*questions, *constants]))
+    return replace(space, base=space.recipe(space.values(space.defaults({}))))
+
+
+def laid_over(recipe: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON of ``recipe`` with ``values`` under their dotted keys."""
+    made = dict(recipe)
+    for key, value in values.items():
+        head, _, rest = key.partition(".")
+        made[head] = laid_over(made[head] if isinstance(made.get(head), Mapping) else {}, {rest: value}) if rest \
+            else value
+    return made
+
+
+def value_at(recipe: Mapping[str, Any], key: str) -> Any:
+    """The value under a dotted key; None where there is none."""
+    if key in recipe:
+        return recipe[key]
+    head, _, rest = key.partition(".")
+    inner = recipe.get(head)
+    return value_at(inner, rest) if rest and isinstance(inner, Mapping) else None
+
+
+def default(parameter: Parameter) -> Any:
+    """The first alternative, or the middle of a range: the geometric one on a log scale."""
+    if isinstance(parameter, Choice):
+        return parameter.options[0]
+    low, high = parameter.low, parameter.high
+    middle, grid = math.sqrt(low * high) if parameter.log else (low + high) / 2, parameter.values()
+    if grid is not None:
+        return min(grid, key=lambda value: abs(value - middle))
+    return rounded if low <= (rounded := float(f"{middle:.3g}")) <= high else middle
+
+
+def _closed(table: Table, group: Group, path: str, binder: Binder, leaves: list[Leaf]) -> Table:
+    entries = []
+    for key, node in unfold(table, binder.problems):
+        child, inner = group.fields.get(key.text), join(path, key.text)
+        if isinstance(child, Group) and child.bare and _asks(node):
+            node = Table(node.place, ((Text(node.place, child.bare), node),))
+        if isinstance(child, Group) and isinstance(node, Table):
+            node = _closed(node, child, inner, binder, leaves)
+        elif isinstance(child, Field) and child.kind not in ("text", "node") and _asks(node):
+            if (closed := _question(child, node, inner, binder, leaves)) is None:
+                continue
+            node = closed
+        entries.append((key, node))
+    return replace(table, entries=tuple(entries))
+
+
+def _asks(node: Node) -> bool:
+    return isinstance(node, Text) and any(sign in f" {node.text}" for sign in SIGNS)
+
+
+def _question(field: Field, node: Node, path: str, binder: Binder, leaves: list[Leaf]) -> Text | None:
+    """Notes the question ``node``; returns a constant in its place, None where only other answers tell it."""
+    key, before = path.removeprefix(PREFIX), len(binder.problems)
+    if key.partition(".")[0] in NEVER_ASKED:
+        binder.wrong(node.here, f"`{path}` is the same for all trainings of a study", "give one value",
+                     code="never-asked")
+        return None
+    leaf = binder.leaf(field, node, Spot(path, path, node.here))
+    if len(binder.problems) > before or isinstance(leaf.spec, Broken):
+        return None
+    leaves.append(leaf)
+    if any(True for _ in expressions(leaf.spec)):
+        return None
+    value = Questionnaire([leaf]).answer(lambda name, parameter: default(parameter))[path]
+    return Text(node.here, say(value))
+
+
+def _constant(text: str) -> Any:
+    try:
+        spec = parse_value(text)
+    except SyntaxProblem:
+        return text
+    return spec.value if isinstance(spec, Literal) else text
+
+
+def _written(value: Any) -> Any:
+    """A recipe's value as the language has it."""
+    return OPTIONAL if value is None else value
+
+
+def _extremes(parameter: Parameter) -> tuple[Any, ...]:
+    """Values that stand for all: each of a choice, the ends of a range."""
+    return parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)
