@@ -21,6 +21,7 @@ COSTS = ("params.total", "params.non_embedding", "params.decoder", "macs.total",
 FACTS = {"seed": "seed", "training_seconds": "seconds", "wall_seconds": "total_seconds", "cpu_seconds": "cpu_seconds",
          "tokens": "tokens", "device": "device", "dtype": "dtype", "reason": "reason"}
 PARAM = "answer."  # before the name of a hyperparameter's column
+RECIPE = "recipe."  # before the name of a key of the recipe that the study asks
 SD, HALF = ".sd", ".half"  # after a score's name: the columns of its spread
 
 
@@ -46,7 +47,7 @@ def frame(records: Iterable[Record], objectives: Mapping[str, str], confidence: 
     scores = [name for name in _names(objectives) if name in METRICS or name in REPORTED]
     # Copies, since pandas warns of a table that was made column by column.
     table = with_replicates(table.copy(), replicate_rows(every, objectives), scores, confidence).copy()
-    values = table[list(objectives)].where(eligible(table)).to_numpy(dtype=float)
+    values = table[list(objectives)].where(_best_recipes(table, objectives)).to_numpy(dtype=float)
     table.insert(2, "front", pareto_front(values, list(objectives.values())))
     return table
 
@@ -54,6 +55,15 @@ def frame(records: Iterable[Record], objectives: Mapping[str, str], confidence: 
 def eligible(table: pd.DataFrame) -> pd.Series:
     """Mask of the rows that may be on the front: trained to the end, feasible, and of the space."""
     return (table["state"] == "complete") & table["feasible"].astype(bool) & table["in_space"].astype(bool)
+
+
+def _best_recipes(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.Series:
+    """Mask of the eligible rows, of each architecture the best alone, by the first objective that is measured."""
+    main = next((name for name in objectives if name in METRICS), next(iter(objectives)))
+    rows = table[eligible(table)].sort_values([main, "trial"], ascending=[objectives[main] == "min", True])
+    if not any(RECIPE in name for name in table):
+        return eligible(table)
+    return pd.Series(table.index.isin(rows.drop_duplicates("id").index), index=table.index)
 
 
 def replicate_rows(records: Iterable[Record], objectives: Mapping[str, str]) -> pd.DataFrame:
@@ -117,12 +127,16 @@ def front_rows(table: pd.DataFrame, objectives: Mapping[str, str]) -> pd.DataFra
 
 
 def texts(rows: pd.DataFrame, objectives: Mapping[str, str], *more: str) -> pd.DataFrame:
-    """Cells of a table for people: the trial, what is ``more``, objectives, test score, seconds of training."""
+    """Cells of a table for people: the trial, what is ``more``, objectives, test score, seconds of training.
+
+    Where the study asks anything of the recipe, its answers follow.
+    """
     reported = [name for name in REPORTED if name in rows and rows[name].notna().any()][:1]
-    names = [*objectives, *reported, "training_seconds"]
-    cells = [[trial_name(row, ""), *(str(row[name]) for name in more), *(cell(row, name) for name in names)]
-             for _, row in rows.iterrows()]
-    return pd.DataFrame(cells, columns=["trial", *more, *map(_words, names)])
+    names, asked = [*objectives, *reported, "training_seconds"], [name for name in rows if RECIPE in name]
+    cells = [[trial_name(row, ""), *(str(row[name]) for name in more), *(cell(row, name) for name in names),
+              *(brief(row[name]) for name in asked)] for _, row in rows.iterrows()]
+    return pd.DataFrame(cells, columns=["trial", *more, *map(_words, names),
+                                        *(name.rpartition(RECIPE)[2] for name in asked)])
 
 
 def architectures(rows: pd.DataFrame, params: Iterable[str] | None = None) -> list[str]:
@@ -177,7 +191,9 @@ def _row(record: Record, objectives: Mapping[str, str]) -> dict[str, Any]:
     found |= {name: score_of(record, name) if name in METRICS or name in REPORTED else cost_of(record, name)
               for name in _names(objectives)}
     found |= {column: record.get(key) for column, key in FACTS.items()} | proxies_of(record)
-    return found | {PARAM + path: _text(value) for path, value in (record.get("answers") or {}).items()}
+    tuned = {RECIPE + key: value for key, value in (record.get("tuned") or {}).items()}
+    answers = {**(record.get("answers") or {}), **tuned}
+    return found | {PARAM + path: _text(value) for path, value in answers.items()}
 
 
 def _names(objectives: Mapping[str, str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from scalesearch.samplers.known import Knowledge, Knows
-from scalesearch.samplers.sheet import Define, Sheet, change, draw, fill, place_of, sample, values_of
+from scalesearch.samplers.sheet import Define, Sheet, change, draw, place_of, sample, values_of
 
 PROBES, FEW = 200, 5  # a region is sparse where fewer than FEW of PROBES draws are in it
 MAX_REJECTED = 1000  # draws of a region that is not sparse: one in 40 at least is in it
@@ -78,8 +78,9 @@ class FeasibleRegion:
             return next((sheet for sheet in sheets if self.is_feasible(sheet.params)), None)
         if self.exact is not None:
             drawn = (self.exact.sample(rng) for _ in range(MAX_EXACT))
-            params = next((one for one in drawn if one is not None and self.is_feasible(one)), None)
-            return None if params is None else fill(self.define, lambda name, distribution: params[name])
+            # What no constraint depends on, such as a recipe, is drawn beside it.
+            sheets = (change(self.define, one, rng) for one in drawn if one is not None)
+            return next((sheet for sheet in sheets if self.is_feasible(sheet.params)), None)
         starts = (sample(self.define, rng) for _ in range(MAX_WALKS))
         return next((end for start in starts if (end := self._walk(start, rng, ()))), None)
 

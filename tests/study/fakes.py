@@ -159,7 +159,7 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
         study.create(META, "study: fake\n", "width: 8\n")
     study.log.repair()
     study.load()
-    exported = Exported(plan.evaluator.space, OBJECTIVES)
+    exported = Exported(plan.evaluator.searched, OBJECTIVES)
     export = storage is not False and open_export(storage, study, exported, OBJECTIVES, view.message)
     driver = Driver(plan, study, make_sampler_of(plan, kind, seed), runner or InProcessRunner(work),
                     Callbacks(view, export) if export else view)

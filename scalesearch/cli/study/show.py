@@ -120,7 +120,7 @@ def show_trial(results: Results, number: int, console: Console) -> None:
     rungs = {f"rung {at}": f"loss {rung.loss:.4g}" + (f" after {rung.step:,} updates" if rung.step else "")
              for at, rung in enumerate(trial.rungs, 1)}
     for title, rows in (("Trial", facts | violated), ("Scores", scores), ("Costs", trial.costs), ("Rungs", rungs),
-                        ("Hyperparameters", trial.params or trial.answers)):
+                        ("Hyperparameters", trial.params or trial.answers), ("Recipe", trial.tuned)):
         cells = [(name, f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else
                   f"{value:,.6g}" if isinstance(value, float) else value) for name, value in rows.items()
                  if value not in (None, "")]

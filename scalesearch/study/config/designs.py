@@ -140,6 +140,8 @@ class _Rows:
         self._row(self.reader.places[BASE if BASE in self.reader.places else "space"], BASE, self._space)
 
     def _explicit(self, row: ReferenceSpec, place: Place) -> None:
+        if row.recipe:
+            self.wrong(place, f"{row.name}: all rows are trained by the study's recipe", "remove `recipe`")
         self._row(place, row.name, lambda: (self.opened(row.file) if row.file else self._space()).set(row.set))
 
     def _add(self, place: Place, name: str, changes: Iterable[Mapping[str, str]]) -> bool:

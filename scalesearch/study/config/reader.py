@@ -31,7 +31,7 @@ from scalesearch.space.binding.constants import Reader, override, placed, read_c
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
 from scalesearch.space.syntax.diagnostics import Place, Problem, Source
-from scalesearch.space.syntax.nodes import Node, Table, Text
+from scalesearch.space.syntax.nodes import Node, Table, Text, unfold
 from scalesearch.space.syntax.yaml_reader import compose, read_text
 from scalesearch.study.config.designs import check_keys, read_rows, space_key
 from scalesearch.study.config.objectives import measure, objective, refuse_foreign
@@ -41,6 +41,7 @@ from scalesearch.study.config.spec import STUDY, StudySpec
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.config.values import ANSWERS, read_answers, written
 from scalesearch.train.recipe import check_compatible, check_model_kind
+from scalesearch.train.recipe_space import RecipeSpace, open_recipe, recipe_space
 
 ALSO = (("ray", "resources"), ("resources", "ray"))  # where an address may stand as well
 OPENED = ("space.", "base.")  # settings that are the space language's to read: space.width=64 | 128
@@ -91,6 +92,10 @@ class _Study:
         if isinstance(data, Text) and data.text == "builtin":
             grammar = replace(data, text="grammar")
             table = replace(table, entries=tuple((key, grammar if node is data else node) for key, node in table))
+        table = replace(table, entries=tuple(unfold(table, reader.problems)))
+        recipe, self.questions = open_recipe(table.get("recipe"), reader)
+        closed = tuple((key, recipe or node) if key.text == "recipe" else (key, node) for key, node in table)
+        table = replace(table, entries=closed)
         given = {"data": None, "recipe": None, "objectives": None, **reader.values(STUDY, table, "")}
         self.table, self.file = table, STUDY.make(file=path, text=text, places=reader.places, **given)
 
@@ -114,11 +119,12 @@ class _Study:
         folder = out or Path(file.out or f"runs/{name}")
         self._check_folders(folder)
         address, budget, seed = self._address(), self._budget(space), file.proposer.seed
-        if self.reader.problems or space is None or file.data is None or file.recipe is None:
+        asked = self._recipe_space(objectives, rows_only)
+        if self.reader.problems or space is None or file.data is None or asked is None:
             return None
         return replace(
             file, name=name, out=folder, space=space, objectives=objectives, rows=rows, trials=trials, seeds=seeds,
-            recipe=replace(file.recipe, measure=measure(objectives, file.recipe.measure)), budget=budget,
+            recipe=asked.base, recipe_space=asked, budget=budget,
             protocol={key: value for key, value in file.protocol.items() if value is not None},
             proposer=replace(file.proposer, name=file.proposer.name or ("random" if rows_only else "bayes"),
                              seed=file.seed if seed is None else seed),
@@ -157,6 +163,21 @@ class _Study:
         """Space in a file beside the study's, or of that name among the shipped ones. Raises UserError."""
         beside = self.file.file.parent / name
         return read_space(beside if beside.is_file() else find_file(name, "spaces"))
+
+    def _recipe_space(self, objectives: tuple[Objective, ...], rows_only: bool) -> RecipeSpace | None:
+        """The recipe and its questions; None where something is wrong."""
+        for leaf in self.questions if rows_only else ():
+            self.wrong(leaf.place((0, 0)), f"`{leaf.key}` is open, and a study of kind {self.file.kind} proposes "
+                       "nothing", "give one value, or search (kind: search)", code="open-parameters")
+        recipe = self.file.recipe
+        if self.reader.problems or recipe is None:
+            return None
+        try:
+            asked = recipe_space(replace(recipe, measure=measure(objectives, recipe.measure)), self.questions)
+        except UserError as error:
+            return self._note(error, self.places["recipe"])
+        self.reader.problems += asked.problems()
+        return asked
 
     def _objectives(self) -> tuple[Objective, ...]:
         node, objectives = self.file.objectives, {}

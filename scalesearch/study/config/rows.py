@@ -21,12 +21,14 @@ MOST = 10_000  # rows: each is a training
 class Reference:
     """Named architecture: a reference of a search, or a row.
 
-    ``params`` are its parameters where the study's space could have proposed it, else None.
+    ``params`` are its parameters where the study's space could have proposed it, else None. ``recipe`` are the params
+    of its answers to the recipe's questions.
     """
 
     label: str
     architecture: Architecture
     params: Mapping[str, object] | None = None
+    recipe: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

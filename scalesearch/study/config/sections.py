@@ -65,6 +65,9 @@ class ReferenceSpec:
     file: str | None = setting(None, "a space file that leaves nothing open")
     set: Mapping[str, str] = setting({}, "answers, in the file or in the study's space", read=read_answers,
                                      form=ANSWERS)
+    recipe: Mapping[str, str] = setting({}, "answers to the recipe's questions", read=read_answers,
+                                        form="a mapping such as `{lr: 2e-3}`",
+                                        shown="the first alternative, the middle of a range")
 
 
 @dataclass(frozen=True)

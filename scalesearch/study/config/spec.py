@@ -35,6 +35,7 @@ from scalesearch.study.config.sections import (
 )
 from scalesearch.study.config.values import LOGGERS_FORM, read_loggers, read_shares, read_storage
 from scalesearch.train.recipe import RECIPE, Recipe
+from scalesearch.train.recipe_space import NO_QUESTIONS, RecipeSpace
 
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
 BACKENDS = ("inprocess", "ray")
@@ -102,11 +103,13 @@ class StudySpec:
     Attributes:
         file, text: where it was read from.
         places: where the value of each key stands in the file, by dotted path.
+        recipe_space: the recipe's questions, of which ``recipe`` has the defaults.
     """
 
     file: Path
     text: str
     places: Mapping[str, Place]
+    recipe_space: RecipeSpace = NO_QUESTIONS
     name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME, shown="the file's name",
                                synonyms=("name", "study_name"))
     kind: str = setting(SEARCH, "a search, or named architectures in place of one", words=KINDS, synonyms=("type",))
@@ -117,7 +120,8 @@ class StudySpec:
                                 shown="the space", synonyms=("baseline",))
     data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus", of=DATA,
                              synonyms=("dataset", "corpus"))
-    recipe: Recipe = setting(REQUIRED, "how each candidate is trained; a text is a preset's name", of=RECIPE,
+    recipe: Recipe = setting(REQUIRED, "how each candidate is trained; a text is a preset's name; what is given as "
+                             "alternatives or a range is searched", of=RECIPE,
                              synonyms=("training", "train", "trainer", "hyperparameters"))
     objectives: tuple[Objective, ...] = setting(REQUIRED, "what the front is of",
                                                 form="a mapping of metrics and costs to `min` or `max`, "

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from scalesearch.data.sources import fingerprint
 from scalesearch.pareto.noise import percent
+from scalesearch.report.labels import brief
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.engine import setup
@@ -29,7 +30,7 @@ from scalesearch.study.trials.trial import Event, Kind, State, Trial
 from scalesearch.terminal import say
 
 SHOWN = 8
-IN_JSON = ("label", "architecture", "params", "costs", "feasible", "state", "reason")  # of a proposal
+IN_JSON = ("label", "architecture", "tuned", "params", "costs", "feasible", "state", "reason")  # of a proposal
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class DryRun:
         first: dict[str | None, Trial] = {}
         for trial in self.trials:
             if trial.state == State.PENDING:
-                first.setdefault(trial.architecture, trial)
+                first.setdefault(trial.identity, trial)
         return list(first.values())
 
     @property
@@ -88,6 +89,7 @@ class DryRun:
         assert self.feasibility is not None, "of a search"
         return {
             **common,
+            "recipe": spec.recipe_space.texts,
             "space": {"hash": spec.space.hash, "size": self.size, "parameters": len(spec.space.dimensions())},
             "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
             "missed": dict(self.feasibility.missed), "trials": spec.trials, "proposals": trials,
@@ -105,7 +107,8 @@ class DryRun:
     def _common(self) -> list[str]:
         return [f"Costs: protocol {self.evaluator.protocol}", f"Data: {self.spec.data.describe()}",
                 *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
-                f"Recipe: {self.spec.recipe.describe()}"]
+                f"Recipe: {self.spec.recipe.describe()}",
+                *(f"  asked: {key}: {text}" for key, text in self.spec.recipe_space.texts.items())]
 
     def _of_rows(self) -> list[str]:
         spec = self.spec
@@ -147,13 +150,15 @@ class DryRun:
     def _table(self) -> Table:
         rows = self.spec.rows is not None
         table = Table(title="Rows" if rows else "The first proposals", title_justify="left")
-        for heading in (*(["row"] if rows else []), "params", "MACs", "architecture", "what becomes of it"):
+        asked = self.spec.recipe_space.texts
+        for heading in (*(["row"] if rows else []), "params", "MACs", "architecture", *asked, "what becomes of it"):
             table.add_column(heading, justify="right" if heading in ("params", "MACs") else "left", overflow="fold")
         trained = {trial.number for trial in self.trained}
         for trial in self.trials:
             costs = [short(trial.costs[f"{what}.total"]) if trial.costs else "" for what in ("params", "macs")]
             fate = trial.reason or ("trained" if trial.number in trained else "duplicate of another")
-            table.add_row(*([str(trial.label)] if rows else []), *costs, trial.architecture or "", fate)
+            recipe = (brief(trial.tuned.get(key, "")) for key in asked)
+            table.add_row(*([str(trial.label)] if rows else []), *costs, trial.architecture or "", *recipe, fate)
         return table
 
 

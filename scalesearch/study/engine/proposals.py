@@ -18,6 +18,7 @@ from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.train.recipe_space import laid_over
 
 REJECTED = (State.INFEASIBLE, State.DUPLICATE)
 
@@ -27,7 +28,7 @@ class Proposals:
 
     def __init__(self, plan: Plan, study: StudyDir, sampler: BaseSampler | None, callback: Callback) -> None:
         self.plan, self.study, self.sampler, self.callback = plan, study, sampler, callback
-        self.search = SearchStudy(plan.evaluator.space, plan.objectives, study.trials)
+        self.search = SearchStudy(plan.evaluator.searched, plan.objectives, study.trials)
 
     def reference(self) -> Trial | None:
         """Announces references up to the next one to train.
@@ -42,6 +43,7 @@ class Proposals:
 
     def _refer(self, reference: Reference) -> Trial:
         trial = self.plan.evaluator.evaluate_architecture(reference.architecture, reference.params)
+        trial = replace(trial, tuned=self.plan.evaluator.tuned(reference.recipe))
         # A reference is trained even where it misses a limit.
         return self._enqueue(replace(trial, state=State.PENDING, origin=Origin.REFERENCE, label=reference.label))
 
@@ -78,7 +80,7 @@ class Proposals:
 
     def _announce(self, trial: Trial, asked: optuna.Trial | None = None) -> Trial:
         """Numbers ``trial``, marks it as a duplicate where it is one, and logs it."""
-        first = self.study.trials.first(trial.architecture) if trial.state == State.PENDING else None
+        first = self.study.trials.first(trial.identity) if trial.state == State.PENDING else None
         if first is not None:
             trial = replace(trial, state=State.DUPLICATE, of=first.number)
         trial = self.study.propose(replace(trial, number=self.study.trials.next_number))
@@ -100,10 +102,11 @@ class Proposals:
         return architecture
 
     def own_job(self, trial: Trial) -> JobFile:
-        """Job fields of this trial alone: its seed, or its next rung. References train to the end."""
+        """Job fields of this trial alone: its recipe, its seed, its next rung. References train to the end."""
         rung = len(trial.rungs)
+        own: JobFile = {"recipe": laid_over(self.plan.job["recipe"], trial.tuned)} if trial.tuned else {}
         if trial.origin == Origin.REPLICATE:
-            return {"job": "replicate", "of": trial.of, "seed": trial.seed or self.study.meta.seed}
+            return {**own, "job": "replicate", "of": trial.of, "seed": trial.seed or self.study.meta.seed}
         if trial.origin == Origin.REFERENCE or rung >= self.plan.rungs.pauses:
-            return {}
-        return {"rung": rung, "until": self.plan.rungs.shares[rung]}
+            return own
+        return {**own, "rung": rung, "until": self.plan.rungs.shares[rung]}

@@ -78,7 +78,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
             tell(f"not trained: {name} ({why})")
         tell(f"Recipe: {spec.recipe.describe()}")
         screen = stack.enter_context(make_console(console, study))
-        export = open_export(spec.storage, study, Exported(spec.space, spec.objectives), spec.objectives,
+        export = open_export(spec.storage, study, Exported(plan.evaluator.searched, spec.objectives), spec.objectives,
                              screen.message)
         callbacks = Callbacks(screen, export, *make_loggers(spec.loggers, study, screen.message))
         return heartbeat.finish(Driver(plan, study, sampler, runner, callbacks).run())

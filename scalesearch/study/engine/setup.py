@@ -68,7 +68,7 @@ def set_up(spec: StudySpec, corpus: Corpus, teacher: TeacherMeta | None) -> Setu
         trials=spec.trials + len(references(spec)), limits=tuple(limit.text for limit in evaluator.limits),
         bounds=upper_bounds(evaluator.limits), versions=versions(*SEARCHERS), teacher=teacher,
         sampler=None if spec.rows else spec.proposer, rungs=spec.rungs, seeds=spec.seeds, warm_start=spec.warm,
-        **rows,
+        questions=spec.recipe_space.texts, **rows,
     ).as_read()
     job = {"data": corpus.spec.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
            "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
@@ -109,7 +109,8 @@ def make_evaluator(spec: StudySpec, corpus: Corpus | None) -> Evaluator:
     if spec.vocab == CORPUS:
         assert corpus is not None, "the caller loads the corpus for this"
         given["vocab"] = corpus.tokenizer.vocab_size
-    return Evaluator(spec.space, protocol_of({**spec.space.protocol, **given}), limits(spec.space, spec.budget))
+    return Evaluator(spec.space, protocol_of({**spec.space.protocol, **given}), limits(spec.space, spec.budget),
+                     spec.recipe_space)
 
 
 def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:
@@ -157,7 +158,9 @@ def references(spec: StudySpec) -> tuple[Reference, ...]:
 def _reference(reference: ReferenceSpec, spec: StudySpec) -> Reference:
     space = reference_space(reference, spec)
     architecture = space.closed(f"reference {reference.name}: it")
-    return Reference(reference.name, architecture, params_of(spec.space, space.answer(space.replay({}))))
+    params = params_of(spec.space, space.answer(space.replay({})))
+    recipe = spec.recipe_space.defaults(reference.recipe)
+    return Reference(reference.name, architecture, None if params is None else {**params, **recipe}, recipe)
 
 
 def reference_space(reference: ReferenceSpec, spec: StudySpec) -> Space:
@@ -216,7 +219,8 @@ def open_study(setup: Setup) -> StudyDir:
     study.log.repair()
     study.load()
     refuse_a_changed(spec.out, study.meta, meta)
-    refuse_other_references(spec.out, study.trials, setup.plan.references)
+    refuse_other_references(spec.out, study.trials, {one.label: setup.evaluator.identity(one)
+                                                     for one in setup.plan.references})
     revised = {key: getattr(meta, key) for key in REVISED}
     if any(getattr(study.meta, key) != value for key, value in revised.items()):
         study.revise(**revised)

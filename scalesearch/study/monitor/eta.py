@@ -175,7 +175,7 @@ def _allowed(now: Situation) -> int:
     """Number of further seeds that the front may still have."""
     if now.meta.seeds.most < 2:
         return 0
-    begun = sum(one.tried - 1 for one in candidates_of(now.trials))
+    begun = sum(one.tried - 1 for one in candidates_of(now.trials, now.meta.objectives))
     return max(0, on_top(now.trials, now.meta.seeds).trials - begun)
 
 

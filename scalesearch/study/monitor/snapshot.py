@@ -199,7 +199,7 @@ def front_of(meta: StudyMeta, trials: Trials) -> Front:
     """Computes the front, its hypervolume and a few members. Where no trial is eligible, the rows are references."""
     objectives, main = meta.objectives, meta.main_objective
     sign = next(one.sign for one in objectives if one.name == main)
-    done = candidates_of(trials)
+    done = candidates_of(trials, objectives)
     if not done:
         references = [one for one in trials.having(State.COMPLETE) if one.origin == Origin.REFERENCE]
         rows = sorted(with_replicates(trials, references), key=lambda one: sign * one.value(main))

@@ -118,7 +118,7 @@ def frozen(trial: Trial, space: Any, objectives: tuple[Objective, ...]) -> Froze
 def attributes(trial: Trial, objectives: tuple[Objective, ...]) -> dict[str, Any]:
     """User attributes that samplers and the scheduler read."""
     exact = {one.name: trial.costs[one.name] for one in objectives if not one.measured and trial.costs}
-    return {NUMBER: trial.number, ARCHITECTURE: trial.architecture, COSTS: exact, RUNGS: list(trial.losses),
+    return {NUMBER: trial.number, ARCHITECTURE: trial.identity, COSTS: exact, RUNGS: list(trial.losses),
             PAUSED: trial.state == State.PAUSED}
 
 

@@ -24,9 +24,17 @@ from scalesearch.study.trials.trials import Trials
 MIN_DF = 5  # degrees of freedom of the noise below which its intervals come with a caution
 
 
-def candidates_of(trials: Trials) -> list[Replicated]:
-    """The trials that may stand on the front, each with its replicates."""
-    return with_replicates(trials, (trial for trial in trials if trial.eligible))
+def candidates_of(trials: Trials, objectives: Sequence[Objective]) -> list[Replicated]:
+    """The trials that may stand on the front, each with its replicates.
+
+    Of an architecture that was trained by several recipes it is the best, by the first objective that is measured.
+    """
+    eligible = with_replicates(trials, (trial for trial in trials if trial.eligible))
+    main = next((one for one in objectives if one.measured), objectives[0])
+    best: dict[str | None, int] = {}
+    for one in sorted(eligible, key=lambda one: (one.value(main.name) * main.sign, one.number)):
+        best.setdefault(one.first.architecture, one.number)
+    return [one for one in eligible if not one.first.tuned or best[one.first.architecture] == one.number]
 
 
 def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[Replicated]:
@@ -48,7 +56,8 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
     trials = study.trials
     if any(trial.origin != Origin.REPLICATE for trial in trials.having(State.PENDING)):
         return None
-    chosen = of_a_reference(trials, seeds) or next_training(candidates_of(trials), objectives, on_top(trials, seeds))
+    candidates = candidates_of(trials, objectives)
+    chosen = of_a_reference(trials, seeds) or next_training(candidates, objectives, on_top(trials, seeds))
     if chosen is None:
         return None
     again = replace(chosen.first, number=trials.next_number, state=State.PENDING, origin=Origin.REPLICATE,
@@ -77,7 +86,7 @@ def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) 
     if seeds.most < 2:
         return ""
     trained = len(trials.replicates())
-    order = Order(candidates_of(trials), objectives, seeds)
+    order = Order(candidates_of(trials, objectives), objectives, seeds)
     open_ = sum(not pair.settled for pair in order.comparisons)
     outcome = "the members of the front are settled" if order.settled else f"{open_} comparisons are still within noise"
     return f", then {trained} with further seeds; {outcome}"
@@ -92,7 +101,7 @@ class Verdict:
 
     def __init__(self, trials: Trials, meta: StudyMeta) -> None:
         objectives, self.trials, self.seeds = meta.objectives, trials, meta.seeds
-        self.candidates = {one.number: one for one in candidates_of(trials)}
+        self.candidates = {one.number: one for one in candidates_of(trials, meta.objectives)}
         self.trained = trials.replicates()
         self.several = bool(self.seeds.wanted or self.trained)
         self.order: Order | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from scalesearch.errors import UserError
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.spec import StudySpec
-from scalesearch.study.transfer.imports import evaluate_here, import_trial, origin_of
+from scalesearch.study.transfer.imports import evaluate_here, import_trial, origin_of, same_recipe
 from scalesearch.study.trials.compatibility import trained_otherwise
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
@@ -60,14 +60,13 @@ def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
         raise UserError(f"{old.folder}: {' and '.join(otherwise)} changed since that study began, so nothing that it "
                         "trained compares with what this one would train. Start anew with --out, without --fork",
                         code="trained-otherwise")
-    labels = {reference.architecture.id: reference.label for reference in plan.references}
+    labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     result: list[Carried] = []
     taken: dict[int | None, Trial] = {}  # by its number in the old study
     for trial in old.trials.having(State.COMPLETE, State.FAILED, State.PENDING, State.PAUSED):
         first = taken.get(trial.of) if trial.origin == Origin.REPLICATE else None
-        label = first.label if first else labels.pop(str(trial.architecture), None)
         try:
-            new = replace(_carry(old, trial, plan, label, first), number=len(taken))
+            new = replace(_carry(old, trial, plan, labels, first), number=len(taken))
         except UserError as error:
             result.append(Carried(trial, reason=str(error)))
             continue
@@ -76,13 +75,16 @@ def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
     return result
 
 
-def _carry(old: StudyDir, trial: Trial, plan: Plan, label: str | None, first: Trial | None) -> Trial:
-    """``trial`` as the new study has it: the reference ``label``, a replicate of ``first``, or a candidate.
+def _carry(old: StudyDir, trial: Trial, plan: Plan, labels: dict[str | None, str], first: Trial | None) -> Trial:
+    """``trial`` as the new study has it: a reference of ``labels``, a replicate of ``first``, or a candidate.
 
     Raises:
         UserError: the reason against taking it over.
     """
     new, record = evaluate_here(old, trial, plan.evaluator, outside=True)
+    if not same_recipe(record, new, plan.shared["recipe"]):
+        raise UserError("it was trained by a recipe that this study does not propose", code="trial-not-taken")
+    label = first.label if first else labels.pop(new.identity, None)
     if not new.feasible and label is None:
         raise UserError(new.reason, code="trial-not-taken")
     new = replace(new, values=values(plan.objectives, record["metrics"], new.costs), label=label, reason="",

@@ -11,6 +11,8 @@ from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Params, State, Trial
+from scalesearch.train.recipe import FREE
+from scalesearch.train.recipe_space import laid_over
 
 NOT_COPIED = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
 HERE = ("study", "space", "protocol", "objectives")  # facts of a record that are those of the study that has it
@@ -20,7 +22,8 @@ UNFINISHED = {State.PENDING: "it is not finished", State.PAUSED: "it is not fini
 def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bool = False) -> tuple[Trial, Record]:
     """A finished trial of ``study`` as ``evaluator`` sees it, without values, and its record.
 
-    Its costs and constraints are computed anew; its ``source`` says where it comes from.
+    Its costs and constraints are computed anew; its ``source`` says where it comes from. Of a recipe that does not
+    answer this study's questions it has their defaults.
 
     Args:
         study: loaded.
@@ -35,10 +38,12 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
     if old.state != State.COMPLETE or record is None:
         raise UserError(UNFINISHED.get(old.state, "its record is missing"), code="trial-not-taken")
     params, folder = params_here(evaluator, old), study.trial_folder(old)
+    recipe = evaluator.recipe.params(record.get("recipe", {})) or evaluator.recipe.defaults({})
     if params is not None:
-        new = evaluator.evaluate(params)
+        new = evaluator.evaluate({**params, **recipe})
     elif outside:
         new = evaluator.evaluate_architecture(read_space(folder / "architecture.yaml").closed())
+        new = replace(new, tuned=evaluator.tuned(recipe))
     else:
         raise UserError("it does not fit this space", code="outside-space")
     if new.architecture != old.architecture:
@@ -57,6 +62,13 @@ def params_here(evaluator: Evaluator, trial: Trial) -> Params | None:
     except UserError:
         return None
     return answers.params if same else None
+
+
+def same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
+    """Whether ``record`` was trained as ``trial`` would be in a study of ``recipe``, whatever else was measured."""
+    theirs, ours = ({key: value for key, value in one.items() if key not in (*FREE, "measure")}
+                    for one in (record.get("recipe", {}), laid_over(recipe, trial.tuned)))
+    return theirs == ours
 
 
 def origin_of(study: StudyDir) -> dict[str, str]:

@@ -20,11 +20,12 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.schedule.rungs import spread
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.sections import WARM_FILE, WarmSpec, place_of
-from scalesearch.study.transfer.imports import evaluate_here, import_trial
+from scalesearch.study.replicates.summary import candidates_of
+from scalesearch.study.transfer.imports import evaluate_here, import_trial, same_recipe
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.trial import Origin, Params, State, Trial
+from scalesearch.study.trials.trial import Origin, State, Trial
 
 LEFT = {"outside-space": "do not fit this space", "infeasible": "miss a limit of this study",
         "known": "are known already", "trial-not-taken": "have no record"}
@@ -84,7 +85,7 @@ def choose(spec: WarmSpec, plan: Plan, most: int) -> WarmStart:
     studies = [StudyDir(place_of(folder)).load() for folder in spec.folders]
     usable = [list(_usable(study, plan, left, other)) for study in studies]
     imported = _once((trial for trials in usable for trial in trials if trial.values), set(), left)
-    here = {str(trial.architecture) for trial in imported}
+    here = {str(trial.identity) for trial in imported}
     queues = [_spread(study, trials) for study, trials in zip(studies, usable)]
     in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
     first = _once(in_turn, here, Counter())[: most if spec.most is None else spec.most]
@@ -103,7 +104,7 @@ def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, No
         except UserError as error:
             left[LEFT[error.code]] += 1
             continue
-        differs, scored = differences(record, plan), None
+        differs, scored = differences(record, trial, plan), None
         if not differs:
             try:
                 scored = values(plan.objectives, record.get("metrics") or {}, trial.costs)
@@ -113,18 +114,12 @@ def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, No
         yield replace(trial, values=scored)
 
 
-def differences(record: Record, plan: Plan) -> list[str]:
-    """Differences between the training of ``record`` and this study's. Scores count where there are none."""
-    from scalesearch.train.checkpoint import FREE
-
+def differences(record: Record, trial: Trial, plan: Plan) -> list[str]:
+    """Differences of ``record`` to the training that ``trial`` is here. Scores count where there are none."""
     mine = plan.shared
-
-    def recipe(facts: Record) -> Params:
-        return {key: value for key, value in facts.get("recipe", {}).items() if key not in (*FREE, "measure")}
-
     pairs = {
         "other data": (record.get("data", {}).get("hash"), mine.get("data", {}).get("hash")),
-        "another recipe": (recipe(record), recipe(mine)),
+        "another recipe": (same_recipe(record, trial, mine.get("recipe", {})), True),
         "another seed": (record.get("seed"), mine.get("study_seed")),
         "another teacher": (bool(record.get("teacher")), bool(mine.get("teacher"))),
         "another number of processes": (record.get("processes", 1), plan.job.get("processes", 1)),
@@ -133,13 +128,13 @@ def differences(record: Record, plan: Plan) -> list[str]:
 
 
 def _once(trials: Iterable[Trial], here: set[str], left: Counter[str]) -> tuple[Trial, ...]:
-    """Each architecture once, and none that is ``here``."""
+    """Each architecture and recipe once, and none that is ``here``."""
     kept: dict[str, Trial] = {}
     for trial in trials:
-        if trial.architecture in kept or trial.architecture in here:
+        if trial.identity in kept or trial.identity in here:
             left[LEFT["known"]] += 1
         else:
-            kept[str(trial.architecture)] = trial
+            kept[str(trial.identity)] = trial
     return tuple(kept.values())
 
 
@@ -149,7 +144,7 @@ def _spread(study: StudyDir, usable: list[Trial]) -> list[Trial]:
     They are on their study's front, far apart ones first.
     """
     objectives = study.meta.objectives
-    trials = [trial for trial in study.trials if trial.eligible]
+    trials = [one.first for one in candidates_of(study.trials, objectives)]
     if not trials:
         return []
     table = np.array([[(trial.values or {})[one.name] * one.sign for one in objectives] for trial in trials], float)
@@ -177,8 +172,8 @@ def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: C
         warm = choose(spec, plan, most)
         write_json(file, warm.to_json())
     tell(warm.describe())
-    labels = {reference.architecture.id: reference.label for reference in plan.references}
+    labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
     for trial in warm.imported[len(study.trials.of(Origin.IMPORTED)) :]:
-        label = labels.get(str(trial.architecture))
+        label = labels.get(trial.identity)
         import_trial(study, replace(trial, origin=Origin.IMPORTED, label=label), plan.shared)
     return replace(plan, enqueued=tuple(trial.params for trial in warm.first))

@@ -1,13 +1,13 @@
 """Changes of a study file since its study began, and their meaning for its trials."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from scalesearch.errors import UserError
-from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, Params, State
 from scalesearch.study.trials.trials import Trials
+from scalesearch.train.recipe_space import laid_over
 
 # What changes which candidates are looked for, and not what a trained one is worth: numbers stay comparable.
 SEARCHED = {
@@ -19,6 +19,7 @@ SEARCHED = {
     "rungs": "the rungs",
     "warm_start": "the warm start",
     "kind": "the kind of study",
+    "questions": "the recipe's questions",
 }
 # What changes what comes of training the same architecture.
 TRAINED = {"seed": "the training seed", "teacher": "the teacher"}
@@ -38,7 +39,7 @@ def refuse_a_changed(place: Path, old: StudyMeta, new: StudyMeta) -> None:
     """Refuses a study that has changed since it began in ``place``, from ``old`` to ``new``. Raises Changed."""
     trained = trained_otherwise(old, new)
     changed = [*_differing(SEARCHED, old, new), *trained]
-    if not trained and old.recipe != new.recipe:
+    if not trained and _fixed(old.recipe, old, new) != _fixed(new.recipe, old, new):
         changed.append("what the recipe measures")
     if not changed:
         return
@@ -52,21 +53,22 @@ def refuse_a_changed(place: Path, old: StudyMeta, new: StudyMeta) -> None:
                   "finished candidates that still count, which changes nothing here: --fork FOLDER", fork=True)
 
 
-def refuse_other_references(place: Path, trials: Trials, references: Sequence[Reference]) -> None:
-    """Refuses references whose names were trained as other architectures. Raises Changed."""
-    now = {reference.label: reference.architecture.id for reference in references}
+def refuse_other_references(place: Path, trials: Trials, now: Mapping[str, str | None]) -> None:
+    """Refuses references whose names were trained as something else than ``now`` (name to identity). Raises Changed."""
     for trial in trials.of(Origin.REFERENCE):
-        removed = trial.architecture if trial.state != State.PENDING else None  # nothing may lose what it trains
-        if now.get(str(trial.label), removed) == trial.architecture:
+        removed = trial.identity if trial.state != State.PENDING else None  # nothing may lose what it trains
+        if now.get(str(trial.label), removed) == trial.identity:
             continue
-        what = "is another architecture now" if trial.label in now else "is no longer there, and was in training"
+        what = "is another architecture or recipe now" if trial.label in now else \
+            "is no longer there, and was in training"
         raise Changed(f"{place}: since this study began, `{trial.label}` changed: it {what}. Undo that, give the new "
                       "one a name of its own, or start another study with --out")
 
 
 def trained_otherwise(old: StudyMeta, new: StudyMeta) -> list[str]:
     """Differences that make old trials' numbers incomparable with new ones, in words."""
-    recipe = ["the training recipe"] if _unmeasured(old.recipe) != _unmeasured(new.recipe) else []
+    before, after = (_fixed(_unmeasured(one.recipe), old, new) for one in (old, new))
+    recipe = ["the training recipe"] if before != after else []
     data = ["the data"] if old.data.hash != new.data.hash else []
     return recipe + _differing(TRAINED, old, new) + data
 
@@ -78,6 +80,11 @@ def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[st
 def _unmeasured(recipe: Params) -> Params:
     """A recipe without what is measured of a model once it is trained."""
     return {key: value for key, value in recipe.items() if key != "measure"}
+
+
+def _fixed(recipe: Params, *studies: StudyMeta) -> Params:
+    """A recipe without what any of the studies asks."""
+    return laid_over(recipe, {key: None for study in studies for key in study.questions})
 
 
 def _and(words: list[str]) -> str:

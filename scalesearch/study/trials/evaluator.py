@@ -16,8 +16,12 @@ from scalesearch.samplers.exact_draws import ExactDraws
 from scalesearch.samplers.feasible_region import FeasibleRegion
 from scalesearch.samplers.known import Known
 from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.questionnaire.answers import Answers, AskFunction
 from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.syntax.parameters import Parameter
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.trial import Params, State, Trial
+from scalesearch.train.recipe_space import NO_QUESTIONS, PREFIX, RecipeSpace
 
 BUILDABLE = "buildable"
 MAX_KEPT = 2000  # evaluated proposals that are remembered, some ten kilobytes each
@@ -36,27 +40,46 @@ class Limit(Protocol):
         """Zero or less where the constraint holds; log(cost / budget) for a budget."""
 
 
+class Searched:
+    """Questions of a space and of a recipe, asked together."""
+
+    def __init__(self, space: Any, recipe: RecipeSpace) -> None:
+        self.parts = space, recipe
+
+    def dimensions(self) -> list[tuple[str, Parameter]]:
+        """Every parameter of both."""
+        return [dimension for part in self.parts for dimension in part.dimensions()]
+
+    def answer(self, ask: AskFunction) -> Answers:
+        """The params of both; what they mean, the evaluator says."""
+        architecture, recipe = (part.answer(ask).params for part in self.parts)
+        return Answers({}, {**architecture, **recipe}, ())
+
+
 class Evaluator:
-    """Evaluates params of ``space`` by ``limits`` under ``protocol``.
+    """Evaluates params of ``space``, and of ``recipe`` where that asks anything, by ``limits`` under ``protocol``.
 
     Attributes:
+        searched: asks all params.
         names: of all constraints, the same for every trial and in the same order.
     """
 
-    def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...]) -> None:
-        self.space, self.protocol, self.limits = space, protocol, limits
+    def __init__(self, space: Any, protocol: CostProtocol, limits: tuple[Limit, ...],
+                 recipe: RecipeSpace = NO_QUESTIONS) -> None:
+        self.space, self.protocol, self.limits, self.recipe = space, protocol, limits, recipe
+        self.searched = Searched(space, recipe) if recipe.questions else space
         self.names = (BUILDABLE, *dict.fromkeys(limit.text for limit in limits))
         self._kept: dict[tuple[tuple[str, str], ...], tuple[Trial, Architecture | None]] = {}
 
     def define(self, trial: Any) -> Any:
-        """The space's answers where an Optuna trial suggests its parameters: a define-by-run function."""
-        return suggest(self.space, trial)
+        """All answers where an Optuna trial suggests its parameters: a define-by-run function."""
+        return suggest(self.searched, trial)
 
     def known(self, params: Params, objectives: tuple[Objective, ...] = ()) -> Known:
-        """Costs, constraints and architecture of Optuna's ``params``, exact before training."""
-        trial = self.evaluate(decode(self.space, params).params)
+        """Costs, constraints and identity of Optuna's ``params``, exact before training."""
+        trial = self.evaluate(decode(self.searched, params).params)
         values = [None if one.measured or not trial.costs else float(trial.costs[one.name]) for one in objectives]
-        return Known(values, trial.constraints, trial.architecture, bool(trial.costs))
+        return Known(values, trial.constraints, trial.identity, bool(trial.costs))
 
     @cached_property
     def region(self) -> FeasibleRegion:
@@ -64,19 +87,33 @@ class Evaluator:
         return FeasibleRegion(self.define, self.known, lambda: ExactDraws.of(self.space, self.protocol, self.limits))
 
     def evaluate(self, params: Params) -> Trial:
-        """The trial, of no number yet, that the space makes of ``params``: pending or infeasible.
+        """The trial, of no number yet, that ``params`` make: pending or infeasible.
 
         Raises:
-            KeyError: a parameter of the space is not among ``params``.
+            KeyError: a parameter is not among ``params``.
         """
-        return replace(self._evaluated(params)[0], params=params)
+        trial = replace(self._evaluated(params)[0], params=params)
+        try:
+            return replace(trial, tuned=self.tuned(params))
+        except UserError as error:  # values that are each right and do not go together
+            return replace(trial, state=State.INFEASIBLE, reason=str(error),
+                           constraints={**trial.constraints, BUILDABLE: 1.0})
+
+    def tuned(self, params: Params) -> Params:
+        """Key of the recipe to its value by ``params``. Raises UserError where no recipe has these together."""
+        return self.recipe.values(params)
+
+    def identity(self, reference: Reference) -> str | None:
+        """The identity of a reference's trial."""
+        return Trial(-1, State.PENDING, architecture=reference.architecture.id,
+                     tuned=self.tuned(reference.recipe)).identity
 
     def architecture(self, params: Params) -> Architecture | None:
         """Architecture of ``params``; None where nothing can be built."""
         return self._evaluated(params)[1]
 
     def _evaluated(self, params: Params) -> tuple[Trial, Architecture | None]:
-        key = tuple(sorted((name, repr(value)) for name, value in params.items()))
+        key = tuple(sorted((name, repr(value)) for name, value in params.items() if not name.startswith(PREFIX)))
         if key not in self._kept:
             if len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
@@ -137,7 +174,8 @@ def estimate_feasibility(evaluator: Evaluator, seed: int, samples: int = MAX_SAM
     feasible, drawn = 0, 0
     missed, nearest = dict.fromkeys(evaluator.names, 0), dict.fromkeys(evaluator.names, math.inf)
     while drawn < samples and (enough is None or feasible < enough):
-        trial = evaluator.evaluate(evaluator.space.sample(rng).params)
+        params = evaluator.searched.answer(lambda name, parameter: parameter.draw(rng)).params
+        trial = evaluator.evaluate(params)
         drawn, feasible = drawn + 1, feasible + trial.feasible
         for name, slack in trial.constraints.items():
             missed[name] += slack > 0

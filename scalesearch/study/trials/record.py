@@ -5,6 +5,7 @@ from typing import Any, TypedDict
 
 from scalesearch.study.trials.trial import Numbers, Params, Trial
 from scalesearch.tasks import METRICS
+from scalesearch.train.recipe_space import laid_over
 from scalesearch.train.result import Result, versions
 
 SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold beside the trainer's
@@ -86,7 +87,8 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
     training = result.to_json() if result else {}
     for name in ("state", "reason", "params"):  # the trial has its own
         training.pop(name, None)
-    return {**training, **shared, **trial.to_json(), "seed": trial.seed or shared["study_seed"],
+    recipe = laid_over(shared["recipe"], trial.tuned)
+    return {**training, **shared, **trial.to_json(), "recipe": recipe, "seed": trial.seed or shared["study_seed"],
             "versions": {**versions(*SEARCHERS), **training.get("versions", {})}}
 
 

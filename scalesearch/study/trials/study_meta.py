@@ -55,6 +55,7 @@ class StudyMeta:
         created: UTC time, to the millisecond.
         space: hash of the search space. protocol: of the costs. limits: constraints in words.
         bounds: cost to the number that a budget allows, for plots.
+        recipe: of every training, but for its ``questions`` (key to what it may be), which have their defaults in it.
         trials: full trainings of the search and references together.
         sampler: None where nothing is proposed.
         kind: ``search``, or that of a study of rows; with ``rows`` (labels), ``base``, ``scaling``, ``left_out``.
@@ -84,6 +85,7 @@ class StudyMeta:
     rungs: Rungs = FULL
     seeds: Seeds = ONE
     warm_start: WarmSpec | None = None
+    questions: Mapping[str, str] = field(default_factory=dict)
     forked_from: Mapping[str, str | int] | None = None
 
     @cached_property

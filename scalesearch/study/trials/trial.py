@@ -24,7 +24,7 @@ class State(StrEnum):
     COMPLETE = "complete"
     FAILED = "failed"
     INFEASIBLE = "infeasible"
-    DUPLICATE = "duplicate"  # another trial trains, or has trained, the same architecture
+    DUPLICATE = "duplicate"  # another trial trains, or has trained, the same architecture by the same recipe
 
 
 class Origin(StrEnum):
@@ -113,16 +113,18 @@ class Trial:
 
     Attributes:
         number: counts from 0 in the order of proposal.
-        params: parameter to value; empty for a reference that the space could not propose.
+        params: parameter to value; empty for a reference that the space could not propose. Those of the recipe are
+            called ``recipe.lr`` and the like.
         in_space: whether the space could have proposed it.
         architecture: its id; None where nothing can be built.
         answers: canonical, constants included: what the architecture file would say.
+        tuned: value of each key of the recipe that the study asks, such as ``lr``.
         costs: ``params.total`` and the like to exact numbers; empty where nothing can be built.
         constraints: limit to how far it is missed (<= 0: met; log(cost / budget) for a budget).
         values: objective to value, once complete.
         reason: why it is infeasible or failed.
         label: what plots call a reference.
-        of: for a duplicate or a replicate, the number of the trial with the same architecture.
+        of: for a duplicate or a replicate, the number of the trial with the same architecture and recipe.
         seed: of a replicate's training; others have the study's.
         attempts, crashes: how often training was started, and how often its worker died of itself; that Ray died or
             the disk was full is no fault of the trial's.
@@ -140,6 +142,7 @@ class Trial:
     in_space: bool = True
     architecture: str | None = None
     answers: Params = field(default_factory=dict)
+    tuned: Params = field(default_factory=dict)
     costs: Numbers = field(default_factory=dict)
     constraints: Mapping[str, float] = field(default_factory=dict)
     values: Numbers | None = None
@@ -186,6 +189,13 @@ class Trial:
     def folder(self) -> str:
         """The name of its folder."""
         return f"{self.number:04d}-{self.architecture}"
+
+    @property
+    def identity(self) -> str | None:
+        """What is trained: the architecture, and how where the study asks that; None where nothing can be built."""
+        if self.architecture is None or not self.tuned:
+            return self.architecture
+        return f"{self.architecture} {msgspec.json.encode(self.tuned, order='sorted').decode()}"
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from scalesearch.train.effort import Effort, added
 
 
 class Trials:
-    """The trials of a study by number; knows which architectures have been seen.
+    """The trials of a study by number; knows what has been seen.
 
     Attributes:
         events: how many were applied.
@@ -30,9 +30,9 @@ class Trials:
             raise ValueError(f"trial {event.trial} was {'never' if known is None else 'already'} proposed")
         trial = known.after(event) if known else event.proposed
         assert trial is not None, "one of both"
-        if event.proposed and trial.architecture and trial.origin != Origin.REPLICATE \
+        if event.proposed and trial.identity and trial.origin != Origin.REPLICATE \
                 and trial.state in (State.PENDING, State.COMPLETE, State.FAILED):
-            self._first.setdefault(trial.architecture, trial.number)
+            self._first.setdefault(trial.identity, trial.number)
         self._trials[trial.number] = trial
         self.events += 1
         return trial
@@ -56,9 +56,9 @@ class Trials:
         """Trial ``number``, or None where there is none."""
         return None if number is None else self._trials.get(number)
 
-    def first(self, architecture: str | None) -> Trial | None:
-        """The trial that trains, or trained, the architecture of this id."""
-        return self.get(self._first.get(architecture)) if architecture else None
+    def first(self, identity: str | None) -> Trial | None:
+        """The trial that trains, or trained, what has this identity."""
+        return self.get(self._first.get(identity)) if identity else None
 
     def having(self, *states: State) -> list[Trial]:
         """The trials in any of ``states``, in order."""

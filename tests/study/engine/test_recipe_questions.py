@@ -1,0 +1,248 @@
+"""A recipe that asks: one architecture has several trainings, and the front shows it once, with its best recipe."""
+
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalesearch.cli.main import main
+from scalesearch.cost import find_protocol
+from scalesearch.report.table import frame
+from scalesearch.space.binding.constants import Reader
+from scalesearch.space.syntax.diagnostics import Source
+from scalesearch.space.syntax.yaml_reader import compose
+from scalesearch.study.executors.worker import finish
+from scalesearch.study.replicates.allocation import Order
+from scalesearch.study.replicates.summary import candidates_of
+from scalesearch.study.results.results import load, results_of
+from scalesearch.study.trials.evaluator import Evaluator
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.train.recipe import RECIPE
+from scalesearch.train.recipe_space import laid_over, open_recipe, recipe_space
+from tests.study.fakes import META, OBJECTIVES, FakeSpace, exported, limit, make_driver, make_plan, score
+from tests.study.fakes import fake_result as by_architecture
+
+QUESTIONS = "steps: 5\nlr: 1e-3 | 2e-3 | 4e-3\ndropout: 0..0.3 step 0.1\n"
+
+
+def asking():
+    """A plan whose recipe asks two questions."""
+    reader = Reader(RECIPE)
+    closed, leaves = open_recipe(compose(Source("r.yaml", QUESTIONS))[0], reader)
+    space = recipe_space(reader.read(closed), leaves)
+    evaluator = Evaluator(FakeSpace(), find_protocol("forward", 10, 10, 100), (limit(),), space)
+    recipe = space.base.to_json()
+    return make_plan(12, evaluator=evaluator, job={"threads": 1, "recipe": recipe},
+                     shared={**META.shared, "recipe": recipe})
+
+
+def by_recipe(folder, job):
+    """What training would leave: the rate that is right grows with depth."""
+    made, answers = by_architecture(folder, job), json.loads((folder / "architecture.yaml").read_text())
+    far = abs(math.log2(job["recipe"]["lr"] * 1e3) - math.log2(answers["depth"]) / 2) + job["recipe"]["dropout"]
+    return {**made, "metrics": {**made["metrics"], "bleu": score(answers) - far}}
+
+
+def work(folder):
+    finish(Path(folder), by_recipe)
+
+
+@pytest.mark.parametrize("kind", ["bayes", "local", "random", "tpe", "nsga2"])
+def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path, kind):
+    plan = asking()
+    driver = make_driver(tmp_path / "study", plan, work, kind)
+    driver.run()
+    trained = driver.trials.having(State.COMPLETE)
+    assert len(trained) == 12 and len({trial.identity for trial in trained}) == 12
+    for trial in trained:
+        assert set(trial.params) >= {"width", "recipe.lr", "recipe.dropout"}
+        assert trial.tuned == {"lr": trial.params["recipe.lr"], "dropout": trial.params["recipe.dropout"]}
+        job = json.loads((driver.study.trial_folder(trial) / "job.json").read_text())
+        assert job["recipe"] == driver.study.record(trial)["recipe"] == laid_over(plan.job["recipe"], trial.tuned)
+        assert trial.architecture == plan.evaluator.space.architecture(trial.answers).id
+    copies = exported(driver).get_trials(deepcopy=False)
+    assert [dict(one.params) for one in copies if one.params] == [dict(one.params) for one in driver.trials]
+
+
+def test_an_architecture_may_have_several_trainings_and_the_front_shows_it_once(tmp_path):
+    driver = make_driver(tmp_path / "study", asking(), work, "random", seed=3)
+    driver.plan = driver.proposals.plan = make_plan(40, **{
+        key: getattr(driver.plan, key) for key in ("evaluator", "job", "shared")})
+    driver.run()
+    trainings = defaultdict(list)
+    for trial in driver.trials.having(State.COMPLETE):
+        trainings[trial.architecture].append(trial)
+    assert max(map(len, trainings.values())) > 1
+    results = results_of(driver.study)
+    assert results.front["id"].is_unique
+    for _, row in results.front.iterrows():
+        assert row["bleu"] == max(trial.values["bleu"] for trial in trainings[row["id"]])
+        assert row["answer.recipe.lr"] == driver.trials[row["trial"]].tuned["lr"]
+
+
+def test_what_a_study_proposes_does_not_depend_on_interruptions(tmp_path):
+    whole = make_driver(tmp_path / "whole", asking(), work, "bayes")
+    whole.run()
+    for trials in (5, 12):
+        parts = make_driver(tmp_path / "parts", asking(), work, "bayes", storage=False)
+        parts.plan = parts.proposals.plan = make_plan(trials, **{
+            key: getattr(parts.plan, key) for key in ("evaluator", "job", "shared")})
+        parts.run()
+    assert [trial.identity for trial in parts.trials] == [trial.identity for trial in whole.trials]
+
+
+def test_a_recipe_leaves_the_draws_of_the_space_as_they_are():
+    plan, without = asking(), make_plan()
+    for width, depth in ((8, 1), (64, 2), (16, 4)):
+        params = {"width": width, "depth": depth, "kind": "plain"}
+        alone = without.evaluator.evaluate(params)
+        trials = [plan.evaluator.evaluate({**params, "recipe.lr": lr, "recipe.dropout": 0.1}) for lr in (1e-3, 4e-3)]
+        assert {one.architecture for one in trials} == {alone.architecture} and trials[0].costs == alone.costs
+        assert trials[0].constraints == alone.constraints and len({one.identity for one in trials}) == 2
+
+
+TRAININGS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6)), min_size=1, max_size=20,
+                     unique_by=lambda one: one[:2])
+
+
+@given(TRAININGS)
+@settings(max_examples=60, deadline=None)
+def test_the_front_has_each_architecture_at_most_once_and_with_its_best_recipe(trainings):
+    sizes = {0: 100, 1: 200, 2: 200, 3: 300, 4: 400}
+    made = [Trial(number, State.COMPLETE, params={"recipe.lr": recipe}, architecture=f"a{one}", tuned={"lr": recipe},
+                  costs={"params.total": sizes[one]}, values={"bleu": bleu, "params.total": sizes[one]})
+            for number, (one, recipe, bleu) in enumerate(trainings)]
+    best = {one: max(bleu for other, _, bleu in trainings if other == one) for one, _, _ in trainings}
+    wanted = {one for one in best if not any(
+        (sizes[other] <= sizes[one] and best[other] >= best[one]) and
+        (sizes[other] < sizes[one] or best[other] > best[one]) for other in best)}
+
+    class Fixed(list):
+        def replicates(self):
+            return []
+
+    order = Order(candidates_of(Fixed(made), OBJECTIVES), OBJECTIVES, META.seeds)
+    table = frame([{**one.to_json(), "metrics": {"bleu": one.values["bleu"]}} for one in made], META.directions)
+    for members in (list(order.front), list(table.loc[table["front"], "trial"])):
+        shown = [made[number] for number in members]
+        assert sorted(one.architecture for one in shown) == sorted(f"a{one}" for one in wanted)
+        assert all(one.values["bleu"] == best[int(one.architecture[1:])] for one in shown)
+
+
+# -- through the command line
+
+STUDY = """\
+study: asked
+data: { builtin: grammar, pairs: 300, vocab: 300 }
+recipe: { steps: 6, max_tokens: 256, beam: 1, lr: 1e-3 | 2e-3 | 4e-3 }
+objectives: { loss: min, params.total: min }
+protocol: { source: 12, target: 12 }
+space:
+  width: 16 | 32
+  encoder: { depth: 1..2, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 } } }
+  decoder: { depth: 1, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 } } }
+reference:
+  - { name: plain, set: { width: 16, encoder.depth: 1 } }
+  - { name: fast, set: { width: 16, encoder.depth: 1 }, recipe: { lr: 4e-3 } }
+proposer: random
+seeds: { most: 2, trials: 2 }
+trials: 5
+out: old
+"""
+
+
+def quick(folder):
+    """Trains in no time."""
+    def run(place, job):
+        loss = 1 + abs(job["recipe"]["lr"] - 2e-3) * 100 + job["seed"] / 1000
+        return {"state": "complete", "seconds": 1.0, "metrics": {"loss": loss, "bleu": 9 - loss, "split": "valid"}}
+
+    finish(Path(folder), run)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys, cache):
+    """The command line, in a folder with the study file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr("scalesearch.study.executors.factory.train_job", quick)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "s.yaml").write_text(STUDY)
+
+    def run(*arguments, status=0):
+        monkeypatch.setattr("sys.argv", ["scalesearch", "study", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert (ended.value.code or 0) == status, said.out + said.err
+        return said.out if "--json" in arguments else said.out + said.err
+
+    return run
+
+
+def trained(folder):
+    return StudyDir(Path(folder)).load().trials.having(State.COMPLETE)
+
+
+def test_a_study_file_asks_of_its_recipe_and_every_view_says_the_answer(call):
+    dry = json.loads(call("run", "s.yaml", "--dry-run", "--json"))
+    assert dry["recipe"] == {"lr": "0.001 | 0.002 | 0.004"}
+    assert all(set(one["tuned"]) == {"lr"} for one in dry["proposals"])
+    call("run", "s.yaml")
+    trials = trained("old")
+    assert {trial.label: trial.tuned["lr"] for trial in trials if trial.label and trial.of is None} == {
+        "plain": 1e-3, "fast": 4e-3}
+    again = [trial for trial in trials if trial.origin == Origin.REPLICATE]
+    firsts = {trial.number: trial for trial in trials}
+    assert again and all(one.tuned == firsts[one.of].tuned for one in again)
+    results = load(Path("old"))
+    for trial in trials:
+        assert results.study.record(trial)["recipe"]["lr"] == trial.tuned["lr"]
+    front = json.loads(call("front", "old", "--json"))
+    rows = front["front"] if isinstance(front, dict) else front
+    assert {row["answer.recipe.lr"] for row in rows} <= {1e-3, 2e-3, 4e-3}
+    assert " lr" in call("front", "old") and "& lr" in call("front", "old", "--latex")
+    assert "recipe.lr" in call("show", "old", str(rows[0]["trial"]))
+    call("report", "old")
+    assert "recipe.lr" in Path("old/report.html").read_text()
+
+
+def test_other_questions_are_another_study_and_a_fork_takes_what_they_allow(call):
+    call("run", "s.yaml")
+    change = ("--set", "recipe.lr=2e-3 | 4e-3 | 8e-3")
+    said = call("run", "s.yaml", "--resume", *change, status=2)
+    assert "--fork" in said
+    call("run", "s.yaml", "--fork", "new", "--set", "reference=[]", *change)
+    taken = [trial for trial in trained("new") if trial.source]
+    fit = [trial for trial in trained("old") if trial.tuned["lr"] > 1e-3]
+    assert [trial.source["trial"] for trial in taken] == [trial.number for trial in fit] and fit
+    assert [trial.tuned for trial in taken] == [trial.tuned for trial in fit]
+    call("run", "s.yaml", "--fork", "fixed", "--set", "reference=[]", "--set", "recipe.lr=2e-3")
+    kept = [trial for trial in trained("fixed") if trial.source]
+    assert [trial.source["trial"] for trial in kept] == [one.number for one in fit if one.tuned["lr"] == 2e-3]
+    assert all(not trial.tuned for trial in trained("fixed"))
+
+
+def test_a_warm_start_imports_trainings_that_are_answers_here(call):
+    call("run", "s.yaml", "--set", "recipe.lr=2e-3", "--set", "reference=[]", "--set", "out=fixed")
+    call("run", "s.yaml", "--set", "reference=[]", "--set", "warm_start=fixed", "--set", "out=warm")
+    imported = [trial for trial in trained("warm") if trial.origin == Origin.IMPORTED]
+    assert len(imported) == len({trial.architecture for trial in trained("fixed")})
+    assert all(trial.tuned == {"lr": 2e-3} for trial in imported)
+    identities = [trial.identity for trial in trained("warm") if trial.of is None]
+    assert len(set(identities)) == len(identities)
+
+
+def test_rows_are_trained_by_one_recipe(call):
+    said = call("run", "s.yaml", "--dry-run", "--set", "kind=grid", "--set", "proposer=none", status=2)
+    assert "s.yaml:3:" in said and "recipe.lr" in said
