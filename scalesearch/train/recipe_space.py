@@ -106,7 +106,8 @@ class RecipeSpace:
         """
         known: dict[str, Any] = {}
         for key, text in given.items():
-            leaf = next((leaf for leaf in self.questions if leaf.key == PREFIX + key), None)
+            names = PREFIX + key, f"{PREFIX}{key}.{getattr(RECIPE.fields.get(key), 'bare', None)}"
+            leaf = next((leaf for leaf in self.questions if leaf.key in names), None)
             if leaf is None:
                 raise UserError(f"recipe.{key}: it is no question of the study's recipe", code="unknown-key",
                                 help=f"its questions are {', '.join(self.texts) or 'none'}")

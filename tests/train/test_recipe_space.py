@@ -10,11 +10,11 @@ from scalesearch.errors import UserError
 from scalesearch.space.binding.constants import Reader
 from scalesearch.space.syntax.diagnostics import Source
 from scalesearch.space.syntax.yaml_reader import compose
-from scalesearch.train.recipe import RECIPE, Recipe
+from scalesearch.train.recipe import RECIPE, LearningRate, Recipe
 from scalesearch.train.recipe_space import default, laid_over, open_recipe, recipe_space, value_at
 from tests.errors import refuses
 
-QUESTIONS = {"lr": "1e-3..8e-3 log", "dropout": "0 | 0.1 | 0.3", "schedule": "linear | cosine",
+QUESTIONS = {"lr.base": "1e-3..8e-3 log", "dropout": "0 | 0.1 | 0.3", "schedule": "linear | cosine",
              "max_tokens": "256..1024 step 256", "patience": "none | 4",
              "beta2": "0.9..0.99 if schedule == cosine else 0.98", "clip_norm": "= 10 * dropout"}
 
@@ -44,7 +44,7 @@ def test_defaults_are_the_first_alternative_and_the_middle_of_a_range():
     space, _ = space_of("preset: quick\n" + "\n".join(f"{key}: {text}" for key, text in QUESTIONS.items()))
     base = space.base
     assert (base.dropout, base.schedule, base.patience, base.cpu_minutes) == (0.0, "linear", None, 1.0)
-    assert base.lr == pytest.approx((1e-3 * 8e-3) ** 0.5, rel=1e-2) and base.max_tokens in (512, 768)
+    assert base.lr.base == pytest.approx((1e-3 * 8e-3) ** 0.5, rel=1e-2) and base.max_tokens in (512, 768)
     assert (base.beta2, base.clip_norm) == (0.98, 0.0)  # by the defaults of what they depend on
     assert list(space.texts) == list(QUESTIONS)
     assert space.values(space.defaults({})) == {key: value_at(base.to_json(), key) for key in QUESTIONS}
@@ -60,26 +60,35 @@ def test_the_recipe_of_an_answer_has_its_values_and_leads_back_to_it(keys, seed)
     recipe = space.recipe(values)
     assert set(values) == keys
     made = recipe.to_json()
-    assert all(made[key] == value for key, value in values.items())
-    assert {key: value for key, value in made.items() if key not in keys} == {
-        key: value for key, value in space.base.to_json().items() if key not in keys}
+    assert all(value_at(made, key) == value for key, value in values.items())
+    assert made == laid_over(space.base.to_json(), values)
     again = space.params(values)
     assert space.values(again) == values == space.values(space.params(made))
 
 
+def test_a_group_may_be_asked_in_its_short_form_and_key_by_key():
+    space, _ = space_of("steps: 9\nlr: 1e-3 | 2e-3")
+    assert space.texts == {"lr.base": "0.001 | 0.002"} and space.base.lr == LearningRate(1e-3)
+    space, _ = space_of("steps: 9\nlr: {base: 1e-3..4e-3 log, rule: none | mup, at: {width: 128}}")
+    made = space.recipe({"lr.base": 2e-3, "lr.rule": "mup"})
+    assert (made.lr.base, made.lr.rule, made.lr.at.width) == (2e-3, "mup", 128)
+    space, _ = space_of("steps: 9\nlr: {base: 1e-3, rule: none | mup}")
+    assert [problem.place.line + 1 for problem in space.problems()] == [2]  # mup needs the width
+
+
 def test_what_another_recipe_has_is_no_answer():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
-    assert space.params(Recipe(steps=9, lr=2e-3, dropout=0.1).to_json()) is not None
-    assert space.params(Recipe(steps=9, lr=2e-2, dropout=0.1).to_json()) is None
+    assert space.params(Recipe(steps=9, lr=LearningRate(2e-3), dropout=0.1).to_json()) is not None
+    assert space.params(Recipe(steps=9, lr=LearningRate(2e-2), dropout=0.1).to_json()) is None
     assert space.params({}) is None
 
 
 def test_answers_that_a_file_gives_are_checked():
     space, _ = space_of("steps: 9\nlr: 1e-3..8e-3 log\ndropout: 0 | 0.1")
-    assert space.values(space.defaults({"lr": "2e-3"})) == {"lr": 2e-3, "dropout": 0.0}
+    assert space.values(space.defaults({"lr": "2e-3"})) == {"lr.base": 2e-3, "dropout": 0.0}
     with refuses("illegal-value", "0.2", "0.0 | 0.1"):
         space.defaults({"dropout": "0.2"})
-    with refuses("unknown-key", "beta1", "lr, dropout"):
+    with refuses("unknown-key", "beta1", "lr.base, dropout"):
         space.defaults({"beta1": "0.9"})
 
 
@@ -87,7 +96,8 @@ def test_answers_that_a_file_gives_are_checked():
     ("steps: 5 | 50", "never-asked", (2, 8)), ("device: cpu | cuda", "never-asked", (2, 9)),
     ("lr: 1e-3..", None, (2, 11)), ("dropout: 0 | 2", "bad-value", (2, 14)),
     ("schedule: cosine | cosin", None, (2, 20)),
-    ("lr: = 2 * warmpu", "unknown-name", (2, 11)), ("beta1: = beta2\nbeta2: = beta1", "depends-on-itself", None)])
+    ("warmup: = 2 * beta3", "unknown-name", (2, 15)), ("lr: {base: 1e-3 | x}", "bad-value", (2, 19)),
+    ("beta1: = beta2\nbeta2: = beta1", "depends-on-itself", None)])
 def test_what_is_wrong_with_a_question_is_said_at_its_place(line, code, at):
     _, reader = space_of(f"tokens: 99\n{line}\n")
     problem, *others = reader.problems
@@ -98,11 +108,11 @@ def test_what_is_wrong_with_a_question_is_said_at_its_place(line, code, at):
 def test_answers_that_do_not_go_together_are_refused():
     space, _ = space_of("steps: 9\naverage: last | best\naverage_count: 1..5")
     assert list(space.problems()) == []
-    space, _ = space_of("steps: 9\nlr: 2e-3 | 1e-3\nwarmup: = 1 / (lr - 1e-3)")
+    space, _ = space_of("steps: 9\nlr: 2e-3 | 1e-3\nwarmup: = 1 / (lr.base - 1e-3)")
     assert {problem.place.line + 1 for problem in space.problems()} == {2}
-    assert space.values({"recipe.lr": 2e-3}) == {"lr": 2e-3, "warmup": 1000}
+    assert space.values({"recipe.lr.base": 2e-3}) == {"lr.base": 2e-3, "warmup": 1000}
     with pytest.raises(UserError):
-        space.values({"recipe.lr": 1e-3})
+        space.values({"recipe.lr.base": 1e-3})
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b.c", "b.d", "e.f.g"]), st.integers(), min_size=1))

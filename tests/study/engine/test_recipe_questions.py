@@ -44,7 +44,7 @@ def asking():
 def by_recipe(folder, job):
     """What training would leave: the rate that is right grows with depth."""
     made, answers = by_architecture(folder, job), json.loads((folder / "architecture.yaml").read_text())
-    far = abs(math.log2(job["recipe"]["lr"] * 1e3) - math.log2(answers["depth"]) / 2) + job["recipe"]["dropout"]
+    far = abs(math.log2(job["recipe"]["lr"]["base"] * 1e3) - math.log2(answers["depth"]) / 2) + job["recipe"]["dropout"]
     return {**made, "metrics": {**made["metrics"], "bleu": score(answers) - far}}
 
 
@@ -60,8 +60,8 @@ def test_architecture_and_recipe_are_proposed_together_and_never_twice(tmp_path,
     trained = driver.trials.having(State.COMPLETE)
     assert len(trained) == 12 and len({trial.identity for trial in trained}) == 12
     for trial in trained:
-        assert set(trial.params) >= {"width", "recipe.lr", "recipe.dropout"}
-        assert trial.tuned == {"lr": trial.params["recipe.lr"], "dropout": trial.params["recipe.dropout"]}
+        assert set(trial.params) >= {"width", "recipe.lr.base", "recipe.dropout"}
+        assert trial.tuned == {"lr.base": trial.params["recipe.lr.base"], "dropout": trial.params["recipe.dropout"]}
         job = json.loads((driver.study.trial_folder(trial) / "job.json").read_text())
         assert job["recipe"] == driver.study.record(trial)["recipe"] == laid_over(plan.job["recipe"], trial.tuned)
         assert trial.architecture == plan.evaluator.space.architecture(trial.answers).id
@@ -82,7 +82,7 @@ def test_an_architecture_may_have_several_trainings_and_the_front_shows_it_once(
     assert results.front["id"].is_unique
     for _, row in results.front.iterrows():
         assert row["bleu"] == max(trial.values["bleu"] for trial in trainings[row["id"]])
-        assert row["answer.recipe.lr"] == driver.trials[row["trial"]].tuned["lr"]
+        assert row["answer.recipe.lr.base"] == driver.trials[row["trial"]].tuned["lr.base"]
 
 
 def test_what_a_study_proposes_does_not_depend_on_interruptions(tmp_path):
@@ -101,7 +101,8 @@ def test_a_recipe_leaves_the_draws_of_the_space_as_they_are():
     for width, depth in ((8, 1), (64, 2), (16, 4)):
         params = {"width": width, "depth": depth, "kind": "plain"}
         alone = without.evaluator.evaluate(params)
-        trials = [plan.evaluator.evaluate({**params, "recipe.lr": lr, "recipe.dropout": 0.1}) for lr in (1e-3, 4e-3)]
+        trials = [plan.evaluator.evaluate({**params, "recipe.lr.base": lr, "recipe.dropout": 0.1})
+                  for lr in (1e-3, 4e-3)]
         assert {one.architecture for one in trials} == {alone.architecture} and trials[0].costs == alone.costs
         assert trials[0].constraints == alone.constraints and len({one.identity for one in trials}) == 2
 
@@ -114,7 +115,7 @@ TRAININGS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers
 @settings(max_examples=60, deadline=None)
 def test_the_front_has_each_architecture_at_most_once_and_with_its_best_recipe(trainings):
     sizes = {0: 100, 1: 200, 2: 200, 3: 300, 4: 400}
-    made = [Trial(number, State.COMPLETE, params={"recipe.lr": recipe}, architecture=f"a{one}", tuned={"lr": recipe},
+    made = [Trial(number, State.COMPLETE, architecture=f"a{one}", tuned={"lr.base": recipe},
                   costs={"params.total": sizes[one]}, values={"bleu": bleu, "params.total": sizes[one]})
             for number, (one, recipe, bleu) in enumerate(trainings)]
     best = {one: max(bleu for other, _, bleu in trainings if other == one) for one, _, _ in trainings}
@@ -159,7 +160,7 @@ out: old
 def quick(folder):
     """Trains in no time."""
     def run(place, job):
-        loss = 1 + abs(job["recipe"]["lr"] - 2e-3) * 100 + job["seed"] / 1000
+        loss = 1 + abs(job["recipe"]["lr"]["base"] - 2e-3) * 100 + job["seed"] / 1000
         return {"state": "complete", "seconds": 1.0, "metrics": {"loss": loss, "bleu": 9 - loss, "split": "valid"}}
 
     finish(Path(folder), run)
@@ -196,21 +197,21 @@ def trained(folder):
 
 def test_a_study_file_asks_of_its_recipe_and_every_view_says_the_answer(call):
     dry = json.loads(call("run", "s.yaml", "--dry-run", "--json"))
-    assert dry["recipe"] == {"lr": "0.001 | 0.002 | 0.004"}
-    assert all(set(one["tuned"]) == {"lr"} for one in dry["proposals"])
+    assert dry["recipe"] == {"lr.base": "0.001 | 0.002 | 0.004"}
+    assert all(set(one["tuned"]) == {"lr.base"} for one in dry["proposals"])
     call("run", "s.yaml")
     trials = trained("old")
-    assert {trial.label: trial.tuned["lr"] for trial in trials if trial.label and trial.of is None} == {
+    assert {trial.label: trial.tuned["lr.base"] for trial in trials if trial.label and trial.of is None} == {
         "plain": 1e-3, "fast": 4e-3}
     again = [trial for trial in trials if trial.origin == Origin.REPLICATE]
     firsts = {trial.number: trial for trial in trials}
     assert again and all(one.tuned == firsts[one.of].tuned for one in again)
     results = load(Path("old"))
     for trial in trials:
-        assert results.study.record(trial)["recipe"]["lr"] == trial.tuned["lr"]
+        assert results.study.record(trial)["recipe"]["lr"]["base"] == trial.tuned["lr.base"]
     front = json.loads(call("front", "old", "--json"))
     rows = front["front"] if isinstance(front, dict) else front
-    assert {row["answer.recipe.lr"] for row in rows} <= {1e-3, 2e-3, 4e-3}
+    assert {row["answer.recipe.lr.base"] for row in rows} <= {1e-3, 2e-3, 4e-3}
     assert " lr" in call("front", "old") and "& lr" in call("front", "old", "--latex")
     assert "recipe.lr" in call("show", "old", str(rows[0]["trial"]))
     call("report", "old")
@@ -224,12 +225,12 @@ def test_other_questions_are_another_study_and_a_fork_takes_what_they_allow(call
     assert "--fork" in said
     call("run", "s.yaml", "--fork", "new", "--set", "reference=[]", *change)
     taken = [trial for trial in trained("new") if trial.source]
-    fit = [trial for trial in trained("old") if trial.tuned["lr"] > 1e-3]
+    fit = [trial for trial in trained("old") if trial.tuned["lr.base"] > 1e-3]
     assert [trial.source["trial"] for trial in taken] == [trial.number for trial in fit] and fit
     assert [trial.tuned for trial in taken] == [trial.tuned for trial in fit]
     call("run", "s.yaml", "--fork", "fixed", "--set", "reference=[]", "--set", "recipe.lr=2e-3")
     kept = [trial for trial in trained("fixed") if trial.source]
-    assert [trial.source["trial"] for trial in kept] == [one.number for one in fit if one.tuned["lr"] == 2e-3]
+    assert [trial.source["trial"] for trial in kept] == [one.number for one in fit if one.tuned["lr.base"] == 2e-3]
     assert all(not trial.tuned for trial in trained("fixed"))
 
 
@@ -238,7 +239,7 @@ def test_a_warm_start_imports_trainings_that_are_answers_here(call):
     call("run", "s.yaml", "--set", "reference=[]", "--set", "warm_start=fixed", "--set", "out=warm")
     imported = [trial for trial in trained("warm") if trial.origin == Origin.IMPORTED]
     assert len(imported) == len({trial.architecture for trial in trained("fixed")})
-    assert all(trial.tuned == {"lr": 2e-3} for trial in imported)
+    assert all(trial.tuned == {"lr.base": 2e-3} for trial in imported)
     identities = [trial.identity for trial in trained("warm") if trial.of is None]
     assert len(set(identities)) == len(identities)
 
