@@ -87,8 +87,8 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
     training = result.to_json() if result else {}
     for name in ("state", "reason", "params"):  # the trial has its own
         training.pop(name, None)
-    recipe = laid_over(shared["recipe"], trial.tuned)
-    return {**training, **shared, **trial.to_json(), "recipe": recipe, "seed": trial.seed or shared["study_seed"],
+    own = {"recipe": laid_over(shared["recipe"], trial.tuned)} if trial.tuned else {}
+    return {**training, **shared, **own, **trial.to_json(), "seed": trial.seed or shared["study_seed"],
             "versions": {**versions(*SEARCHERS), **training.get("versions", {})}}
 
 
