@@ -73,9 +73,9 @@ class DryRun:
         from scalesearch.nn import build
         from scalesearch.train.rates import summary
 
-        first = assemble(self.trained[0].answers)
+        first, recipe = assemble(self.trained[0].answers), self.spec.recipe_space.recipe(self.trained[0].tuned)
         words = self.evaluator.protocol.at(first.vocab).words
-        return summary(build(first.block, vocab=words, device="meta"), self.spec.recipe)
+        return summary(build(first.block, vocab=words, device="meta"), recipe)
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""
