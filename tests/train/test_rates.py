@@ -158,3 +158,12 @@ def test_recipes_read_back_as_they_were() -> None:
     how = Recipe(steps=5, lr={"base": 1e-3, "at": {"width": 64}, "rule": "mup"})
     assert Recipe.from_mapping(how.to_json()) == how and Recipe(steps=5, lr=1e-3).lr.base == 1e-3
 
+
+
+def test_what_a_gate_reads_an_adapter_and_matrices_in_heads_are_matrices() -> None:
+    gated = found(tiny(encoder__gate="QgV", encoder__head_dim=8), lr={**WIDE, "rule": "layerwise"})
+    assert gated["encoder.layers.0.attention.query.weight"].role == "matrix"
+    adapted = found(tiny(width=64, encoder__depth=2, share__encoder__attention="one", adapt="lora", adapt__rank=4,
+                         adapt__on=("query",)), lr={**WIDE, "rule": "layerwise"})
+    down, up = (adapted[f"encoder.layers.1.attention.query_adapter.{part}.weight"] for part in ("down", "up"))
+    assert (down.rate, up.rate) == (0.25, 4.0)  # of 64 and of 4 inputs, the base having 16
