@@ -1,4 +1,4 @@
-"""Optimisers: AdamW for all weights, or Muon for matrices and AdamW for the rest."""
+"""Optimisers: AdamW for all weights, or Muon or SOAP for matrices and AdamW for the rest."""
 
 import math
 from collections import defaultdict
@@ -15,6 +15,7 @@ from scalesearch.train.recipe import Recipe
 STEPS, COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)
 RMS = 0.2  # of an update's entries, as AdamW's have it (Liu et al. 2025, section 2.2)
 NEAR_ZERO = 1e-7
+EVERY, MAX_SIDE, SOAP_EPS = 10, 1024, 1e-8
 
 
 def optimizers(model: Any, recipe: Recipe, scales: Mapping[str, Scale], bf16: bool) -> list[torch.optim.Optimizer]:
@@ -36,9 +37,10 @@ def optimizers(model: Any, recipe: Recipe, scales: Mapping[str, Scale], bf16: bo
         made.append(adamw([{"params": weights, "scale": rate, "weight_decay": recipe.weight_decay * decays}
                            for (rate, decays), weights in rest.items()], recipe))
     if matrices:
-        groups = [{"params": weights, "scale": rate * recipe.muon_rate, "matrices": count}
+        groups = [{"params": weights, "scale": rate * recipe.rate_of_matrices, "matrices": count}
                   for (rate, count), weights in matrices.items()]
-        made.append(Muon(groups, recipe.lr.base, recipe.momentum, recipe.weight_decay, bf16))
+        settings = {"lr": recipe.lr.base, "momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
+        made.append(Muon(groups, bf16, **settings) if recipe.optimizer == "muon" else Soap(groups, **settings))
     return made
 
 
@@ -51,30 +53,41 @@ def adamw(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer
         return torch.optim.AdamW(groups, foreach=True, **settings)
 
 
-class Muon(torch.optim.Optimizer):
-    """Momentum made orthogonal, matrix by matrix (Jordan et al. 2024), with updates as large as AdamW's.
+class OfMatrices(torch.optim.Optimizer):
+    """Base of optimisers of matrices; ``matrices`` in a group says how many each of its weights is."""
 
-    As ``torch.optim.Muon`` with ``match_rms_adamw``, but for two things: its products are in fp32 where bf16 is slow,
-    and matrices of one shape go through them together. ``matrices`` in a group: how many each of its weights is.
-    """
-
-    def __init__(self, groups: list[dict[str, Any]], lr: float, momentum: float, weight_decay: float,
-                 bf16: bool) -> None:
+    def __init__(self, groups: list[dict[str, Any]], lr: float, momentum: float, weight_decay: float) -> None:
         super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "matrices": 1})
-        self.dtype = torch.bfloat16 if bf16 else torch.float32
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         """Takes one step with the gradients there are."""
         for group in self.param_groups:
             for weights in _by_shape(group["params"]):
-                updates = self._momenta(weights, group["momentum"])
-                rows = weights[0].shape[0] if group["matrices"] == 1 else weights[0].shape[1]
-                stacked = torch.stack(updates).reshape(len(weights) * group["matrices"], rows, -1)
-                steps = orthogonal(stacked, self.dtype).view(len(weights), *weights[0].shape).unbind()
                 if group["weight_decay"]:
                     torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-                torch._foreach_add_(weights, steps, alpha=-group["lr"] * RMS * math.sqrt(max(stacked.shape[1:])))
+                self.move(weights, group)
+
+    def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
+        """Changes weights of one shape."""
+        raise NotImplementedError
+
+
+class Muon(OfMatrices):
+    """Momentum made orthogonal, matrix by matrix (Jordan et al. 2024), with updates as large as AdamW's.
+
+    As ``torch.optim.Muon`` with ``match_rms_adamw``, but for two things: its products are in fp32 where bf16 is slow,
+    and matrices of one shape go through them together.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], bf16: bool, **settings: float) -> None:
+        super().__init__(groups, **settings)
+        self.dtype = torch.bfloat16 if bf16 else torch.float32
+
+    def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
+        stacked = _as_matrices(torch.stack(self._momenta(weights, group["momentum"])), group["matrices"])
+        steps = orthogonal(stacked, self.dtype).view(len(weights), *weights[0].shape).unbind()
+        torch._foreach_add_(weights, steps, alpha=-group["lr"] * RMS * math.sqrt(max(stacked.shape[1:])))
 
     def _momenta(self, weights: list[Tensor], momentum: float) -> list[Tensor]:
         """The means of gradients, looking one step ahead (Nesterov)."""
@@ -82,6 +95,61 @@ class Muon(torch.optim.Optimizer):
         means = [self.state[weight].setdefault("mean", torch.zeros_like(weight)) for weight in weights]
         torch._foreach_lerp_(means, gradients, 1 - momentum)
         return list(torch._foreach_lerp(gradients, means, momentum))
+
+
+class Soap(OfMatrices):
+    """Adam in the eigenbasis of Shampoo's preconditioners (Vyas et al. 2024, algorithm 3), matrix by matrix.
+
+    The bases follow by one step of a power iteration every ``EVERY`` updates. A side longer than ``MAX_SIDE`` keeps its
+    own basis. The first gradient only makes the bases.
+    """
+
+    def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
+        for weight in weights:
+            gradient = _as_matrices(weight.grad[None], group["matrices"])  # type: ignore[index]
+            step = self._step(self.state[weight], gradient, group["momentum"])
+            if step is not None:
+                weight.add_(step.view_as(weight), alpha=-group["lr"])
+
+    def _step(self, state: dict[str, Any], gradient: Tensor, decay: float) -> Tensor | None:
+        """The direction of one update, (n, rows, columns)."""
+        if not state:
+            state |= {"updates": 0, "mean": torch.zeros_like(gradient), "square": torch.zeros_like(gradient)}
+            state |= {f"cov{side}": cov for side, cov in _covariances(gradient).items()}
+            state |= {f"basis{side}": torch.linalg.eigh(cov)[1] for side, cov in _covariances(gradient).items()}
+            return None
+        state["updates"] += 1
+        left, right = state.get("basis0"), state.get("basis1")
+        state["mean"].lerp_(gradient, 1 - decay)
+        turned = _turned(gradient, left, right)
+        state["square"].lerp_(turned * turned, 1 - decay)
+        correction = 1 - decay ** state["updates"]
+        size = (state["square"] / correction).sqrt_().add_(SOAP_EPS)
+        step = _turned(state["mean"] / correction, left, right) / size
+        step = _turned(step, left, right, back=True)
+        for side, cov in _covariances(gradient).items():
+            state[f"cov{side}"].lerp_(cov, 1 - decay)
+            if state["updates"] % EVERY == 0:
+                state[f"basis{side}"] = torch.linalg.qr(state[f"cov{side}"] @ state[f"basis{side}"])[0]
+        return step
+
+
+def _covariances(gradient: Tensor) -> dict[int, Tensor]:
+    """Of rows (0) and of columns (1), where they are not too many."""
+    pairs = {0: (gradient, gradient.mT), 1: (gradient.mT, gradient)}
+    return {side: one @ other for side, (one, other) in pairs.items() if one.shape[1] <= MAX_SIDE}
+
+
+def _turned(x: Tensor, left: Tensor | None, right: Tensor | None, back: bool = False) -> Tensor:
+    """``x`` in the bases of its sides, or back from there."""
+    x = x if left is None else (left if back else left.mT) @ x
+    return x if right is None else x @ (right.mT if back else right)
+
+
+def _as_matrices(weights: Tensor, count: int) -> Tensor:
+    """(k, …) weights as matrices (k · count, rows, columns); a convolution's kernel is one with more columns."""
+    rows = weights.shape[1] if count == 1 else weights.shape[2]
+    return weights.reshape(len(weights) * count, rows, -1)
 
 
 def orthogonal(matrices: Tensor, dtype: torch.dtype) -> Tensor:

@@ -123,8 +123,8 @@ def summary(model: Any, recipe: Recipe) -> list[dict[str, Any]]:
     for name, scale in scales(model, recipe).items():
         groups.setdefault(scale, []).append(name)
     rows = [{"role": scale.role, "params": sum(model.get_parameter(name).numel() for name in names),
-             "optimizer": "muon" if scale.matrices else "adamw", "lr": recipe.lr.base * scale.rate *
-             (recipe.muon_rate if scale.matrices else 1), "init": scale.init, "first": names[0]}
+             "optimizer": recipe.optimizer if scale.matrices else "adamw", "lr": recipe.lr.base * scale.rate *
+             (recipe.rate_of_matrices if scale.matrices else 1), "init": scale.init, "first": names[0]}
             for scale, names in groups.items()]
     return sorted(rows, key=lambda row: -row["params"])
 
@@ -137,8 +137,8 @@ def _of(node: Module, path: str, name: str, recipe: Recipe) -> Scale:
     """The scale of one use of a weight by the rule."""
     weight, lr = _weight(node, path, name), recipe.lr
     init, rate = RULES[lr.rule](weight, _ratio(weight.n, lr))
-    matrices = weight.matrices if recipe.optimizer == "muon" else 0
-    if matrices and lr.rule in ("layerwise", "mup"):
+    matrices = weight.matrices if recipe.optimizer != "adamw" else 0
+    if matrices and recipe.optimizer == "muon" and lr.rule in ("layerwise", "mup"):
         # Muon's step has the spectral norm √max(n, out) at equal entries; √(out / n) transfers (Yang et al. 2023).
         rate = math.sqrt(weight.out / max(weight.n, weight.out) / _ratio(weight.n, lr))
     return Scale(weight.role, init, rate, matrices)

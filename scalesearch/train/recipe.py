@@ -78,12 +78,14 @@ class Recipe:
                               synonyms=("batch_size", "batch_tokens", "tokens_per_batch", "batch"))
     accumulate: int = setting(1, "batches an update", unit="batches",
                               synonyms=("gradient_accumulation_steps", "update_freq", "accumulation", "grad_accum"))
-    optimizer: str = setting("adamw", "adamw (Adam without a weight_decay), or muon: matrices by their orthogonalised "
-                             "momentum (Jordan et al. 2024), all else by AdamW", words=("adamw", "muon"),
+    optimizer: str = setting("adamw", "adamw (Adam without a weight_decay); muon: matrices by their orthogonalised "
+                             "momentum (Jordan et al. 2024); soap: matrices by Adam in their preconditioners' "
+                             "eigenbasis (Vyas et al. 2024); all else by AdamW", words=("adamw", "muon", "soap"),
                              synonyms=("optimiser", "optim"))
     lr: LearningRate = setting(LearningRate(), "peak of the learning rate; a number is its `base`", of=LEARNING_RATE,
                                synonyms=("learning_rate", "peak_lr", "max_lr"))
-    muon_rate: float = setting(2.0, "rate of muon's matrices, times that of all else", low=0, synonyms=("muon_lr",))
+    matrix_rate: float | None = setting(None, "rate of the matrices of muon and soap, times that of all else", low=0,
+                                        shown="2 for muon, 1 for soap", synonyms=("muon_lr", "matrix_lr"))
     schedule: str = setting("cosine", "after the warm-up: cosine or linear to 0 at the budget's end, wsd (constant, "
                             "then linear to 0 in the `cooldown`), inverse_sqrt (lr · √(warmup / position)) or constant",
                             words=("cosine", "linear", "wsd", "inverse_sqrt", "constant"),
@@ -92,7 +94,7 @@ class Recipe:
                             synonyms=("warmup_steps", "warmup_updates", "warmup_ratio"))
     cooldown: float = setting(0.2, "of wsd: the end, where the rate falls", low=0, high=1, unit="share of the budget",
                               synonyms=("decay_ratio", "cooldown_frac"))
-    momentum: float = setting(0.95, "muon's decay of the gradient's mean", low=0, high=0.9999999,
+    momentum: float = setting(0.95, "muon's and soap's decay of means of gradients", low=0, high=0.9999999,
                               synonyms=("muon_momentum",))
     beta1: float = setting(0.9, "Adam's decay of the gradient's mean", low=0, high=0.9999999,
                            synonyms=("adam_beta1", "betas"))
@@ -172,6 +174,11 @@ class Recipe:
     def to_json(self) -> dict[str, Any]:
         """Every field as a JSON value; ``from_mapping`` reads them back."""
         return asdict(self)
+
+    @property
+    def rate_of_matrices(self) -> float:
+        """Rate of matrices with an optimiser of their own, relative to that of all else."""
+        return self.matrix_rate if self.matrix_rate is not None else 2.0 if self.optimizer == "muon" else 1.0
 
     def describe(self) -> str:
         """One line for a person: budget, batch, optimiser, averaging."""

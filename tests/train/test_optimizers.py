@@ -1,10 +1,12 @@
 """Optimisers: which weights go where, and Muon beside PyTorch's."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from scalesearch.train.engine import first_model
-from scalesearch.train.optimizers import Muon, optimizers, orthogonal
+from scalesearch.train.optimizers import Muon, Soap, optimizers, orthogonal
 from scalesearch.train.rates import scales
 from tests.train.conftest import recipe, tiny
 
@@ -25,7 +27,7 @@ def test_decay_is_for_matrices() -> None:
 
 
 def test_muon_takes_matrices_and_adamw_all_else_once() -> None:
-    names, (adamw, muon) = made(optimizer="muon", muon_rate=3)
+    names, (adamw, muon) = made(optimizer="muon", matrix_rate=3)
     mine = {names[id(w)]: group["matrices"] for group in muon.param_groups for w in group["params"]}
     rest = [names[id(w)] for group in adamw.param_groups for w in group["params"]]
     assert sorted([*mine, *rest]) == sorted(names.values())
@@ -39,7 +41,7 @@ def test_muon_takes_matrices_and_adamw_all_else_once() -> None:
 def test_muon_is_pytorchs(shape) -> None:
     torch.manual_seed(1)
     ours, theirs = (torch.nn.Parameter(torch.ones(shape)) for _ in range(2))
-    mine = Muon([{"params": [ours], "scale": 1.0}], 0.02, 0.9, 0.1, bf16=True)
+    mine = Muon([{"params": [ours], "scale": 1.0}], True, lr=0.02, momentum=0.9, weight_decay=0.1)
     peer = torch.optim.Muon([theirs], lr=0.02, momentum=0.9, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     for _ in range(5):
         ours.grad = torch.randn(shape)
@@ -62,11 +64,61 @@ def test_singular_values_come_near_one_matrix_by_matrix(shape) -> None:
 def test_heads_are_orthogonalised_one_by_one() -> None:
     heads = torch.nn.Parameter(torch.zeros(2, 4, 4))
     heads.grad = torch.stack([torch.eye(4), 100 * torch.eye(4)])
-    Muon([{"params": [heads], "matrices": 2, "scale": 1.0}], 1.0, 0.0, 0.0, bf16=False).step()
+    Muon([{"params": [heads], "matrices": 2, "scale": 1.0}], False, lr=1.0, momentum=0.0, weight_decay=0.0).step()
     assert torch.allclose(heads[0], heads[1], atol=1e-3)
 
 
 def test_a_weight_without_a_gradient_stays() -> None:
     unused = torch.nn.Parameter(torch.ones(4, 4))
-    Muon([{"params": [unused], "scale": 1.0}], 1.0, 0.9, 0.1, bf16=False).step()
+    for kind in (partial(Muon, bf16=False), Soap):
+        kind([{"params": [unused], "scale": 1.0}], lr=1.0, momentum=0.9, weight_decay=0.1).step()
     assert torch.equal(unused, torch.ones(4, 4))
+
+
+def test_soap_is_adam_where_gradients_are_diagonal_in_its_bases() -> None:
+    """Of gradients that are multiples of one diagonal matrix, the bases are the axes: Adam with its decays."""
+    ours, theirs = (torch.nn.Parameter(torch.zeros(4, 4)) for _ in range(2))
+    diagonal = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0]))
+    mine = Soap([{"params": [ours], "scale": 1.0}], lr=0.01, momentum=0.9, weight_decay=0.0)
+    peer = torch.optim.Adam([theirs], lr=0.01, betas=(0.9, 0.9))
+    for step in range(26):
+        ours.grad = diagonal * (1 + step % 3)
+        mine.step()
+        if step:  # the first gradient makes the bases
+            theirs.grad = ours.grad.clone()
+            peer.step()
+    assert torch.allclose(ours, theirs, atol=1e-4) and ours.diagonal().abs().min() > 0.1
+
+
+def test_soap_follows_turned_problems_alike() -> None:
+    """Turned gradients give the turned step: what Adam, which knows its axes alone, does not do."""
+    torch.manual_seed(3)
+    left, right = (torch.linalg.qr(torch.randn(6, 6))[0] for _ in range(2))
+    plain, turned = (torch.nn.Parameter(torch.zeros(6, 6)) for _ in range(2))
+    made = [Soap([{"params": [w], "scale": 1.0}], lr=0.01, momentum=0.9, weight_decay=0.0) for w in (plain, turned)]
+    for _ in range(8):
+        plain.grad = torch.randn(6, 6)
+        turned.grad = left @ plain.grad @ right
+        for optimizer in made:
+            optimizer.step()
+    assert torch.allclose(left @ plain @ right, turned, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [partial(Muon, bf16=False), Soap])
+@pytest.mark.parametrize("count", [1, 2])
+def test_matrices_of_one_weight_move_as_if_alone(kind, count) -> None:
+    torch.manual_seed(4)
+    together, alone = torch.nn.Parameter(torch.zeros(2, 3, 5)), [torch.nn.Parameter(torch.zeros(3, 5)) for _ in "ab"]
+    if count == 1:  # a kernel: one matrix of 2 rows
+        alone = [torch.nn.Parameter(torch.zeros(2, 15))]
+    settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
+    one = kind([{"params": [together], "matrices": count, "scale": 1.0}], **settings)
+    other = kind([{"params": alone, "scale": 1.0}], **settings)
+    for _ in range(3):
+        together.grad = torch.randn(2, 3, 5)
+        for weight, gradient in zip(alone, together.grad if count == 2 else [together.grad.flatten(1)]):
+            weight.grad = gradient.clone()
+        one.step()
+        other.step()
+    expected = torch.stack([weight.data for weight in alone]) if count == 2 else alone[0].data.view(2, 3, 5)
+    assert torch.allclose(together, expected, atol=1e-5) and together.abs().max() > 0.01

@@ -255,7 +255,7 @@ def test_a_second_divergence_is_a_failure_with_its_reason(corpus, out, monkeypat
 
 @pytest.mark.parametrize("average", ["last", "best", "none", "ema"])
 def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average) -> None:
-    how = recipe(average=average, optimizer="muon" if average == "ema" else "adamw", schedule="wsd")
+    how = recipe(average=average, optimizer={"ema": "muon", "none": "soap"}.get(average, "adamw"), schedule="wsd")
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     for until, steps in ((0.25, 3), (0.6, 8)):
         paused = train(tiny(), corpus, how, tmp_path / "paused", until=until)
