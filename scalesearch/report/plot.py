@@ -14,7 +14,7 @@ from scalesearch.pareto.front import staircase
 from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import describe
-from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, canvas, lay_out, log_sizes, name_in
+from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, log_sizes, name_in, panel
 from scalesearch.report.table import HALF, eligible
 
 MAX_NAMED = 15  # members of the front up to which each has its number
@@ -48,14 +48,13 @@ def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu", nam
 
     References have their labels, and if they are ``named``, members of the front their numbers where these fit.
     """
-    with canvas(5.2, 3.6) as (figure, (axes,)):
+    with panel() as (figure, axes):
         done = table[(table["state"] == "complete") & table[x].notna() & table[y].notna()]
         barred = _barred(done, x, y)
         _axis(axes, done, barred, subject, x, y)
         _limit(axes, subject.bounds.get(x))
         _bars(axes, barred, subject, x, y)
         _points(axes, table, done, subject, x, y)
-        lay_out(figure)
         members = done["front"].astype(bool) & (named and done["front"].sum() <= MAX_NAMED)
         marked = done[done["label"].notna() | members]
         labels = [(float(row[x]), float(row[y]), name_in(row["trial"] if pd.isna(row["label"]) else row["label"]))

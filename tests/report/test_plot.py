@@ -64,6 +64,12 @@ def test_what_lies_beyond_the_budget_is_shaded_only_where_it_is_limited():
     assert "over budget" in words("params.total") and "over budget" not in words("macs.total")
 
 
+def test_axes_of_neighbouring_figures_stand_in_line():
+    """One has a label of two lines beneath it, the other of one."""
+    places = [tradeoff(made(), SUBJECT, x).axes[0].get_position().bounds for x in ("params.total", "macs.total")]
+    assert places[0] == places[1]
+
+
 def test_references_are_labelled():
     table = made(record(50, 30.0, 900_000, 10**7, label="base"), record(51, 20.0, 700_000, 10**7, label="tiny"))
     texts = {text.get_text() for text in tradeoff(table, SUBJECT, "params.total").axes[0].texts}

@@ -93,6 +93,18 @@ def test_numbers_are_as_people_write_them(value, words):
     assert readable(value) == words
 
 
+def test_letters_of_every_figure_can_be_read_on_a_phone(tmp_path):
+    """A column of 390 pixels leaves 358 to a figure, which is scaled to them."""
+    page = page_of(study(tmp_path, MIN_TRIALS + 6, most=10**6))
+    assert "importance-figure" in page.ids and "parallel" in page.ids
+    drawings = re.findall(r"<svg .*?</svg>", page.file.read_text(), re.DOTALL)
+    for drawing in drawings:
+        width = float(re.search(r'viewBox="0 0 ([\d.]+) ', drawing)[1])
+        letters = [float(size) for size in re.findall(r"font(?:-size)?: ?(?:bold )?([\d.]+)px", drawing)]
+        assert letters and min(letters) * min(1, 358 / width) > 6.5
+    assert len(drawings) > 9
+
+
 def test_a_page_that_stands_alone_links_to_no_file(folder, tmp_path):
     alone = Page(write_page(load(folder), tmp_path / "alone.html", alone=True))
     assert alone.wrong == [] and alone.hrefs and all(href.startswith(("#", "data:")) for href in alone.hrefs)

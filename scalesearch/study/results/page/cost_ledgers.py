@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalesearch.report.labels import conventions, protocol_words
-from scalesearch.report.style import canvas
+from scalesearch.report.style import panel
 from scalesearch.study.results.module_costs import config_of, modules_of
 from scalesearch.study.results.page.facts import Facts, name_of
 from scalesearch.study.results.page.parts import MISSING, Cell, Part, Section, fold, table, text
@@ -29,7 +29,7 @@ def section(facts: Facts) -> Section:
                                              "No training is finished yet.")])
     params, macs, flops = (_table(facts, trials, quantity) for quantity in QUANTITIES)
     return Section("costs", title, [
-        _picture(facts, trials[:MAX_BARS]), params, macs, fold("FLOPs by section", [flops]), _memory(facts, trials),
+        *_pictures(facts, trials[:MAX_BARS]), params, macs, fold("FLOPs by section", [flops]), _memory(facts, trials),
         ("heading", "Module by module"), *(_modules(facts, trial) for trial in trials)], "Cost ledgers")
 
 
@@ -83,23 +83,22 @@ def _modules(facts: Facts, trial: Trial) -> Part:
     return fold(f"{name_of(trial)}: {params:,} params, {macs:,} MACs", parts, f"costs-{trial.number}")
 
 
-def _picture(facts: Facts, trials: Sequence[Trial]) -> Part:
-    with canvas(8.4, 1.2 + 0.22 * len(trials), columns=2) as (figure, panels):
-        places = np.arange(len(trials))[::-1]
-        for axes, quantity in zip(panels, QUANTITIES):
+def _pictures(facts: Facts, trials: Sequence[Trial]) -> list[Part]:
+    """Bars of params and of MACs, side by side, and what they are of."""
+    panels, places = [], np.arange(len(trials))[::-1]
+    for quantity, words in (("params", "Params (millions)"), ("macs", "MACs of a sentence pair (millions)")):
+        with panel(0.9 + 0.22 * len(trials), (0.55, 0.5, 0.1, 0.3)) as (figure, axes):
             left = np.zeros(len(trials))
             for name, color in SECTIONS.items():
                 values = np.array([_amount(trial, quantity, name) for trial in trials]) / 1e6
                 axes.barh(places, values, left=left, color=color, height=0.7, label=name)
                 left += values
             axes.grid(False, axis="y")
-            axes.set_xlabel("Params (millions)" if quantity == "params" else "MACs of a sentence pair (millions)")
-        panels[0].set_yticks(places, [str(trial.number) for trial in trials])
-        panels[0].set_ylabel("Trial")
-        panels[1].set_yticks([])
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    alt = "; ".join(f"trial {trial.number}: " + ", ".join(f"{name} {_amount(trial, 'params', name):,}"
-                                                          for name in (*SECTIONS, "total")) for trial in trials)
+            axes.set_yticks(places, [str(trial.number) for trial in trials])
+            axes.set(xlabel=words, ylabel="Trial")
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SECTIONS), borderaxespad=0.3)
+        alt = "; ".join(f"trial {trial.number}: " + ", ".join(f"{name} {_amount(trial, quantity, name):,}"
+                                                              for name in (*SECTIONS, "total")) for trial in trials)
+        panels.append(picture(figure, f"costs-figure-{quantity}", f"Bars of {quantity} by section. {alt}.", ""))
     who = "The front from the cheapest" if facts.searched else "Each finished trial"
-    return picture(figure, "costs-figure", f"Bars of params and MACs by section. Params of {alt}.",
-                   f"{who}; {protocol_words(facts.meta.protocol)}.")
+    return [("panels", (panels, None)), ("caption", f"{who}; {protocol_words(facts.meta.protocol)}.")]

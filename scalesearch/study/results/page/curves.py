@@ -2,7 +2,9 @@
 
 from collections import Counter
 
-from scalesearch.report.style import FRONT, REFERENCE, REST, canvas
+from matplotlib.collections import LineCollection
+
+from scalesearch.report.style import FRONT, REFERENCE, REST, panel
 from scalesearch.study.results.page.facts import Facts, name_of
 from scalesearch.study.results.page.parts import Cell, Part, Section, fold, number, table, text
 from scalesearch.study.results.page.svg import Mark, picture
@@ -30,15 +32,19 @@ def section(facts: Facts) -> Section:
 def _picture(facts: Facts, key: str, title: str, caption: str) -> Part:
     trials, every = facts.drawn, facts.curves[key]
     curves = [(one, every[one.number]) for one in trials if one.number in every]
-    with canvas(6.4, 3.8) as (figure, (axes,)):
-        for one, points in curves:
-            color, width, order = _style(facts, one)
-            axes.plot(*zip(*points), color=color, linewidth=width, zorder=order, markersize=3,
-                      marker="o" if len(points) == 1 else None)
-        for one in trials if key == "valid_loss" else ():
-            at = [(rung.step, rung.loss) for rung in one.rungs if rung.step is not None]
-            if at:
-                axes.plot(*zip(*at), "x", color=_style(facts, one)[0], markersize=4, zorder=4)
+    with panel() as (figure, axes):
+        styles = [_style(facts, one) for one, _ in curves]
+        order = sorted(range(len(curves)), key=lambda at: styles[at][2])  # a collection is drawn much faster than lines
+        axes.add_collection(LineCollection([curves[at][1] for at in order], colors=[styles[at][0] for at in order],
+                                           linewidths=[styles[at][1] for at in order]))
+        dots = [(*points[0], style[0]) for (_, points), style in zip(curves, styles) if len(points) == 1]
+        crosses = [(rung.step, rung.loss, _style(facts, one)[0]) for one in trials if key == "valid_loss"
+                   for rung in one.rungs if rung.step is not None]
+        for spots, marker in ((dots, "o"), (crosses, "x")):
+            if spots:
+                x, y, colors = zip(*spots)
+                axes.scatter(x, y, s=14, c=colors, marker=marker, linewidths=0.9, zorder=4)
+        axes.autoscale_view()
         axes.set(xlabel="Updates", ylabel=title)
     ends = "; ".join(f"{name_of(one)} {points[-1][1]:.3f}" for one, points in curves if one.number in facts.members)
     alt = f"{title} over updates of {len(trials)} trials. Last losses of the front: {ends or 'none'}."

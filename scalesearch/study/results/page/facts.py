@@ -1,8 +1,9 @@
 """Facts of a study that its page shows and its results do not hold: links, curves, hours, what is itemised."""
 
+import fnmatch
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -168,7 +169,7 @@ class Facts:
         if record and record.get("curve"):
             return list(record["curve"])
         folder = self.results.study.trial_folder(trial)
-        for name in reversed(_rung_files(folder)):
+        for name in reversed(_rung_files(_names_in(folder))):
             try:
                 return list(json.loads((folder / name).read_text()).get("curve") or ())
             except (OSError, ValueError):  # being written
@@ -181,14 +182,20 @@ class Facts:
             return {}
         study = self.results.study
         folder = study.trial_folder(trial) if trial else study.folder
-        names = (*LINKED, *_rung_files(folder)) if trial else OWN
-        return {name: quote(Path(os.path.relpath(folder / name, self.beside)).as_posix()) for name in names
-                if (folder / name).is_file()}
+        there = _names_in(folder)
+        names = (*LINKED, *_rung_files(there)) if trial else OWN
+        place = Path(os.path.relpath(folder, self.beside)).as_posix()
+        return {name: quote(f"{place}/{name}".removeprefix("./")) for name in names if name in there}
 
 
-def _rung_files(folder: Path) -> list[str]:
+def _names_in(folder: Path) -> set[str]:
+    """Names of the files in a folder, by one look at it; none where there is no folder."""
+    return {entry.name for entry in os.scandir(folder) if entry.is_file()} if folder.is_dir() else set()
+
+
+def _rung_files(names: Iterable[str]) -> list[str]:
     """Rung files of a training, in their order."""
-    return sorted((file.name for file in folder.glob("rung-*.json")), key=lambda name: (len(name), name))
+    return sorted(fnmatch.filter(names, "rung-*.json"), key=lambda name: (len(name), name))
 
 
 def params_of(trial: Trial) -> Mapping[str, Any]:

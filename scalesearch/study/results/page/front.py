@@ -6,7 +6,7 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.labels import label, readable
 from scalesearch.report.plot import tradeoff
-from scalesearch.report.style import FRONT, canvas
+from scalesearch.report.style import FRONT, panel
 from scalesearch.report.table import COSTS, HALF, summary
 from scalesearch.study.results.page.facts import Facts, Finished
 from scalesearch.study.results.page.parts import Part, Section, fold, text
@@ -104,21 +104,23 @@ def growth(facts: Facts) -> Section | None:
         return Section("hypervolume", "Hypervolume", [empty]) if facts.searched else None
     now, corner = found
     steps = history(facts, corner)
-    with canvas(8.4, 3.2, columns=2) as (figure, (left, right)):
-        for axes, key, words in ((left, "hours", "Hours since the study began"),
-                                 (right, "spent", "Worker-hours of training, validation and decoding")):
+    panels = []
+    for key, words in (("hours", "Hours since the study began"), ("spent", "Worker-hours of training, validation and "
+                                                                            "decoding")):
+        with panel(3.2) as (figure, axes):
             axes.step([getattr(one, key) for one, _ in steps], [volume for _, volume in steps], where="post",
                       color=FRONT, linewidth=1.4, marker="o", markersize=3)
-            axes.set_xlabel(words)
+            axes.set(xlabel=words, ylabel="Hypervolume")
             axes.set_xlim(left=0)
             axes.set_ylim(bottom=0)
-        left.set_ylabel("Hypervolume")
-    last, volume = steps[-1]
+            axes.yaxis.set_major_formatter(lambda value, _: readable(value))
+        end = f"{readable(steps[-1][1])} after {getattr(steps[-1][0], key):.2f}"
+        panels.append(picture(figure, f"hypervolume-{key}", f"Hypervolume over {words.lower()}: {end}.", ""))
+    last = steps[-1][0]
     spent = f"{last.hours:.2f} hours since the study began and {last.spent:.2f} worker-hours"
-    point = ", ".join(f"{name} {value:,.6g}" for name, value in zip(facts.results.objectives, corner))
+    point = ", ".join(f"{name} {readable(value)}" for name, value in zip(facts.results.objectives, corner))
     caption = (f"In the product of the objectives' units, against the reference point {point}: the worst value of each "
                "objective over all finished trials, and a tenth of their range beyond it. The curve counts each trial "
                "with its first seed, and replicates as time spent; the number above is of means over seeds.")
     return Section("hypervolume", "Hypervolume", [text(f"{readable(now)} after {len(facts.finished)} trials, {spent}."),
-                                picture(figure, "hypervolume-figure", f"Hypervolume: {readable(volume)} after {spent}.",
-                                        caption)])
+                                                  ("panels", (panels, None)), ("caption", caption)])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.style import FRONT, INK, canvas, name_in
+from scalesearch.report.style import FRONT, INK, WIDTH, canvas, name_in
 from scalesearch.report.table import eligible
 from scalesearch.study.results.page.facts import Facts, params_of
 from scalesearch.study.results.page.parts import Part, Section, text
@@ -152,7 +152,7 @@ def _body(facts: Facts) -> Part:
 
 
 def _picture(facts: Facts, found: list[Importance], trials: int) -> Part:
-    with canvas(6.4, 0.9 + 0.24 * len(found)) as (figure, (axes,)):
+    with canvas(WIDTH, 0.9 + 0.24 * len(found)) as (figure, (axes,)):
         places = np.arange(len(found))[::-1]
         values = np.array([one.value for one in found])
         reach = np.array([[max(0.0, one.value - one.low), max(0.0, one.high - one.value)] for one in found]).T

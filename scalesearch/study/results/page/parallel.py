@@ -1,4 +1,7 @@
-"""Parallel coordinates: each finished trial a line through its hyperparameters, coloured by its score."""
+"""Parallel coordinates: each finished trial a line through its hyperparameters, coloured by its score.
+
+The axes lie beneath each other, so that a narrow screen shows all of them, with room for their words.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,24 +15,26 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap, Normalize
 
 from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.style import INK, canvas, name_in
-from scalesearch.report.table import summary
+from scalesearch.report.style import INK, name_in, panel
+from scalesearch.report.table import HALF, summary
 from scalesearch.study.results.page.facts import Facts, params_of
 from scalesearch.study.results.page.parts import Part, Section, text
 from scalesearch.study.results.page.svg import Mark, picture
 
 MAX_AXES = 12  # more cannot be read
+ROW, BAR = 0.42, 0.5  # inches of an axis with its words, and of the scale of colours above them
+MAX_LETTERS = 60  # of all words below an axis
 # Without the ends of the scale, which a dark or a light page would swallow.
 COLORS = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.2, 0.9, 256)))
 FEW = 6  # numbers up to which each is a tick
-UNSET = -0.12  # where a line passes the axis of a hyperparameter that its trial does not have
+UNSET = -0.12  # where a line passes beside the axis of a hyperparameter that its trial does not have
 
 
 class Coordinate(NamedTuple):
-    """One axis: a hyperparameter, each trial's height on it (n,), 0 to 1, and its ticks as (height, words)."""
+    """One axis: a hyperparameter, each trial's place on it (n,), 0 to 1, and its ticks as (place, words)."""
 
     name: str
-    heights: list[float]
+    places: list[float]
     ticks: list[tuple[float, str]]
 
 
@@ -43,8 +48,8 @@ def coordinate(name: str, values: Sequence[Any]) -> Coordinate:
     else:
         ticks = sorted({brief(value) for value in known})
         places = {words: at / max(1, len(ticks) - 1) for at, words in enumerate(ticks)}
-    heights = [UNSET if value is None else places[brief(value)] for value in values]
-    return Coordinate(name, heights, [(places[words], words) for words in ticks])
+    crossed = [UNSET if value is None else places[brief(value)] for value in values]
+    return Coordinate(name, crossed, [(places[words], words) for words in ticks])
 
 
 def coordinates(facts: Facts, rows: pd.DataFrame) -> list[Coordinate]:
@@ -53,7 +58,7 @@ def coordinates(facts: Facts, rows: pd.DataFrame) -> list[Coordinate]:
     names = dict.fromkeys(name for one in params for name in one if name in facts.sampled)
     found = [coordinate(name, [one.get(name) for one in params]) for name in names
              if len({brief(one.get(name)) for one in params}) > 1]
-    return sorted(found, key=lambda one: UNSET in one.heights)
+    return sorted(found, key=lambda one: UNSET in one.places)
 
 
 def section(facts: Facts) -> Section | None:
@@ -70,38 +75,45 @@ def _picture(facts: Facts, rows: pd.DataFrame, every: list[Coordinate]) -> Part:
     shown, left_out = every[:MAX_AXES], [one.name for one in every[MAX_AXES:]]
     scores = rows[facts.main].to_numpy(dtype=float)
     scale = Normalize(scores.min(), scores.max())
-    with canvas(min(13.0, 2.5 + 1.15 * len(shown)), 4.2) as (figure, (axes,)):
-        heights = _draw(axes, shown, scores, scale, rows["trial"].tolist(), facts)
-        figure.colorbar(ScalarMappable(scale, COLORS), ax=axes, label=label(facts.main), fraction=0.03, pad=0.03)
-    marks = [Mark(int(row["trial"]), summary(row, {facts.main: facts.main}), axes, list(enumerate(heights[at])))
-             for at, (_, row) in enumerate(rows.iterrows())]
+    with panel(BAR + ROW * len(shown), (0.1, 0.1, 0.1, BAR)) as (figure, axes):
+        spots = _draw(axes, shown, scores, scale, rows["trial"].tolist(), facts)
+        bar = axes.inset_axes((0.5, len(shown) - 0.5 + 0.1 / ROW, 0.5, 0.1 / ROW), transform=axes.transData)
+        figure.colorbar(ScalarMappable(scale, COLORS), cax=bar, orientation="horizontal", ticklocation="top")
+        axes.annotate(label(facts.main), (0.48, len(shown) - 0.5 + 0.1 / ROW), fontsize=8, ha="right",
+                      annotation_clip=False)
+    columns = [name for name in (facts.main, facts.main + HALF) if name in rows]
+    marks = [Mark(int(row["trial"]), summary(row, {facts.main: facts.main}), axes, list(zip(*spots[at])))
+             for at, row in enumerate(rows[["trial", "label", "seeds", *columns]].to_dict("records"))]
     best = facts.trials[int(rows["trial"].iloc[(scores if direction(facts.main) == "max" else -scores).argmax()])]
     params = ", ".join(f"{name} {brief(value)}" for name, value in params_of(best).items() if name in facts.sampled)
-    caption = (f"{len(rows)} finished trials, coloured by {label(facts.main)}; below an axis: not set."
-               + (f" Not shown: {', '.join(left_out)}." if left_out else ""))
+    caption = (f"{len(rows)} finished trials, each a line downwards, coloured by {label(facts.main)}; thick: on the "
+               "front; left of an axis: not set." + (f" Not shown: {', '.join(left_out)}." if left_out else ""))
     alt = (f"Parallel coordinates of {len(rows)} trials over {', '.join(one.name for one in shown)}; the best, trial "
            f"{best.number}: {params}.")
-    return picture(figure, "parallel", alt, caption, marks, wide=True)
+    return picture(figure, "parallel", alt, caption, marks)
 
 
 def _draw(axes: Axes, shown: list[Coordinate], scores: Any, scale: Normalize, numbers: list[int], facts: Facts) -> Any:
-    """Draws axes and lines; returns the height of each line on each axis (n, axes)."""
-    across = np.arange(len(shown))
-    jitter = 0.012 * (np.array(numbers)[:, None] % 5 - 2)  # so that equal trials are seen beside each other
-    heights = np.array([one.heights for one in shown]).T + jitter
+    """Draws axes and lines from the top downwards; returns where each line crosses each axis (n, 2, axes)."""
+    down = np.arange(len(shown))[::-1]
+    jitter = 0.008 * (np.array(numbers)[:, None] % 5 - 2)  # so that equal trials are seen beside each other
+    across = np.array([one.places for one in shown]).T + jitter
     order = np.argsort(scores if direction(facts.main) == "max" else -scores, kind="stable")  # the best on top
     best = np.isin(np.array(numbers)[order], facts.members)
-    lines = [np.column_stack([across, heights[at]]) for at in order]
+    lines = [np.column_stack([across[at], down]) for at in order]
+    faint = min(0.55, 60 / len(lines))
     axes.add_collection(LineCollection(lines, colors=COLORS(scale(scores[order])), linewidths=np.where(best, 2.0, 0.8),
-                                       alpha=np.where(best, 0.95, 0.55), zorder=2))
-    axes.set_ylim(min(UNSET, heights.min()) - 0.05, 1.05)
-    for place, one in enumerate(shown):
-        axes.axvline(place, color=INK, linewidth=0.6)
-        for height, words in one.ticks:
-            axes.annotate(name_in(words), (place, height), (3, 2), textcoords="offset points", fontsize=7,
-                          bbox={"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}, zorder=5)
-    axes.set_xticks(across, [name_in(one.name).replace(".", ".\n") for one in shown], fontsize=7)
-    axes.set(yticks=[], xlim=(-0.1, len(shown) - 0.4))
-    axes.grid(False)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    return heights
+                                       alpha=np.where(best, 0.95, faint), zorder=2))
+    axes.set(xlim=(UNSET - 0.04, 1.04), ylim=(-0.5, len(shown) - 0.5))
+    box = {"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
+    for place, one in zip(down, shown):
+        axes.plot([0, 1], [place, place], color=INK, linewidth=0.6)
+        axes.annotate(name_in(one.name), (UNSET - 0.03, place), (0, 3), textcoords="offset points", fontsize=8,
+                      weight="bold", bbox=box, zorder=5)
+        letters = MAX_LETTERS // len(one.ticks)
+        for at, words in one.ticks:
+            short = words if len(words) <= letters else f"{words[:letters - 1]}…"
+            axes.annotate(name_in(short), (at, place), (0, -3), textcoords="offset points", fontsize=8, va="top",
+                          ha="left" if at < 0.1 else "right" if at > 0.9 else "center", bbox=box, zorder=5)
+    axes.axis("off")
+    return np.stack([across, np.broadcast_to(down, across.shape)], axis=1)

@@ -1,8 +1,8 @@
 """What a page is made of, as plain values: sections of parts, which ``page.html`` marks up.
 
-A part is (kind, value), the kind one of its macros: ``text`` (lines), ``heading``, ``table`` (:func:`table`),
-``picture`` (:class:`Picture`), ``panels`` (pictures side by side, id), ``fold`` (title, parts, id), ``names`` (pairs),
-``code``, ``links``, ``chooser`` (cost, words, checked), ``filter`` (state, words).
+A part is (kind, value), the kind one of its macros: ``text`` (lines), ``heading``, ``caption``, ``table``
+(:func:`table`), ``picture`` (:class:`Picture`), ``panels`` (pictures side by side, id), ``fold`` (title, parts, id),
+``names`` (pairs), ``code``, ``links``, ``chooser`` (cost, words, checked), ``filter`` (state, words).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -104,4 +104,3 @@ class Picture:
     caption: str
     marks: Sequence[Any] = ()
     cost: str | None = None
-    wide: bool = False

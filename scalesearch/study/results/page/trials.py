@@ -25,9 +25,10 @@ def section(facts: Facts) -> Section:
     rungs = bool(facts.meta.rungs.pauses)
     headings = ["trial", "state", *["front"] * facts.ranked, *map(heading, metrics), "seeds", "training seconds",
                 *["loss at rungs"] * rungs, *(name.partition(".")[2] for name in params), "files"]
-    cells = [_row(facts, row, metrics, params, rungs) for _, row in rows.iterrows()]
+    records = rows.to_dict("records")
+    cells = [_row(facts, row, metrics, params, rungs) for row in records]
     attributes = [{"id": f"trial-{row['trial']}", "data-trial": row["trial"], "data-state": row["state"],
-                   "class": "front" if row["front"] else None} for _, row in rows.iterrows()]
+                   "class": "front" if row["front"] else None} for row in records]
     caption = (f"{len(rows)} trials; costs under {protocol_words(facts.meta.protocol)}. Click a heading to "
                "sort. Training seconds are the updates alone, of the first seed.")
     states = [*[("front", "on the front")] * facts.ranked, *((state, state) for state in sorted(set(rows["state"])))]
