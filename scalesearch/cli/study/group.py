@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scalesearch.cli.options import Output, json_option, print_json
-from scalesearch.cli.study import run, tables, watch
+from scalesearch.cli.study import audit, run, tables, watch
 from scalesearch.cli.study.show import (
     as_json_of,
     console_for_once,
@@ -43,7 +43,7 @@ def command() -> None:
     """Run studies, watch them, and read what they found."""
 
 
-for _verb in (run.run, tables.compare, tables.table, tables.scaling, watch.watch):
+for _verb in (run.run, audit.audit, tables.compare, tables.table, tables.scaling, watch.watch):
     command.add_command(_verb)
 
 

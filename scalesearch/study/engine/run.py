@@ -51,7 +51,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
     spec, plan, sampler = ready.spec, ready.plan, setup.sampler_of(spec, ready.evaluator)
     with ExitStack() as stack:
         stack.enter_context(StudyDir(spec.out).owned())
-        runner = make_runner(spec)
+        runner = make_runner(spec.backend, spec.workers, spec.resources)
         stack.callback(runner.stop)
         if old is not None:
             trials = carried(old, plan, ready.meta)

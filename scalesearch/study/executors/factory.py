@@ -1,23 +1,23 @@
 """Factory of executors."""
 
-from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.config.sections import Resources
 from scalesearch.study.executors.base import Runner
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import train_job
 
 
-def make_runner(spec: StudySpec) -> Runner:
+def make_runner(backend: str, workers: int, resources: Resources) -> Runner:
     """Makes the executor of a study. Ray is imported only where it is asked for."""
-    if spec.backend == "inprocess":
+    if backend == "inprocess":
         return InProcessRunner(train_job)
     from scalesearch.study.executors.ray import RayRunner
 
     work = train_job
-    if spec.resources.processes_per_trial > 1 and ray_train_is_there():
+    if resources.processes_per_trial > 1 and ray_train_is_there():
         from scalesearch.study.executors.ray_ddp import RayTrainWork
 
-        work = RayTrainWork(spec.resources)
-    return RayRunner(work, spec.workers, spec.resources)
+        work = RayTrainWork(resources)
+    return RayRunner(work, workers, resources)
 
 
 def ray_train_is_there() -> bool:

@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from scalesearch.report.labels import direction, heading
 from scalesearch.report.table import summary
-from scalesearch.study.results.page import accounts, cost_ledgers, curves, front, importance, parallel, trials
+from scalesearch.study.results.page import accounts, cost_ledgers, curves, fair, front, importance, parallel, trials
 from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.page.parts import Part, Section
 from scalesearch.study.results.page.svg import picture
@@ -23,8 +23,8 @@ def figures(facts: Facts) -> Section | None:
 
 
 SECTIONS: tuple[Callable[[Facts], Section | None], ...] = (
-    front.section, accounts.named, figures, trials.section, accounts.reliability, front.growth, parallel.section,
-    importance.section, curves.section, cost_ledgers.section, accounts.failures, accounts.provenance,
+    front.section, accounts.named, figures, trials.section, accounts.reliability, fair.section, front.growth,
+    parallel.section, importance.section, curves.section, cost_ledgers.section, accounts.failures, accounts.provenance,
 )
 STATES = {State.COMPLETE: "complete", State.PENDING: "running or queued", State.PAUSED: "paused",
           State.FAILED: "failed", State.INFEASIBLE: "infeasible", State.DUPLICATE: "duplicates"}

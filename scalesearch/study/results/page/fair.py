@@ -1,0 +1,34 @@
+"""The fairness audit of a study, where there is one: regrets, kinds, and recipes for all."""
+
+from typing import Any
+
+from scalesearch.report.fairness import Interval, words
+from scalesearch.study.results.audit import findings
+from scalesearch.study.results.page.facts import Facts
+from scalesearch.study.results.page.parts import MISSING, Cell, Section, number, table, text
+
+
+def section(facts: Facts) -> Section | None:
+    """What the audit has found so far; None where the study has none."""
+    found = findings(facts.results)
+    if found is None:
+        return None
+    if not found.regrets:
+        return Section("fairness", "Fairness of the recipe", [text(*found.lines())])
+    regrets = [[one.architecture, number(one.loss, ".3g"), number(one.score, ".3g"), words(one.best),
+                "yes" if one.at_the_edge else "no"] for one in found.regrets]
+    kinds = [[one.name, one.architectures, _cell(one.regret), _cell(one.difference), "yes" if one.unfair else "no"]
+             for one in found.kinds]
+    recipes = [[words(one.option), _cell(one.regret), number(one.tau, ".2f")] for one in found.alternatives]
+    return Section("fairness", "Fairness of the recipe", [
+        text(*found.lines()),
+        table(["architecture", "regret (loss)", f"regret ({found.metric})", "best", "at the edge"], regrets,
+              "What each architecture loses by the study's recipe.", "fairness-regrets"),
+        table(["kind", "architectures", "mean regret (loss)", "more than others", "unfair"], kinds,
+              "Kinds, with intervals; those of differences are corrected for the number of kinds.", "fairness-kinds"),
+        table(["recipe for all", "mean regret (loss)", "Kendall's tau with the best recipes"], recipes,
+              "Single recipes, the fairest first.", "fairness-recipes")], "Fairness")
+
+
+def _cell(value: Interval | None) -> Any:
+    return MISSING if value is None else Cell(str(value), value.value)
