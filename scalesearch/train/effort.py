@@ -29,6 +29,11 @@ class Effort:
 Efforts = Mapping[str, Effort]  # by part
 
 
+def clock() -> Effort:
+    """Readings of this process's clocks; CPU time is that of all its threads."""
+    return Effort(time.perf_counter(), time.process_time())
+
+
 def added(*efforts: Efforts) -> dict[str, Effort]:
     """The sum of ``efforts``, part by part."""
     return {part: sum((each.get(part, Effort()) for each in efforts), Effort()) for part in PARTS}
@@ -41,13 +46,10 @@ class Meter:
     is measured of the final weights: translations, metrics, losses, latency. ``other`` is all the rest: building the
     model, checking it, saving, resuming.
 
-    Args:
-        wall, cpu: clocks, in seconds; CPU time is that of all threads of this process.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.perf_counter, cpu: Callable[[], float] = time.process_time
-                 ) -> None:
-        self._wall, self._cpu = wall, cpu
+    def __init__(self, now: Callable[[], Effort] = clock) -> None:
+        self._now = now
         self._spent = dict.fromkeys(PARTS, Effort())
         self._start = self._now()  # moved on by what is counted elsewhere: the time since then is of no part
 
@@ -74,6 +76,3 @@ class Meter:
         """Adds what an earlier process had spent: part to wall-clock and CPU seconds."""
         for part, spent in efforts.items():
             self.add(part, Effort(*spent))
-
-    def _now(self) -> Effort:
-        return Effort(self._wall(), self._cpu())

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 @click.option("--fork", type=Output(folder=True), help="Go on in this folder, with what still counts of a study "
               "whose space, budget or objectives have changed.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
+@click.option("--measure", type=click.FloatRange(0, 600), default=20.0, show_default=True, metavar="SECONDS",
+              help="How long to measure the speed of models on this machine, for the forecast; 0: no forecast.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change a key: --set recipe.steps=500.")
 @json_option
 def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | None, as_json: bool,
-        sets: tuple[str, ...], **flags: Any) -> None:
+        sets: tuple[str, ...], measure: float, **flags: Any) -> None:
     """Run the study that the file STUDY describes, to its end: a search, a grid, an ablation or a scaling study.
 
     Ctrl-C (exit status 130) and SIGTERM (143) have the workers save and stop; --resume goes on from there.
@@ -59,12 +61,12 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
             from scalesearch.study.engine.dry_run import describe_fork
             from scalesearch.study.engine.dry_run import dry_run as look
 
-            plan = look(spec)
+            plan = look(spec, measure)
             print_json(plan.to_json()) if as_json else plan.show(console)
             for line in describe_fork(spec, fork) if fork else ():
                 say(line, console)
             return
-        _run(spec, resume, console, fork)
+        _run(spec, resume, console, fork, measure)
     except Changed as error:
         shown = f"{error}\n  {_command_of(fork_folder(spec.out))}" if error.fork else str(error)
         raise UserError(shown, code=error.code) from None
@@ -108,12 +110,12 @@ def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySp
     return replace(spec, workers=1)
 
 
-def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> None:
+def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure: float) -> None:
     from scalesearch.study.engine.run import launch
 
     try:
         with interruptible():
-            reason = launch(spec, resume, console, fork)
+            reason = launch(spec, resume, console, fork, measure)
     except Interrupted as stopped:
         how = f"--out {fork} --resume in place of --fork" if fork else "the same command and --resume"
         say(f"Stopped; nothing finished is lost. Go on in {fork or spec.out} with {how}.", console)

@@ -13,11 +13,13 @@ from rich.table import Table
 from scalesearch.data.sources import fingerprint
 from scalesearch.pareto.noise import percent
 from scalesearch.report.labels import brief
-from scalesearch.space.assembly.architecture import assemble
+from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import Teacher, find_teacher
+from scalesearch.study.engine.forecasting import forecast_of
 from scalesearch.study.engine.proposals import Proposals
+from scalesearch.study.monitor.forecast import Forecast, describe_forecast
 from scalesearch.study.monitor.format import short
 from scalesearch.study.transfer.fork import carried, describe, open_old
 from scalesearch.study.transfer.warm_start import WarmStart, choose
@@ -27,6 +29,7 @@ from scalesearch.study.trials.event_log import EventLog, sealed
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Event, Kind, State, Trial
+from scalesearch.study.trials.trials import Trials
 from scalesearch.terminal import say
 
 SHOWN = 8
@@ -41,6 +44,7 @@ class DryRun:
         trials: the first proposals of a search, or every row, those that are not trained included.
         size: architectures in the space; None where there is no end of them, and for rows.
         feasibility: of random candidates; None for rows.
+        forecast: or why there is none.
     """
 
     spec: StudySpec
@@ -50,6 +54,7 @@ class DryRun:
     feasibility: Feasibility | None = None
     teacher: Teacher | None = None
     warm: WarmStart | None = None
+    forecast: Forecast | str = ""
 
     @property
     def trained(self) -> list[Trial]:
@@ -79,8 +84,10 @@ class DryRun:
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""
+        forecast = None if isinstance(self.forecast, str) else msgspec.to_builtins(self.forecast)
         spec, common = self.spec, {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),
                                    "seeds": self.spec.seeds.to_json(), "out": str(self.spec.out),
+                                   "forecast": forecast,
                                    "teacher": self.teacher and msgspec.to_builtins(self.teacher.meta),
                                    "rates": self.rates}
         trials = [{key: trial.to_json()[key] for key in IN_JSON} for trial in self.trials]
@@ -99,6 +106,8 @@ class DryRun:
     def show(self, console: Console) -> None:
         """Prints it for people."""
         for line in (self._of_rows() if self.spec.rows else self._of_search()):
+            say(line, console)
+        for line in describe_forecast(self.forecast):
             say(line, console)
         console.print(self._table())
         if self.rates:
@@ -162,8 +171,11 @@ class DryRun:
         return table
 
 
-def dry_run(spec: StudySpec) -> DryRun:
+def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
     """Finds out what a study would do; trains nothing and leaves nothing behind.
+
+    Args:
+        seconds: to measure the speed of its models for.
 
     Raises:
         UserError: what a real run would refuse as well.
@@ -175,19 +187,27 @@ def dry_run(spec: StudySpec) -> DryRun:
         fingerprint(spec.data.resolve())
     teacher = find_teacher(spec, corpus) if corpus else None
     evaluator = setup.make_evaluator(spec, corpus)
-    within = setup.drop_infeasible_rows(spec, evaluator)
+    within, begun = setup.drop_infeasible_rows(spec, evaluator), StudyDir(spec.out)
+    trials = begun.load().trials if begun.begun() else Trials()
+
+    def look_ahead(named: list[Architecture]) -> Forecast | str:
+        return forecast_of(spec, evaluator, named, trials, lambda: corpus or setup.load_data(spec.data), seconds)
+
     if spec.rows is not None:
         listed = spec.rows.rows or setup.references(within)
-        trials = (replace(evaluator.evaluate_architecture(row.architecture, {}), number=number, label=row.label)
-                  for number, row in enumerate(listed))
-        return DryRun(within, evaluator, tuple(trials), teacher=teacher)
+        listed_trials = (replace(evaluator.evaluate_architecture(row.architecture, {}), number=number, label=row.label)
+                         for number, row in enumerate(listed))
+        found = DryRun(within, evaluator, tuple(listed_trials), teacher=teacher)
+        rows = {row.label: row.architecture for row in listed}
+        return replace(found, forecast=look_ahead([rows[str(trial.label)] for trial in found.trained]))
+    named = list({one.architecture.id: one.architecture for one in setup.references(spec)}.values())
     sampler, warm = setup.sampler_of(spec, evaluator), None
     if spec.warm and corpus:
         plan = setup.set_up(spec, corpus, teacher and teacher.meta).plan
         warm = choose(spec.warm, plan, getattr(sampler, "n_startup_trials", 10))
     plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
     return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.size(),
-                  estimate_feasibility(evaluator, spec.proposer.seed), teacher, warm)
+                  estimate_feasibility(evaluator, spec.proposer.seed), teacher, warm, look_ahead(named))
 
 
 class _Unwritten(EventLog):

@@ -10,9 +10,11 @@ from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import distilled, find_teacher, teach
 from scalesearch.study.engine.driver import Driver
+from scalesearch.study.engine.forecasting import keep_forecast
 from scalesearch.study.executors.factory import make_runner
 from scalesearch.study.executors.shared_fs import sight
 from scalesearch.study.monitor.console import make_console
+from scalesearch.study.monitor.forecast import describe_forecast
 from scalesearch.study.monitor.heartbeat import Heartbeat
 from scalesearch.study.monitor.loggers import make_loggers
 from scalesearch.study.optuna_sync.attributes import Exported
@@ -25,11 +27,12 @@ from scalesearch.study.trials.study_dir import StudyDir, resumable
 from scalesearch.terminal import say
 
 
-def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None) -> str:
+def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None, measure: float = 0.0) -> str:
     """Runs the study and returns why it ended.
 
     Args:
         fork: the folder in which it goes on with what still counts of the study in its own folder.
+        measure: seconds to measure the speed of models for, for the forecast.
 
     Raises:
         UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts; later
@@ -37,10 +40,10 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
         KeyboardInterrupt: after everything was stopped; likewise.
     """
     with resumable(fork or spec.out):
-        return _launch(spec, resume, console, fork)
+        return _launch(spec, resume, console, fork, measure)
 
 
-def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) -> str:
+def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure: float) -> str:
     tell = partial(say, console=console)
     old, spec = (None, spec) if fork is None else open_old(spec, fork)
     spec = setup.as_begun(spec, resume and old is None)
@@ -77,6 +80,8 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None) 
         for name, why in (spec.rows.left_out if spec.rows else {}).items():
             tell(f"not trained: {name} ({why})")
         tell(f"Recipe: {spec.recipe.describe()}")
+        for line in describe_forecast(keep_forecast(study, spec, ready.evaluator, plan, corpus, measure)):
+            tell(line)
         screen = stack.enter_context(make_console(console, study))
         export = open_export(spec.storage, study, Exported(plan.evaluator.searched, spec.objectives), spec.objectives,
                              screen.message)

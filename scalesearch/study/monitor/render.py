@@ -10,11 +10,13 @@ from rich.text import Text
 
 from scalesearch.study.monitor.eta import Eta
 from scalesearch.study.monitor.events import LoggedEvent
+from scalesearch.study.monitor.forecast import describe_budget
 from scalesearch.study.monitor.format import ago, short, span
 from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
 from scalesearch.study.monitor.running import SILENT, RunningTeacher, RunningTrial
 from scalesearch.study.monitor.snapshot import Front, FrontRow, StudySnapshot, Volume
 from scalesearch.study.trials.trial import State
+from scalesearch.train.effort import PARTS
 
 WIDE = 110  # columns from which on architectures and machines are named, too
 MIN_ROWS = 3  # rows of what is in training that are shown however low the terminal is
@@ -31,7 +33,8 @@ def draw(shown: StudySnapshot, width: int, height: int | None = None) -> Group:
                                    *(_line(text, whole=whole) for text in _counts(shown))]
     if shown.teacher:
         parts.append(_line(describe_teacher(shown.teacher)))
-    below: list[RenderableType] = [*_rungs(shown), *_front(shown.front, shown.time), *_events(shown, whole)]
+    below: list[RenderableType] = [*_budget(shown, whole), *_rungs(shown), *_front(shown.front, shown.time),
+                                    *_events(shown, whole)]
     rest = sum(part.row_count + 3 if isinstance(part, Table) else 1 for part in (*parts, *below))
     room = len(shown.training) if height is None else max(MIN_ROWS, height - rest - 5)
     return Group(*parts, *_training(shown, width, room), *below)
@@ -153,6 +156,26 @@ def _rungs(shown: StudySnapshot) -> Iterable[RenderableType]:
         table.add_row("end" if last else str(number), f"{row.share:.3g}", str(row.reached), *others, _loss(row.best))
     yield Text()
     yield table
+
+
+def _budget(shown: StudySnapshot, whole: bool) -> Iterable[RenderableType]:
+    """How the forecast holds: a line, and on a whole screen a table of its parts."""
+    budget = shown.budget
+    if budget is None:
+        return
+    yield _line(describe_budget(budget))
+    if not whole:
+        return
+    table = _table("CPU time", ("part", "forecast", "so far", "expected"))
+    for part in PARTS:
+        times = (budget.forecast.efforts, budget.spent, budget.expected)
+        table.add_row(part, *(span(each[part].cpu_seconds) for each in times))
+    clock = (budget.forecast.seconds, budget.seconds, budget.expected_seconds)
+    table.add_row("on the clock", *(span(each) for each in clock))
+    yield Text()
+    yield table
+    yield _line(f"Forecast {span(budget.forecast.low)} to {span(budget.forecast.high)}, by {budget.forecast.basis}",
+                "dim", whole)
 
 
 def _front(front: Front, now: float) -> Iterable[RenderableType]:

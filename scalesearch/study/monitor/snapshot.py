@@ -19,6 +19,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.monitor.eta import Done, Eta, Situation, Wanted, done_so_far, time_left
 from scalesearch.study.monitor.events import LogFollower, LoggedEvent
+from scalesearch.study.monitor.forecast import Budget, budget_of, read_forecast
 from scalesearch.study.monitor.heartbeat import RUNNING, Owner, owner_of
 from scalesearch.study.monitor.running import RunningTeacher, RunningTrial, running_teacher, running_trials
 from scalesearch.study.replicates.allocation import Replicated
@@ -99,6 +100,7 @@ class StudySnapshot:
         counts: state to number of candidates, further seeds left out.
         events: the latest, the last one last.
         problem: why the log cannot be read on; empty where it can.
+        budget: how the forecast held; None where there is none.
     """
 
     study: str
@@ -114,6 +116,7 @@ class StudySnapshot:
     front: Front
     events: tuple[LoggedEvent, ...]
     problem: str
+    budget: Budget | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""
@@ -125,7 +128,7 @@ class Snapshots:
 
     def __init__(self, study: StudyDir) -> None:
         self.study = study
-        self._front: tuple[int, Front] | None = None
+        self._front: tuple[int, Front, Budget | None] | None = None
 
     def take(self, owner: Owner, events: Sequence[LoggedEvent] = (), problem: str = "") -> StudySnapshot:
         """The study as it is now."""
@@ -135,10 +138,13 @@ class Snapshots:
         taught = teacher is None or teacher.stage == "done" or len(trials) > 0
         eta = time_left(now, owner.workers or max(1, len(training))) if taught and owner.state == RUNNING else Eta()
         if self._front is None or self._front[0] != trials.events:
-            self._front = trials.events, front_of(meta, trials)
+            forecast = read_forecast(study.folder)
+            budget = forecast and budget_of(forecast, trials, meta.rungs)
+            self._front = trials.events, front_of(meta, trials), budget
         return StudySnapshot(
             meta.name, str(study.folder), time.time(), owner, done_so_far(now), eta, _counts(trials), tuple(training),
             teacher, rung_rows(trials, meta.rungs), self._front[1], tuple(events)[-SHOWN_EVENTS:], problem,
+            self._front[2],
         )
 
 

@@ -78,13 +78,17 @@ def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypa
 
 
 def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tmp_path):
-    dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500", "--set", "data.vocab=400")
+    dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500", "--set", "data.vocab=400",
+           "--measure", 0)
     with refuses("one-worker-only", "--backend ray", "--workers 1", place="workers: 2"):
         call(*dry, "--backend", "inprocess", "--workers", 2)
     said = call(*dry, "--backend", "inprocess")
-    assert "Learning rates of" in said
-    answer = call(*dry, "--backend", "inprocess", "--json", "--set", "recipe.optimizer=muon")
+    assert "Learning rates of" in said and "Forecast" not in said
+    answer = call(*dry[:-1], 0.1, "--backend", "inprocess", "--json", "--set", "recipe.optimizer=muon")
     found = json.loads(answer[answer.index("{") :])
+    updates = found["forecast"]["efforts"]["updates"]["cpu_seconds"]
+    assert updates == pytest.approx(8 * 0.8 * 60)  # known from the budget, unlike the rest
+    assert found["forecast"]["low"] <= sum(each["cpu_seconds"] for each in found["forecast"]["efforts"].values())
     first = next(row for row in found["proposals"] if row["state"] == "pending")
     assert sum(row["params"] for row in found["rates"]) == first["costs"]["params.total"]
     assert {row["optimizer"] for row in found["rates"]} == {"muon", "adamw"}

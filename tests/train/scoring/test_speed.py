@@ -1,0 +1,42 @@
+"""Speed of a candidate: whole trainings foretold from a few updates, by clocks of which each reading is a second."""
+
+from itertools import count
+
+import msgspec
+import pytest
+
+from scalesearch.train.effort import Effort
+from scalesearch.train.scoring.speed import LEAST, measure_speed
+from tests.train.conftest import recipe, tiny
+
+
+@pytest.fixture(scope="module")
+def speed(corpus):
+    seconds = count()
+    return measure_speed(tiny(), corpus, recipe(), 0.0, lambda: Effort(at := float(next(seconds)), 2 * at))
+
+
+def test_what_is_measured(speed, corpus):
+    assert speed.update == Effort(2 / LEAST, 4 / LEAST)  # the clocks are read to see if it is enough, and at the end
+    assert speed.other == Effort(1.0, 2.0)
+    assert 0 < speed.pairs < speed.tokens < 200
+    # Two splits, each with a metric, and a batch of losses and of translations: nothing of it is free.
+    assert speed.scoring.seconds >= 2 * (1 + speed.validation.seconds) and speed.validation.seconds >= 1
+
+
+def test_a_training_is_as_long_as_its_budget(speed, corpus):
+    pairs = len(corpus.train)
+    took = speed.training(recipe(validate_every=4), pairs)
+    assert took["updates"] == speed.update * 12 and took["validation"] == speed.validation * 3
+    msgspec.json.encode(took)  # of plain numbers
+    assert (took["scoring"], took["other"]) == (speed.scoring, speed.other)
+    by_cpu = speed.training(recipe(steps=None, cpu_minutes=5, validate_every=0.3), pairs)
+    assert by_cpu["updates"].cpu_seconds == pytest.approx(300)
+    assert by_cpu["updates"].seconds == pytest.approx(150)
+    assert by_cpu["validation"] == speed.validation * 4  # at each three tenths, and at the end
+    assert speed.training(recipe(minutes=5), pairs)["updates"] == speed.update * 12  # the first that is reached
+    by_tokens = speed.training(recipe(steps=None, tokens=10_000, validate_every=0), pairs)
+    assert by_tokens["updates"].seconds == pytest.approx(2 * 10_000 / speed.tokens / LEAST)
+    assert by_tokens["validation"] == speed.validation
+    by_epochs = speed.training(recipe(steps=None, epochs=2), pairs)
+    assert by_epochs["updates"].seconds == pytest.approx(2 * 2 * pairs / speed.pairs / LEAST)
