@@ -18,7 +18,7 @@ from scalesearch.errors import UserError
 from scalesearch.terminal import STEERING
 
 if TYPE_CHECKING:
-    from scalesearch.cost import Cost
+    from scalesearch.cost import Cost, Protocol
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import Architecture
 
@@ -119,13 +119,13 @@ def write_csv(result: Any, file: str) -> None:
 
 def once_lines(costs: Mapping[str, Cost]) -> list[str]:
     """What each architecture computes on weights alone, which its total may leave out."""
-    lines = []
-    for name, cost in costs.items():
-        if once := cost["macs.once"]:
-            counted = "in the total as well" if cost.protocol.counts.get("once") else "not in the total"
-            lines.append(f"{name + ': ' * bool(name)}macs.once {once:,}: work on weights alone, once a batch in "
-                         f"training and once and for all for inference; {counted}")
-    return lines
+    return [name + ": " * bool(name) + line for name, cost in costs.items()
+            for line in cost.protocol.once(cost["macs.once"])]
+
+
+def print_costs(record: Mapping[str, Any], protocol: Protocol) -> None:
+    """Prints costs as one JSON value, which says what they leave out."""
+    print_json({**record, "conventions": protocol.conventions})
 
 
 def need(*packages: str) -> None:

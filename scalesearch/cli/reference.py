@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, print_json
+from scalesearch.cli.options import json_option, print_costs
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, open_console, say, wide_console
 
@@ -32,9 +32,8 @@ def command(paper: str | None, as_json: bool) -> None:
         entries = [entry for listed in found.values() for entry in listed]
         rest = {name: [dict(item) for item in left_out(name)] for name in chosen}
         counts = {name: _counts(listed) for name, listed in found.items()}
-        print_json(
-            {"common": COMMON.to_json(), "verdicts": counts, "rows": [e.to_json() for e in entries], "left_out": rest}
-        )
+        print_costs({"common": COMMON.to_json(), "verdicts": counts, "rows": [e.to_json() for e in entries],
+                     "left_out": rest}, COMMON)
     else:
         _show(found)
 
@@ -75,6 +74,8 @@ def _show(found: dict[str, list[Entry]]) -> None:
         f"recomputed under the papers' own protocols ({', '.join(protocols)}; lengths and vocabularies with --json)\n"
         f"common columns: protocol {COMMON}, {COMMON.conventions}; "
         f"a decoder alone reads S + T tokens")
+    for line in COMMON.once(*(entry.common["macs.once"] for entry in every)):
+        say(f"of these, {line}")
 
 
 def _cells(entry: Entry) -> list[Any]:

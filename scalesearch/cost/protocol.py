@@ -101,6 +101,15 @@ class Protocol:
         kept = "; cross keys and values are kept from token to token" if self.name == "decode-uncached" else ""
         return f"{flops}; left out: softmax, activations, residual sums, {', '.join(rest)}{kept}"
 
+    def once(self, *work: int) -> list[str]:
+        """Line on the ``macs.once`` of some architectures: multiply-adds on weights alone; none where all are 0."""
+        if not any(work):
+            return []
+        counted = "in the total as well" if self.counts.get("once") else "not in the total"
+        most = f"{'up to ' * (len(set(work)) > 1)}{max(work):,}"
+        return [f"macs.once {most}: work on weights alone, once a batch in training and once and for all for "
+                f"inference; {counted}"]
+
     def __str__(self) -> str:
         extra = [f", +{n} per {ELEMENTS[kind]} element" for kind, n in self.counts.items() if kind in ELEMENTS]
         lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]

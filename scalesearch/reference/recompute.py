@@ -15,7 +15,7 @@ from scalesearch.space import Space, read_space
 from scalesearch.space.assembly.architecture import Architecture
 
 COMMON = find_protocol("forward", 30, 30, 32768)  # one ruler for all three papers
-SHARED = ("params.non_embedding", "params.total", "macs.total", "flops.total")
+SHARED = ("params.non_embedding", "params.total", "macs.total", "macs.once", "flops.total")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from scalesearch.cost import Protocol as Convention
 from scalesearch.cost import protocol_of
 from scalesearch.tasks import MEASURED, METRICS
 
@@ -69,7 +70,16 @@ def protocol_words(protocol: Protocol) -> str:
 
 def conventions(protocol: Protocol) -> str:
     """How MACs become FLOPs under a protocol, and what neither counts."""
-    return protocol_of({key: protocol[key] for key in ("name", "source", "target", "vocab")}).conventions
+    return _read(protocol).conventions
+
+
+def once(protocol: Protocol, *work: int) -> list[str]:
+    """Line on the ``macs.once`` of some architectures; none where all are 0."""
+    return _read(protocol).once(*work)
+
+
+def _read(protocol: Protocol) -> Convention:
+    return protocol_of({key: protocol[key] for key in ("name", "source", "target", "vocab")})
 
 
 def direction(name: str) -> str:

@@ -22,10 +22,11 @@ from scalesearch.whatif.varied import Varied, offered, unknown, written
 if TYPE_CHECKING:
     import pandas as pd
 
+ONCE = "macs.once"  # shown where there is any
 ALL = 100_000  # values that are costed one and all
 GRID = 2_000  # values of a longer range that are
 FARTHEST = 1 << 20  # where the search for an end gives up
-SHOWN = ("params.total", "macs.total")
+SHOWN = ("params.total", "macs.total", ONCE)
 Built = Mapping[int, Candidate]  # by value, rising
 
 
@@ -256,7 +257,8 @@ class _Search:
     def _point(self, value: int | None, built: Built) -> Point | None:
         if value is None:
             return None
-        return Point(value, built[value].costs or {}, check_limits(self.limits, built[value].__getitem__))
+        costs = {name: cost for name, cost in (built[value].costs or {}).items() if cost or name != ONCE}
+        return Point(value, costs, check_limits(self.limits, built[value].__getitem__))
 
     def _follows(self, candidate: Candidate) -> dict[str, Any]:
         """Computed answers that the value has changed."""

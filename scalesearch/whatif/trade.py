@@ -15,7 +15,7 @@ from scalesearch.feasible.limits import costs_of, limits, read_budgets
 from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
-from scalesearch.whatif.solve import FARTHEST, SHOWN
+from scalesearch.whatif.solve import FARTHEST, ONCE, SHOWN
 from scalesearch.whatif.varied import Varied, offered, unknown
 
 if TYPE_CHECKING:
@@ -149,8 +149,11 @@ class _Trade:
         ranges = [self._range(key, reference) for key in keys]
         pairs = list(itertools.product(*ranges))
         candidates = self._price(pairs)
-        rows = tuple({**dict(zip(keys, pair)), **{name: (candidate.costs or {})[name] for name in reference}}
-                     for pair, candidate in zip(pairs, candidates) if self._good(candidate, reference))
+        kept = [(dict(zip(keys, pair)), candidate.costs or {}) for pair, candidate in zip(pairs, candidates)
+                if self._good(candidate, reference)]
+        if not any(costs[ONCE] for costs in (reference, *(costs for _, costs in kept))):
+            del reference[ONCE]
+        rows = tuple({**sizes, **{name: costs[name] for name in reference}} for sizes, costs in kept)
         high = {key: values[-1] for key, values in zip(keys, ranges)}
         return Trades(keys, self.holds, reference, rows, len(pairs), sum(c.costs is None for c in candidates), high)
 

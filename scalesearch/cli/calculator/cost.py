@@ -12,7 +12,7 @@ from scalesearch.cli.options import (
     load_architecture,
     load_space,
     once_lines,
-    print_json,
+    print_costs,
     protocol_options,
     set_option,
 )
@@ -113,7 +113,7 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
         extra: dict[str, Any] = {"picked": picked} if picked else {}
         if verified:
             extra["verify"] = [{**vars(check), "agrees": check.agrees} for check in checks]
-        print_json(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra)
+        print_costs(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra, chosen)
     else:
         for table in (_modules(result, levels), _totals(result), *([_checks(checks, result)] if checks else [])):
             say(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from scalesearch.cli.options import (
     json_option,
     load_architecture,
     load_space,
-    print_json,
+    print_costs,
     protocol_options,
     set_option,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from scalesearch.feasible.near import Near
     from scalesearch.space import Constraint
 
+ONCE = "macs.once"
 SHOWN_VALUES, SHOWN_LINES, SHOWN_FRONT = 60, 8, 12  # rows of values, of one parameter's, points of the front
 COUNTS = ("exact", "why", "sheets", "sound", "fitting", "distinct", "distinct_fitting", "share", "low", "high", "draws",
           "strata", "notes", "front_whole", "least")
@@ -75,14 +77,15 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     with open_console(stderr=True).status("…") as status:
         found = feasible(space, protocol, limits, draws, seed, lambda text: status.update(as_text(text)))
         status.update("looking around")
-        around = nearest(start, protocol, limits, AXES) if start else []
+        around = nearest(start, protocol, limits, (*AXES, ONCE)) if start else []
+        found = replace(found, notes=[*found.notes, *_once(found, protocol)])
     if csv:
         _write_tables(found, csv)
     files = _plot(found, protocol, limits, named, folder) if folder else []
     if as_json:
         record = _json(found, around) | {"protocol": protocol.to_json(), "budgets": [limit.text for limit in limits]}
         record |= {"start": {name: [str(old), str(new)] for name, (old, new) in start.moved.items()}} if start else {}
-        print_json(record | ({"files": [str(path) for path in files]} if files else {}))
+        print_costs(record | ({"files": [str(path) for path in files]} if files else {}), protocol)
     else:
         say(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}")
         say(f"{protocol}\n{protocol.conventions}")
@@ -93,6 +96,15 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
             say(f"Written: {path}")
     if found.exact and not found.fitting:
         raise SystemExit(1)
+
+
+def _once(found: Feasibility, protocol: Protocol) -> list[str]:
+    """What the candidates that are shown compute on weights alone, where any does."""
+    from scalesearch.feasible.candidates import Candidate, priced
+
+    points = [*_spread(found.front), *found.extremes.values()]
+    bills = priced([Candidate.of(point.answers) for point in points], protocol, [ONCE])
+    return protocol.once(*(bill.costs[ONCE] for bill in bills if bill.costs))
 
 
 def _point(file: str, protocol: Protocol) -> tuple[float, float, str]:
@@ -220,8 +232,7 @@ def _values(found: Feasibility) -> Table:
 def _front(points: list[Point], whole: bool) -> Table:
     """Points of the front, spread over it, with the answers in which they differ most."""
     names = list(points[0].costs)[:2]
-    step = (len(points) - 1) / max(1, SHOWN_FRONT - 1)
-    chosen = [points[round(at * step)] for at in range(min(SHOWN_FRONT, len(points)))]
+    chosen = _spread(points)
     same = _common(chosen)
     keys = [key for key in chosen[0].answers.params if key not in same and key.count(".") < 2][:6]
     rows = [(*(f"{point.costs[name]:,}" for name in names), *(str(point.answers.params.get(key, "")) for key in keys))
@@ -233,6 +244,12 @@ def _front(points: list[Point], whole: bool) -> Table:
     return table
 
 
+def _spread(points: list[Point]) -> list[Point]:
+    """As many of a front's points as are shown, spread over it."""
+    step = (len(points) - 1) / max(1, SHOWN_FRONT - 1)
+    return [points[round(at * step)] for at in range(min(SHOWN_FRONT, len(points)))]
+
+
 def _common(points: list[Point]) -> set[str]:
     """Parameters that have one value in all points."""
     sheets = [dict(point.answers.params) for point in points]
@@ -241,7 +258,7 @@ def _common(points: list[Point]) -> set[str]:
 
 def _neighbours(found: list[Near], name: str) -> Table:
     """The nearest candidates that fit."""
-    names = list(found[0].costs) if found else []
+    names = [name for name in (found[0].costs if found else ()) if any(near.costs[name] for near in found)]
     rows = [(", ".join(f"{key}: {old} → {new}" for key, (old, new) in near.changes.items()) or "none: it fits",
              *(f"{near.costs[cost]:,}" for cost in names)) for near in found]
     return make_table(("change", *names), rows or [("none within four changed answers",)],

@@ -14,7 +14,7 @@ from scalesearch.cli.options import (
     load_architecture,
     load_space,
     pairs,
-    print_json,
+    print_costs,
     protocol_options,
     set_option,
     write_csv,
@@ -78,7 +78,7 @@ def command(file: str, goal: str | None, settings: tuple[str, ...], lengths: dic
     if csv:
         write_csv(answer, csv)
     if as_json:
-        print_json(record)
+        print_costs(record, protocol)
     elif isinstance(answer, tuple):
         _show(answer, protocol)
     else:
@@ -110,12 +110,16 @@ def _values(space: Space, each: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _show(answer: Solutions, protocol: Protocol) -> None:
+    from scalesearch.whatif.solve import ONCE
+
     if len(answer) == 1 and not answer[0].given:
         for at, line in enumerate(_one(answer[0])):
             say(line, style="bold" if answer[0].best and not at else None)
     else:
         say(_table(answer), wide_console())
         say(_all_searched(answer))
+    for line in protocol.once(*(one.best.costs.get(ONCE, 0) for one in answer if one.best)):
+        say(line)
     say(f"protocol {protocol}\n{protocol.conventions}")
 
 
@@ -175,7 +179,8 @@ def _all_searched(answer: Solutions) -> str:
 
 def _table(answer: Solutions) -> Table:
     best = next((one.best for one in answer if one.best), None)
-    limits, names = ([limit.text for limit in best.limits if limit.name], [*best.costs]) if best else ([], [])
+    limits = [limit.text for limit in best.limits if limit.name] if best else []
+    names = [*dict.fromkeys(name for one in answer if one.best for name in one.best.costs)]
     rows = []
     for one in answer:
         cells = [f"{value:,}" for value in one.given.values()]
@@ -184,7 +189,7 @@ def _table(answer: Solutions) -> Table:
             reason = f"already at {near.value:,}: {_breaks(near.broken)}" if near else "cannot be built"
             rows.append([*cells, "-", *("" for _ in (*names, *limits)), "", reason])
             continue
-        cells += [f"{one.best.value:,}", *(f"{one.best.costs[name]:,}" for name in names)]
+        cells += [f"{one.best.value:,}", *(f"{one.best.costs.get(name, 0):,}" for name in names)]
         cells += [f"{limit.slack:,}" for limit in one.best.limits if limit.name]
         after = _breaks(one.next.broken) if one.next else "nothing limits it" if one.open_end else ""
         rows.append([*cells, f"{one.next.value:,}" if one.next else "-", after])
@@ -197,6 +202,7 @@ def _table(answer: Solutions) -> Table:
 
 
 def _show_trades(answer: Trades, reference: str, protocol: Protocol) -> None:
+    from scalesearch.whatif.solve import ONCE
     from scalesearch.whatif.trade import percent
 
     rows = []
@@ -214,5 +220,7 @@ def _show_trades(answer: Trades, reference: str, protocol: Protocol) -> None:
     tried = ", ".join(f"{key} up to {high:,}" for key, high in answer.high.items())
     built = f", {answer.unbuildable:,} cannot be built" if answer.unbuildable else ""
     held = " and ".join(map(str, answer.holds))
+    for line in protocol.once(*(costs.get(ONCE, 0) for costs in (answer.reference, *answer.rows))):
+        say(line)
     say(f"{len(answer.rows):,} trades that keep {held} of {reference} ({costs})\n"
         f"costed {answer.tried:,} combinations ({tried}){built}\nprotocol {protocol}\n{protocol.conventions}")

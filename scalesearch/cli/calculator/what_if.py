@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cli.options import load_architecture, load_space, need, once_lines, pairs, print_json, write_csv
+from scalesearch.cli.options import load_architecture, load_space, need, once_lines, pairs, print_costs, write_csv
 from scalesearch.errors import UserError
 from scalesearch.space.schema.cost_names import OWN
 from scalesearch.space.syntax.parameters import say as as_text
@@ -50,7 +50,7 @@ def show_comparison(
         record = comparison.to_json()
         for entry, (_, architecture) in zip(record["architectures"], loaded.values()):
             entry["architecture"] = architecture.to_json()
-        print_json(record)
+        print_costs(record, protocol)
         return
     for quantity, words in (("params", "params"), ("macs", "MACs")):
         say(_differences(comparison, quantity, words), wide_console())
@@ -99,7 +99,7 @@ def show_sweep(
     if csv:
         write_csv(table, csv)
     if as_json:
-        print_json(table.to_json() | {"files": [str(path) for path in drawn]})
+        print_costs(table.to_json() | {"files": [str(path) for path in drawn]}, table.protocol)
     else:
         _show_sweep(table, drawn)
 
@@ -162,7 +162,7 @@ def show_formulas(
     protocol = protocol_of(space.protocol, **lengths).at(architecture.vocab)
     citation = cite(space, architecture.answers, protocol, levels)
     if as_json:
-        print_json(citation.to_json() | {"architecture": architecture.to_json()})
+        print_costs(citation.to_json() | {"architecture": architecture.to_json()}, citation.protocol)
         return
     for at, quantity in enumerate(("params", "macs")):
         sections = (f"{quantity}.{name}" for name in ("embedding", "encoder", "decoder", "output"))

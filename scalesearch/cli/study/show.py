@@ -107,6 +107,8 @@ def tabled(cells: pd.DataFrame) -> tuple[Iterable[str], Iterable[Any]]:
 
 def show_trial(results: Results, number: int, console: Console) -> None:
     """Prints everything of one trial."""
+    from scalesearch.report.labels import conventions, protocol_words
+
     trial = trial_of(results, number)
     record = results.study.record(trial) or {}
     again = [f"{one.number} (seed {one.seed}, {one.state})" for one in results.study.trials.replicates()
@@ -126,6 +128,7 @@ def show_trial(results: Results, number: int, console: Console) -> None:
                  if value not in (None, "")]
         if cells:
             say(make_table((f"{title} {number}" if title == "Trial" else title, ""), cells, (0, 1)), console)
+    say(f"Costs: {protocol_words(results.study.meta.protocol)}; {conventions(results.study.meta.protocol)}.", console)
     folder = results.study.trial_folder(trial)
     say(f"Files: {folder}" if folder.is_dir() else "It has no files.", console)
 

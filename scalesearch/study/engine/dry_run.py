@@ -114,7 +114,8 @@ class DryRun:
             console.print(self._rates_table())
 
     def _common(self) -> list[str]:
-        return [f"Costs: protocol {self.evaluator.protocol}", f"Data: {self.spec.data.describe()}",
+        return [f"Costs: protocol {self.evaluator.protocol}; {self.evaluator.protocol.conventions}",
+                f"Data: {self.spec.data.describe()}",
                 *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
                 f"Recipe: {self.spec.recipe.describe()}",
                 *(f"  asked: {key}: {text}" for key, text in self.spec.recipe_space.texts.items())]

@@ -20,7 +20,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_text
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
-from scalesearch.report.labels import conventions, direction, protocol_words
+from scalesearch.report.labels import conventions, direction, once, protocol_words
 from scalesearch.study.replicates.allocation import Replicated
 from scalesearch.study.replicates.summary import Verdict, with_replicates
 from scalesearch.study.trials.record import Record, TeacherFacts, describe_taught
@@ -165,8 +165,9 @@ class Results:
         """Notes for reading the numbers: protocol, corpus, signature, seed."""
         meta = self.study.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
+        alone = [self.study.trials[trial].costs.get("macs.once", 0) for trial in self.front["trial"]]
         lines = [
-            f"Costs: {protocol_words(meta.protocol)}; {conventions(meta.protocol)}.",
+            f"Costs: {protocol_words(meta.protocol)}; {conventions(meta.protocol)}.", *once(meta.protocol, *alone),
             f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
             "Chosen by scores on valid; what is called test was not looked at in choosing.",
             *self.verdict.notes(meta.seed),

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.calculator.cost import command
+from scalesearch.cli.main import app
 from tests.errors import refuses
 
 
@@ -122,6 +123,27 @@ def test_costing_imports_no_torch_and_errors_exit_with_2(tmp_path: Path) -> None
 def test_what_is_left_out_and_what_is_counted_once_is_said(protocol: str, words: tuple[str, ...]) -> None:
     output = CliRunner().invoke(command, ["reference/anthe", "--protocol", protocol], catch_exceptions=False).output
     assert all(word in output for word in words), output[-600:]
+
+
+ANTHE = "reference/anthe"
+PRINTS = {  # of an architecture with work on weights alone
+    "cost": ["cost", ANTHE], "compare": ["cost", ANTHE, "--against", "encoder.depth=1"],
+    "sweep": ["cost", ANTHE, "--sweep", "encoder.depth=1 | 2"], "formulas": ["cost", ANTHE, "--cite"],
+    "solve": ["solve", ANTHE, "max encoder.depth", "--budget", "params.total <= 50M"],
+    "trade": ["solve", ANTHE, "--trade", "encoder.depth,decoder.depth", "--hold", "macs.total within 30%"],
+    "feasible": ["feasible", ANTHE, "--set", "encoder.depth=1 | 2", "--budget", "params.total <= 100M"],
+    "reference": ["reference", "--paper", "anthe"],
+}
+
+
+@pytest.mark.parametrize("verb", PRINTS)
+def test_every_print_of_costs_says_what_is_left_out_and_what_is_counted_once(verb: str) -> None:
+    said = CliRunner().invoke(app, PRINTS[verb], catch_exceptions=False).output
+    assert "macs.once" in said and "left out: softmax" in said, said[-900:]
+    record = json.loads(CliRunner().invoke(app, [*PRINTS[verb], "--json"], catch_exceptions=False).stdout)
+    assert "once" in json.dumps(record) and "left out: softmax" in record["conventions"]
+    plain = [word.replace(ANTHE, "transformer") for word in PRINTS[verb]]
+    assert verb == "reference" or "macs.once" not in CliRunner().invoke(app, plain, catch_exceptions=False).output
 
 
 def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(tmp_path: Path) -> None:
