@@ -89,15 +89,15 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
     from scalesearch.cost import cost, protocol_of
     from scalesearch.cost.modules import rows
 
-    picked = ""
+    picked: dict[str, Any] = {}
     if way:
         from scalesearch.feasible.pick import pick
 
         space = load_space(file, settings)
         chosen = protocol_of(space.protocol, **lengths)
-        answers, picked = pick(space, way, seed, chosen)
+        answers, how = pick(space, way, seed, chosen)
         architecture = space.architecture(answers)
-        picked += ": " + ", ".join(f"{key}={as_text(value)}" for key, value in answers.params.items())
+        picked = {"how": how, "params": {key: as_text(value) for key, value in answers.params.items()}}
     else:
         space, architecture = load_architecture(file, settings)
         chosen = protocol_of(space.protocol, **lengths)
@@ -117,8 +117,9 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
     else:
         for table in (_modules(result, levels), _totals(result), *([_checks(checks, result)] if checks else [])):
             say(table)
-        for line in filter(None, (picked, _memory(result))):
-            say(line)
+        if picked:
+            say(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
+        say(_memory(result))
         say("\n".join([*once_lines({"": result}), f"architecture {architecture.id} · protocol {chosen}"])
             + f" · {chosen.conventions}")
     if not all(check.agrees for check in checks):

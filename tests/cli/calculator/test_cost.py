@@ -158,5 +158,10 @@ def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(tmp
     drawn = [run(str(file), "--random", str(seed)) for seed in (3, 3, 4, 5, 6)]
     assert drawn[0] == drawn[1] and len({one["architecture"]["id"] for one in drawn}) > 1
     assert all(one["params"]["total"] in sizes for one in drawn)
+    chosen = run(str(file), "--largest")["picked"]
+    answers = {"width": "32", "encoder.depth": "2", "decoder.depth": "2"}
+    assert chosen["params"] == answers and "largest" in chosen["how"]
+    shown = CliRunner().invoke(command, [str(file), "--largest"], catch_exceptions=False).output.splitlines()
+    assert set(answers.items()) <= {tuple(row.split()) for row in shown}
     with refuses("options-conflict"):
         CliRunner().invoke(command, [str(file), "--random", "--smallest"], catch_exceptions=False)
