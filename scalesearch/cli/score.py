@@ -13,7 +13,7 @@ from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
-    from scalesearch.tasks import Texts
+    from scalesearch.tasks import Task, Texts
 
 
 @click.command(name="score")
@@ -40,13 +40,14 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     texts = Texts(*([line.lower() for line in side] if low else side for side in (pairs.source, pairs.target)))
     found = [[best for _, ((best, _), *_) in model(texts.source, len(texts.source))] for model in opened]
     rows = _scores(opened, found, texts, samples)
+    notes = _without_intervals(opened[0].task)
     names = [f"{model.folder} ({model.search.protocol})" for model in opened]
     if as_json:
         print_json({"source": str(source), "target": str(target), "sentences": len(texts.source), "lowercase": low,
-                    "models": [{"model": model.folder, "decode": model.search.protocol, **row}
+                    "notes": notes, "models": [{"model": model.folder, "decode": model.search.protocol, **row}
                                for model, row in zip(opened, rows)]})
         return
-    _show(names, rows)
+    _show(names, rows, notes)
 
 
 def _check_alike(opened: list[Translator]) -> None:
@@ -69,17 +70,26 @@ def _scores(opened: list[Translator], found: list[list[str]], texts: Texts, samp
         return compared(found, texts.target, samples)
     options = DataSpec(task=task.name, train="-", valid="-", test="-", source="s", target="t")
     values = [task.score(said, texts, options) for said in found] if task.score else []
-    return [{name: {"score": row[name]} for name in task.metrics} for row in values]
+    signed = {"signature": next(text for key, text in values[0].items() if key.endswith("_signature"))}
+    return [{name: {"score": row[name], **signed} for name in task.metrics} for row in values]
 
 
-def _show(names: list[str], rows: list[dict[str, Any]]) -> None:
+def _without_intervals(task: Task) -> list[str]:
+    """Line on why a task's scores have no intervals; none of translation, whose scores have them."""
+    from scalesearch.tasks import METRICS
+
+    metrics = " and ".join(METRICS[name].words for name in task.metrics)
+    return [] if task.name == "translation" else [
+        f"No intervals and no tests: sacreBLEU resamples BLEU and chrF alone, and {task.name} is scored by {metrics}"]
+
+
+def _show(names: list[str], rows: list[dict[str, Any]], notes: list[str]) -> None:
     from scalesearch.tasks import METRICS
 
     headings = ["", *(METRICS[name].words for name in rows[0])]
     say(make_table(headings, [(name, *map(_cell, row.values())) for name, row in zip(names, rows)]))
-    for value in rows[0].values():
-        if "signature" in value:
-            say(value["signature"], style="dim")
+    for line in (*dict.fromkeys(value["signature"] for value in rows[0].values()), *notes):
+        say(line, style="dim")
 
 
 def _cell(value: dict[str, Any]) -> str:

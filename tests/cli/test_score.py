@@ -8,10 +8,12 @@ import pytest
 from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.cli.files import load_data
+from scalesearch.tasks import TASKS
 from scalesearch.train import train
 from tests.cli.test_train import run
 from tests.corpora import write_text
 from tests.errors import refuses
+from tests.tasks.small import corpus_of
 from tests.train.conftest import recipe, tiny
 
 
@@ -47,6 +49,18 @@ def test_models_are_tested_against_the_first(place: Path) -> None:
     assert again["chrf"] | {"p": None} == first["chrf"]
     shown = run(score_verb, *models[:2], *text_of(place), "--samples", "50").stdout
     assert "±" in shown and "p = " in shown and "chrF" in shown
+
+
+@pytest.mark.parametrize("task", ["correction", "summarisation"])
+def test_other_tasks_say_why_they_have_no_intervals(task: str, tmp_path: Path) -> None:
+    train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "model")
+    sides = ["--source", str(tmp_path / "valid.a"), "--target", str(tmp_path / "valid.b")]
+    found = json.loads(run(score_verb, tmp_path / "model", *sides, "--json").stdout)
+    [note], [model] = found["notes"], found["models"]
+    assert task in note and "No intervals" in note and not any("half" in model[name] for name in TASKS[task].metrics)
+    assert all(model[name]["signature"] for name in TASKS[task].metrics)
+    said = run(score_verb, tmp_path / "model", *sides).stdout
+    assert "No intervals" in said and model[next(iter(TASKS[task].metrics))]["signature"][:20] in said
 
 
 def test_files_that_do_not_match_are_refused(place: Path, tmp_path: Path) -> None:
