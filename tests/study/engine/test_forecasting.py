@@ -14,11 +14,14 @@ from scalesearch.study.config.sections import ONE, Seeds
 from scalesearch.study.engine.forecasting import Line, Trainings, foretell, from_speeds, keep_forecast, passages
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.monitor.forecast import FILE, budget_of, describe_forecast, read_forecast, total
+from scalesearch.study.monitor.format import span
+from scalesearch.study.monitor.snapshot import Watch
 from scalesearch.train.effort import PARTS, Effort
 from tests.schedule.test_scheduler import RUNGS as LADDER
 from tests.schedule.test_scheduler import simulated
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan
+from tests.study.made import drawn
 
 
 def spec(trials, rungs=FULL, seeds=ONE, workers=1):
@@ -62,6 +65,11 @@ def test_a_study_takes_what_was_foretold(tmp_path):
     assert "random candidates" in " ".join(describe_forecast(forecast))
     write_json(tmp_path / FILE, msgspec.to_builtins(forecast))
     assert read_forecast(tmp_path) == forecast
+    shown = Watch(tmp_path).look()
+    assert shown.budget.spent == shown.budget.expected == spent
+    assert shown.to_json()["budget"]["forecast"] == msgspec.to_builtins(forecast)
+    screen = drawn(shown, 120)
+    assert all(word in screen for word in (*PARTS, "on the clock", span(total(spent).cpu_seconds)))
 
 
 def test_references_and_seeds_are_foretold_by_their_own_sizes():
