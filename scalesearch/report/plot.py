@@ -14,10 +14,11 @@ from scalesearch.pareto.front import staircase
 from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.label_placement import place
 from scalesearch.report.labels import describe
-from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, REFERENCE, REST, log_sizes, name_in, panel
+from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, MARGINS, REFERENCE, REST, log_sizes, name_in, panel
 from scalesearch.report.table import HALF, eligible
 
 MAX_NAMED = 15  # members of the front up to which each has its number
+LOSS, FOOT = "loss", 0.03  # the metric that a rung has as well; share of the axes at which the others' trials stand
 MAX_REACH = 3  # a budget up to so many times the largest cost is drawn, with what lies beyond it
 
 
@@ -47,31 +48,58 @@ def tradeoff(table: pd.DataFrame, subject: Subject, x: str, y: str = "bleu", nam
     """Figure of the metric ``y`` against the cost ``x`` of the trials in ``table`` (see ``report.table.frame``).
 
     References have their labels, and if they are ``named``, members of the front their numbers where these fit.
+    Trials that stopped at a rung are drawn lightly: see :func:`stopped`.
     """
-    with panel() as (figure, axes):
+    with panel(4.1, (*MARGINS[:3], 0.7)) as (figure, axes):
         done = table[(table["state"] == "complete") & table[x].notna() & table[y].notna()]
         barred = _barred(done, x, y)
-        _axis(axes, done, barred, subject, x, y)
+        _axis(axes, done, barred, table[paused(table, x)], subject, x, y)
         _limit(axes, subject.bounds.get(x))
         _bars(axes, barred, subject, x, y)
         _points(axes, table, done, subject, x, y)
+        _stopped(axes, stopped(table, axes, x, y), table[x], y)
         members = done["front"].astype(bool) & (named and done["front"].sum() <= MAX_NAMED)
         marked = done[done["label"].notna() | members]
         labels = [(float(row[x]), float(row[y]), name_in(row["trial"] if pd.isna(row["label"]) else row["label"]))
                   for _, row in marked.iterrows()]
         place(axes, labels, list(zip(done[x].astype(float), done[y].astype(float))))
         if len(done):
-            axes.legend(loc="best")
+            axes.legend(loc="lower left", bbox_to_anchor=(-0.12, 1), ncols=2, labelspacing=0.25, columnspacing=1,
+                        borderaxespad=0.3)  # above the axes, where it covers nothing
     return figure
 
 
-def _axis(axes: Axes, done: pd.DataFrame, barred: pd.DataFrame, subject: Subject, x: str, y: str) -> None:
+def paused(table: pd.DataFrame, x: str) -> pd.Series:
+    """Mask of the trials that stopped at a rung, and whose cost ``x`` is known."""
+    return (table["state"] == "paused") & table[x].notna()
+
+
+def stopped(table: pd.DataFrame, axes: Axes, x: str, y: str) -> pd.Series:
+    """Height in a figure of ``y`` of each trial that stopped at a rung.
+
+    A loss stands where it was at the rung. Of any other metric a part of a training says nothing: what is known is the
+    cost alone, and the trial stands at the foot of the axes.
+    """
+    rows = table[paused(table, x)]
+    low, high = axes.get_ylim()
+    return rows["rung_loss"].astype(float) if y == LOSS else pd.Series(low + FOOT * (high - low), rows.index)
+
+
+def _stopped(axes: Axes, heights: pd.Series, costs: pd.Series, y: str) -> None:
+    if len(heights):
+        words = "its loss there" if y == LOSS else "cost alone is known"
+        axes.scatter(costs[heights.index], heights, s=14, marker="x", color=REST, linewidths=0.7, alpha=0.7, zorder=2.2,
+                     label=f"stopped at a rung: {words}")
+
+
+def _axis(axes: Axes, done: pd.DataFrame, barred: pd.DataFrame, early: pd.DataFrame, subject: Subject, x: str, y: str
+          ) -> None:
     data = f" on {name_in(subject.corpus)}" + (" (synthetic)" if subject.synthetic else "") if subject.corpus else ""
     axes.set(xlabel=describe(x, subject.protocol), ylabel=describe(y, subject.protocol) + data)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if done.empty:
         return
-    costs, bound = done[x].to_numpy(dtype=float), subject.bounds.get(x)
+    costs, bound = np.concatenate([done[x], early[x]]).astype(float), subject.bounds.get(x)
     if costs.min() > 0 and costs.max() / costs.min() > 10:
         axes.set(xscale="log", xlim=(costs.min() / 1.25, max(costs.max(), bound or 0) * 1.25))
         log_sizes(axes.xaxis)
@@ -80,7 +108,7 @@ def _axis(axes: Axes, done: pd.DataFrame, barred: pd.DataFrame, subject: Subject
         right = max(costs.max(), bound if bound and bound <= MAX_REACH * costs.max() else 0)
         axes.set_xlim(max(0, costs.min() - 0.08 * spread), right + 0.1 * max(spread, right - costs.min()))
     reach = [barred[y] + way * barred[y + HALF].fillna(0) for way in (-1, 1) if y + HALF in barred]
-    scores = np.concatenate([done[y], *reach]).astype(float)
+    scores = np.concatenate([done[y], *reach, early["rung_loss"] if y == LOSS else []]).astype(float)
     margin = 0.12 * max(np.ptp(scores), 0.5)
     axes.set_ylim(max(0.0, scores.min() - margin), scores.max() + margin)
 

@@ -28,9 +28,9 @@ SD, HALF = ".sd", ".half"  # after a score's name: the columns of its spread
 def frame(records: Iterable[Record], objectives: Mapping[str, str], confidence: float = CONFIDENCE) -> pd.DataFrame:
     """One row a trial, in their order; replicates count for the trial that they repeat.
 
-    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training; its early
-    measurements under ``proxy.`` (see :mod:`scalesearch.report.proxies`); hyperparameters under ``answer.``; and what
-    :func:`with_replicates` adds. Scores of a trial with replicates are means, and
+    Columns: trial, state, front, label, id, feasible, in_space; metrics; costs; facts of the training, rung_loss; its
+    early measurements under ``proxy.`` (see :mod:`scalesearch.report.proxies`); hyperparameters under ``answer.``; and
+    what :func:`with_replicates` adds. Scores of a trial with replicates are means, and
     its facts (seed, seconds, tokens) are those of the first training. ``front``: on the front of the eligible rows.
     """
     every = list(records)
@@ -41,7 +41,7 @@ def frame(records: Iterable[Record], objectives: Mapping[str, str], confidence: 
         table[name] = pd.Series([row.get(name, "") for row in rows], dtype=object)
     if table.empty:
         columns = ["trial", "state", "front", "label", "id", "feasible", "in_space", *_names(objectives), *FACTS,
-                   "seeds"]
+                   "rung_loss", "seeds"]
         return pd.DataFrame(columns=columns)
     table = table.sort_values("trial", kind="stable").reset_index(drop=True)
     scores = [name for name in _names(objectives) if name in METRICS or name in REPORTED]
@@ -191,6 +191,7 @@ def _row(record: Record, objectives: Mapping[str, str]) -> dict[str, Any]:
     found |= {name: score_of(record, name) if name in METRICS or name in REPORTED else cost_of(record, name)
               for name in _names(objectives)}
     found |= {column: record.get(key) for column, key in FACTS.items()} | proxies_of(record)
+    found["rung_loss"] = (record.get("rungs") or [{}])[-1].get("loss")  # at the last rung that it has reached
     tuned = {RECIPE + key: value for key, value in (record.get("tuned") or {}).items()}
     answers = {**(record.get("answers") or {}), **tuned}
     return found | {PARAM + path: _text(value) for path, value in answers.items()}

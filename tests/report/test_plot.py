@@ -123,6 +123,33 @@ def test_means_have_bars_whose_meaning_the_legend_says():
     assert "90 % interval of the mean, pooled noise" in legend
 
 
+@pytest.mark.parametrize(("metric", "height", "words"), [("bleu", None, "cost alone is known"),
+                                                         ("loss", 4.5, "its loss there")])
+def test_what_stopped_at_a_rung_is_drawn_off_the_front(metric, height, words):
+    """A loss at a rung is a loss; it is no BLEU."""
+    early = record(50, None, 12_000_000, 10**7, "paused") | {"rungs": [{"loss": 5.5}, {"loss": 4.5}]}
+    axes = tradeoff(made(early, widest=6.2), SUBJECT, "params.total", metric).axes[0]
+    drawn = next(one for one in axes.collections if one.get_label() == f"stopped at a rung: {words}")
+    (x, y), = drawn.get_offsets()
+    low, high = axes.get_ylim()
+    assert x == 12_000_000 < axes.get_xlim()[1] and low < y < high
+    assert y == height if height else y < low + 0.1 * (high - low)
+    stairs = [line for line in axes.lines if line.get_label() == "front of these two"]
+    assert all(max(line.get_xdata()[:-1]) < x for line in stairs)
+    assert drawn.get_label() in {text.get_text() for text in axes.get_legend().get_texts()}
+
+
+def test_the_legend_covers_nothing_however_much_it_says():
+    first, over = record(0, 20.0, 100_000, 10**7), record(3, None, 300_000, 10**7, "infeasible", feasible=False)
+    rows = [first, record(1, 30.0, 400_000, 10**7), record(2, 15.0, 300_000, 10**7), over, again(first, 4, 21.0),
+            record(5, None, 200_000, 10**7, "paused"), record(6, 25.0, 390_000, 10**7, label="base", in_space=False)]
+    axes = tradeoff(frame(rows, OBJECTIVES), SUBJECT, "params.total").axes[0]
+    box, legend = axes.figure.bbox, axes.get_legend().get_window_extent()
+    assert len(axes.get_legend().get_texts()) == 7
+    assert legend.y0 >= axes.get_window_extent().y1 and legend.y1 <= box.y1
+    assert box.x0 <= legend.x0 < legend.x1 <= box.x1
+
+
 def test_without_further_seeds_there_are_no_bars():
     drawn, _, legend = bars(made())
     assert not drawn and not any("interval" in words for words in legend)

@@ -184,6 +184,9 @@ def test_rungs_are_counted_and_their_losses_shown(tmp_path):
     page = page_of(tmp_path)
     passed = sum(bool(trial.rungs) for trial in load(tmp_path).study.trials)
     assert page.wrong == [] and "Rungs of successive halving" in page.text and f"1 10% {passed} " in page.text
+    early = {trial.number for trial in load(tmp_path).study.trials.having(State.PAUSED)}
+    assert early and "stopped at a rung: cost alone is known" in page.text
+    assert early == {number for marks in page.marks for number, words, _ in marks if "stopped at a rung" in words}
 
 
 def test_further_seeds_come_with_their_verdict(tmp_path):

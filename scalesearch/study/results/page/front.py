@@ -5,9 +5,9 @@ import numpy as np
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.labels import label, readable
-from scalesearch.report.plot import tradeoff
+from scalesearch.report.plot import stopped, tradeoff
 from scalesearch.report.style import FRONT, panel
-from scalesearch.report.table import COSTS, HALF, summary
+from scalesearch.report.table import COSTS, HALF, cell, summary, trial_name
 from scalesearch.study.results.page.facts import Facts, Finished
 from scalesearch.study.results.page.parts import Part, Section, fold, text
 from scalesearch.study.results.page.svg import Mark, picture
@@ -72,6 +72,11 @@ def _picture(facts: Facts, x: str, y: str) -> Part:
     shown = [name for name in ("trial", "label", "seeds", x, y, x + HALF, y + HALF) if name in done]
     marks = [Mark(row["trial"], summary(row, words), figure.axes[0], [(float(row[x]), float(row[y]))])
              for row in done[shown].to_dict("records")]
+    table, axes = facts.results.table, figure.axes[0]
+    for at, height in stopped(table, axes, x, y)[-MAX_MARKS:].items():
+        row = table.loc[at]
+        words_of = f"{trial_name(row)}; stopped at a rung with a loss of {row['rung_loss']:.3f}; {label(x)} "
+        marks.append(Mark(int(row["trial"]), words_of + cell(row, x), axes, [(float(row[x]), float(height))]))
     title = f"{label(y)} against {label(x, facts.meta.protocol)}"
     best = facts.results.front
     best = best.dropna(subset=[x, y]) if len(best) else best
