@@ -15,7 +15,7 @@ from scalesearch.train.recipe import Recipe
 STEPS, COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)
 RMS = 0.2  # of an update's entries, as AdamW's have it (Liu et al. 2025, section 2.2)
 NEAR_ZERO = 1e-7
-EVERY, MAX_SIDE, SOAP_EPS = 10, 1024, 1e-8
+EVERY, MAX_SIDE, SOAP_EPS = 10, 512, 1e-8
 
 
 def optimizers(model: Any, recipe: Recipe, scales: Mapping[str, Scale], bf16: bool) -> list[torch.optim.Optimizer]:
@@ -40,7 +40,7 @@ def optimizers(model: Any, recipe: Recipe, scales: Mapping[str, Scale], bf16: bo
         groups = [{"params": weights, "scale": rate * recipe.rate_of_matrices, "matrices": count}
                   for (rate, count), weights in matrices.items()]
         settings = {"lr": recipe.lr.base, "momentum": recipe.momentum, "weight_decay": recipe.weight_decay}
-        made.append(Muon(groups, bf16, **settings) if recipe.optimizer == "muon" else Soap(groups, **settings))
+        made.append({"muon": Muon, "soap": Soap}[recipe.optimizer](groups, bf16, **settings))
     return made
 
 
@@ -100,50 +100,63 @@ class Muon(OfMatrices):
 class Soap(OfMatrices):
     """Adam in the eigenbasis of Shampoo's preconditioners (Vyas et al. 2024, algorithm 3), matrix by matrix.
 
-    The bases follow by one step of a power iteration every ``EVERY`` updates. A side longer than ``MAX_SIDE`` keeps its
-    own basis. The first gradient only makes the bases.
+    The bases follow by one step of a power iteration every ``EVERY`` updates, and means are kept in them. A side longer
+    than ``MAX_SIDE`` keeps its own basis. The first gradient only makes the bases.
     """
+
+    def __init__(self, groups: list[dict[str, Any]], bf16: bool, **settings: float) -> None:
+        super().__init__(groups, **settings)
+        self.dtype = torch.bfloat16 if bf16 else torch.float32
 
     def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
         for weight in weights:
             gradient = _as_matrices(weight.grad[None], group["matrices"])  # type: ignore[index]
-            step = self._step(self.state[weight], gradient, group["momentum"])
-            if step is not None:
+            if state := self.state[weight]:
+                step = self._step(state, gradient, group["momentum"])
                 weight.add_(step.view_as(weight), alpha=-group["lr"])
+            else:
+                state |= {"updates": 0, "mean": torch.zeros_like(gradient), "square": torch.zeros_like(gradient)}
+                state["covariances"] = _covariances(gradient)
+                state["bases"] = {side: torch.linalg.eigh(cov)[1] for side, cov in state["covariances"].items()}
 
-    def _step(self, state: dict[str, Any], gradient: Tensor, decay: float) -> Tensor | None:
+    def _step(self, state: dict[str, Any], gradient: Tensor, decay: float) -> Tensor:
         """The direction of one update, (n, rows, columns)."""
-        if not state:
-            state |= {"updates": 0, "mean": torch.zeros_like(gradient), "square": torch.zeros_like(gradient)}
-            state |= {f"cov{side}": cov for side, cov in _covariances(gradient).items()}
-            state |= {f"basis{side}": torch.linalg.eigh(cov)[1] for side, cov in _covariances(gradient).items()}
-            return None
         state["updates"] += 1
-        left, right = state.get("basis0"), state.get("basis1")
-        state["mean"].lerp_(gradient, 1 - decay)
-        turned = _turned(gradient, left, right)
-        state["square"].lerp_(turned * turned, 1 - decay)
+        low = gradient.to(self.dtype)
+        bases = {side: basis.to(self.dtype) for side, basis in state["bases"].items()}
+        turned = _turned(low, bases).to(gradient.dtype)
+        state["mean"].lerp_(turned, 1 - decay)
+        state["square"].mul_(decay).addcmul_(turned, turned, value=1 - decay)
         correction = 1 - decay ** state["updates"]
-        size = (state["square"] / correction).sqrt_().add_(SOAP_EPS)
-        step = _turned(state["mean"] / correction, left, right) / size
-        step = _turned(step, left, right, back=True)
-        for side, cov in _covariances(gradient).items():
-            state[f"cov{side}"].lerp_(cov, 1 - decay)
-            if state["updates"] % EVERY == 0:
-                state[f"basis{side}"] = torch.linalg.qr(state[f"cov{side}"] @ state[f"basis{side}"])[0]
-        return step
+        size = (state["square"] / correction).sqrt_().add_(SOAP_EPS).mul_(correction)
+        step = _turned((state["mean"] / size).to(self.dtype), bases, back=True)
+        for side, cov in _covariances(low).items():
+            state["covariances"][side].lerp_(cov.to(gradient.dtype), 1 - decay)
+        if state["updates"] % EVERY == 0:
+            self._follow(state)
+        return step.to(gradient.dtype)
+
+    def _follow(self, state: dict[str, Any]) -> None:
+        """Moves the bases towards the eigenvectors of what the covariances have become, and the mean with them."""
+        own = _turned(state["mean"], state["bases"], back=True)
+        state["bases"] = {side: torch.linalg.qr(state["covariances"][side] @ basis)[0]
+                          for side, basis in state["bases"].items()}
+        state["mean"] = _turned(own, state["bases"])
 
 
-def _covariances(gradient: Tensor) -> dict[int, Tensor]:
-    """Of rows (0) and of columns (1), where they are not too many."""
-    pairs = {0: (gradient, gradient.mT), 1: (gradient.mT, gradient)}
+def _covariances(gradient: Tensor) -> dict[str, Tensor]:
+    """Of rows and of columns, where they are not too many."""
+    pairs = {"rows": (gradient, gradient.mT), "columns": (gradient.mT, gradient)}
     return {side: one @ other for side, (one, other) in pairs.items() if one.shape[1] <= MAX_SIDE}
 
 
-def _turned(x: Tensor, left: Tensor | None, right: Tensor | None, back: bool = False) -> Tensor:
+def _turned(x: Tensor, bases: Mapping[str, Tensor], back: bool = False) -> Tensor:
     """``x`` in the bases of its sides, or back from there."""
-    x = x if left is None else (left if back else left.mT) @ x
-    return x if right is None else x @ (right.mT if back else right)
+    if (rows := bases.get("rows")) is not None:
+        x = (rows if back else rows.mT) @ x
+    if (columns := bases.get("columns")) is not None:
+        x = x @ (columns.mT if back else columns)
+    return x
 
 
 def _as_matrices(weights: Tensor, count: int) -> Tensor:

@@ -1,7 +1,5 @@
 """Optimisers: which weights go where, and Muon beside PyTorch's."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -70,8 +68,8 @@ def test_heads_are_orthogonalised_one_by_one() -> None:
 
 def test_a_weight_without_a_gradient_stays() -> None:
     unused = torch.nn.Parameter(torch.ones(4, 4))
-    for kind in (partial(Muon, bf16=False), Soap):
-        kind([{"params": [unused], "scale": 1.0}], lr=1.0, momentum=0.9, weight_decay=0.1).step()
+    for kind in (Muon, Soap):
+        kind([{"params": [unused], "scale": 1.0}], False, lr=1.0, momentum=0.9, weight_decay=0.1).step()
     assert torch.equal(unused, torch.ones(4, 4))
 
 
@@ -79,7 +77,7 @@ def test_soap_is_adam_where_gradients_are_diagonal_in_its_bases() -> None:
     """Of gradients that are multiples of one diagonal matrix, the bases are the axes: Adam with its decays."""
     ours, theirs = (torch.nn.Parameter(torch.zeros(4, 4)) for _ in range(2))
     diagonal = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0]))
-    mine = Soap([{"params": [ours], "scale": 1.0}], lr=0.01, momentum=0.9, weight_decay=0.0)
+    mine = Soap([{"params": [ours], "scale": 1.0}], False, lr=0.01, momentum=0.9, weight_decay=0.0)
     peer = torch.optim.Adam([theirs], lr=0.01, betas=(0.9, 0.9))
     for step in range(26):
         ours.grad = diagonal * (1 + step % 3)
@@ -95,7 +93,8 @@ def test_soap_follows_turned_problems_alike() -> None:
     torch.manual_seed(3)
     left, right = (torch.linalg.qr(torch.randn(6, 6))[0] for _ in range(2))
     plain, turned = (torch.nn.Parameter(torch.zeros(6, 6)) for _ in range(2))
-    made = [Soap([{"params": [w], "scale": 1.0}], lr=0.01, momentum=0.9, weight_decay=0.0) for w in (plain, turned)]
+    made = [Soap([{"params": [weight], "scale": 1.0}], False, lr=0.01, momentum=0.9, weight_decay=0.0)
+            for weight in (plain, turned)]
     for _ in range(8):
         plain.grad = torch.randn(6, 6)
         turned.grad = left @ plain.grad @ right
@@ -104,14 +103,14 @@ def test_soap_follows_turned_problems_alike() -> None:
     assert torch.allclose(left @ plain @ right, turned, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [partial(Muon, bf16=False), Soap])
+@pytest.mark.parametrize("kind", [Muon, Soap])
 @pytest.mark.parametrize("count", [1, 2])
 def test_matrices_of_one_weight_move_as_if_alone(kind, count) -> None:
     torch.manual_seed(4)
     together, alone = torch.nn.Parameter(torch.zeros(2, 3, 5)), [torch.nn.Parameter(torch.zeros(3, 5)) for _ in "ab"]
     if count == 1:  # a kernel: one matrix of 2 rows
         alone = [torch.nn.Parameter(torch.zeros(2, 15))]
-    settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
+    settings = {"bf16": False, "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
     one = kind([{"params": [together], "matrices": count, "scale": 1.0}], **settings)
     other = kind([{"params": alone, "scale": 1.0}], **settings)
     for _ in range(3):
