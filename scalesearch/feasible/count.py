@@ -20,7 +20,7 @@ from scalesearch.feasible.limits import Bound, tightest
 from scalesearch.feasible.sections import REST, SPINE, Decomposition, Part
 
 LEFT, RIGHT = "encoder", ("decoder", "embedding", "output")
-MOST_RIGHT = 20_000_000
+MOST_RIGHT = 20_000_000  # combinations, of which three row numbers of four bytes and a flag are kept
 MOST_TOGETHER = 3  # bounds of which every combination is counted
 
 T = TypeVar("T")

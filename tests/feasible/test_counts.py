@@ -10,6 +10,7 @@ from scalesearch.cost import Protocol, cost, find_protocol
 from scalesearch.feasible.answer import feasible
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.extremes import Extremes
+from scalesearch.feasible.grid import TooMany
 from scalesearch.feasible.limits import Bound, budget_of
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Space, Unbuildable
@@ -265,3 +266,20 @@ def test_counting_says_how_far_it_is_and_keeps_little() -> None:
         tracemalloc.stop()
     assert kept < 40 * rows
     assert steps[0] == "counting: 0%" and len(set(steps)) > 10
+
+
+def test_what_is_listed_and_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory goes by rows of sections, of their combinations and of columns that the search for extremes keeps."""
+    space = Space.parse(SPACES["plain"])
+    budget = budget_of(space, from_text("", "", "params.total <= 200k"))
+    whole = feasible(space, PROTOCOL, (budget,), draws=100)
+    assert whole.exact and whole.front
+    monkeypatch.setattr("scalesearch.feasible.extremes.MOST_KEPT", 20)  # less than one group's column
+    found = feasible(space, PROTOCOL, (budget,), draws=100)
+    assert [point.costs for point in found.front] == [point.costs for point in whole.front]
+    assert {word: p.costs for word, p in found.extremes.items()} == {w: p.costs for w, p in whole.extremes.items()}
+    monkeypatch.setattr("scalesearch.feasible.count.MOST_RIGHT", 3)
+    found = feasible(space, PROTOCOL, (budget,), draws=100)
+    assert not found.exact and "more than 3" in found.why
+    with pytest.raises(TooMany):
+        Decomposition(space, PROTOCOL, (PARAMS,), 3)
