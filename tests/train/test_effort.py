@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.train import train, training
@@ -14,6 +14,7 @@ from tests.train.test_training import diverging
 SPENT = st.integers(0, 1000)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*PARTS, None]), SPENT, SPENT, st.booleans()), max_size=12))
 def test_parts_add_up_to_what_the_clocks_say(stretches):
     """Of each stretch: its part, what the clocks move on by, and whether the process ends after it."""
