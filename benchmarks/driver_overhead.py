@@ -144,7 +144,7 @@ def measure(folder: Path, kind: str, rungs: Rungs, given: argparse.Namespace, cl
     (folder / "overhead.yaml").write_text(STUDY)
     spec = replace(read_study(folder / "overhead.yaml", (f"trials={given.trials}", f"proposer={kind}")),
                    rungs=rungs, out=folder / "study")
-    ready = set_up(spec, load_data(spec.data), None)
+    ready = set_up(spec, load_data(spec), None)
     study, runner = open_study(ready), Simulated(given.workers, given.seconds, rungs, clock)
     export = open_export(spec.storage, study, Exported(spec.space, spec.objectives), spec.objectives, print)
     Driver(ready.plan, study, sampler_of(spec, ready.evaluator), runner, export).run()

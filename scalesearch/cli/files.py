@@ -118,8 +118,11 @@ def read_data(name: str) -> tuple[DataSpec, Section]:
     return section.read(DATA), section
 
 
-def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
+def load_data(name: str, recipe: Recipe | None = None, vocab: int | None = None) -> Corpus:
     """The corpus that the data file ``name`` describes; its paths start at its own folder.
+
+    Args:
+        vocab: of the model, where it has its own.
 
     Raises:
         UserError: something wrong with file or data, or with training on it by ``recipe``.
@@ -131,4 +134,4 @@ def load_data(name: str, recipe: Recipe | None = None) -> Corpus:
     with section.naming():
         if recipe is not None:
             check_compatible(spec, recipe)
-        return load_corpus(spec, base=section.file.parent)
+        return load_corpus(spec.at(vocab), base=section.file.parent)

@@ -57,7 +57,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     from scalesearch.train.parallel.team import ProcessLost
 
     console = open_console(stderr=as_json)
-    corpus = load_data(data, how)
+    corpus = load_data(data, how, chosen.vocab)
     if resume:
         _check_same(chosen, corpus, how, seed, processes, out)
     _introduce(console, chosen.id, corpus, how, out)

@@ -82,9 +82,10 @@ class Protocol:
         return self.at(fixed(answers["vocab"])) if self.lengths else self
 
     @property
-    def settings(self) -> dict[str, int | str]:
+    def settings(self) -> dict[str, int | str | None]:
         """Name and lengths, as under ``cost: protocol:``; :func:`protocol_of` reads them back."""
-        return {"name": self.name, "source": self.source, "target": self.target, "vocab": self.vocab}
+        source, target = (None, None) if self.lengths else (self.source, self.target)
+        return {"name": self.name, "source": source, "target": target, "vocab": self.vocab}
 
     def to_json(self) -> dict[str, Any]:
         """Name, lengths, and what the MACs include."""

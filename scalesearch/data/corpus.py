@@ -44,6 +44,12 @@ class Corpus:
     notes: tuple[str, ...]
     folder: Path | None = None
 
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Tokens that a model reads of a training pair's source and target, EOS or BOS included: rounded means."""
+        source, target = (int(rows.lengths.mean() + 1.5) for rows in (self.train.source_ids, self.train.target_ids))
+        return source, target
+
     def to_json(self) -> dict[str, Any]:
         """Description of the data in records."""
         return {"name": self.name, "hash": self.hash, "synthetic": self.synthetic,
@@ -74,10 +80,15 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
                   notes=(*notes(spec, meta["counts"]), *repairs), folder=folder, **splits)
 
 
+def text_hash(spec: DataSpec) -> str:
+    """Hash of a resolved spec's text and of how it is cut, whatever the size of the vocabulary."""
+    return key_of({**_identity(spec), "vocabulary": [spec.model, spec.coverage]})[:16]
+
+
 def _identity(spec: DataSpec) -> dict[str, Any]:
     """Everything that decides the ids: the text's fingerprint and the fields that change them."""
     if spec.tokenizer is None:
-        vocabulary: Any = [spec.vocab, spec.model, spec.coverage]
+        vocabulary: Any = [spec.entries, spec.model, spec.coverage]
     else:
         vocabulary = Tokenizer.from_file(Path(spec.tokenizer)).digest
     fields = {key: getattr(spec, key) for key in ("lowercase", "max_length", "max_ratio", "limit")}

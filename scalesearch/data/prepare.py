@@ -39,9 +39,9 @@ def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
         limited = {split: _first(text[split], spec.limit) for split in ("train", DISTILLED) if split in text}
         text = text | limited
     if spec.tokenizer is None:
-        assert spec.vocab is not None, "a spec has a vocabulary size or a tokenizer"
+        assert spec.entries is not None, "a spec has a vocabulary size or a tokenizer"
         lines = text["train"].source + text["train"].target
-        tokenizer = Tokenizer.fit(lines, spec.vocab, spec.model, spec.coverage)
+        tokenizer = Tokenizer.fit(lines, spec.entries, spec.model, spec.coverage)
     else:
         tokenizer = Tokenizer.from_file(Path(spec.tokenizer))
     if DISTILLED in text:

@@ -8,6 +8,7 @@ from typing import Any
 from scalesearch.data.builtin import MAX_PAIRS
 from scalesearch.data.files import expand
 from scalesearch.data.parts import FORM, PairOfFiles, Part, is_m2, plain, read_parts
+from scalesearch.errors import UserError
 from scalesearch.space.binding.constants import node_of, read_constants, settle
 from scalesearch.space.schema.settings import NAME, read_name, schema_of, setting
 from scalesearch.space.syntax.diagnostics import either
@@ -91,13 +92,32 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         settle(self, DATA, "data")
-        if self.vocab is None and self.tokenizer is None:
-            object.__setattr__(self, "vocab", BUILTIN_VOCAB if self.builtin else FILES_VOCAB)
         if self.builtin:
             object.__setattr__(self, "pairs", BUILTIN_PAIRS if self.pairs is None else self.pairs)
         if self.form == "text":
             object.__setattr__(self, "window", self.window or WINDOW)
             object.__setattr__(self, "stride", self.stride or max(1, self.window // 2))
+
+    @property
+    def entries(self) -> int | None:
+        """Entries of the vocabulary that is fitted; None where a tokenizer is given."""
+        if self.tokenizer is not None:
+            return None
+        return self.vocab or (BUILTIN_VOCAB if self.builtin else FILES_VOCAB)
+
+    def at(self, vocab: int | None) -> "DataSpec":
+        """This spec with the vocabulary of an architecture that has its own; itself for one that has none.
+
+        Raises:
+            UserError: the data fix another vocabulary, or a tokenizer.
+        """
+        if vocab is None or self.vocab == vocab:
+            return self
+        for key in ("vocab", "tokenizer"):
+            if (given := getattr(self, key)) is not None:
+                raise UserError(f"data: {key}: it is {given} here, and {vocab:,} entries are the model's own",
+                                help=f"leave `{key}` out", key=f"data.{key}", code="given-twice")
+        return replace(self, vocab=vocab)
 
     @property
     def form(self) -> str:
@@ -120,14 +140,15 @@ class DataSpec:
         said = {key: value for key, value in given.items() if value not in (None, ())}
         return said | {split: plain(said[split]) for split in SPLITS if split in said}
 
-    def describe(self) -> str:
-        """One line for a person: what text, and which vocabulary."""
+    def describe(self, vocab: str = "") -> str:
+        """One line for a person: what text, and which vocabulary (``vocab`` in place of the number of entries)."""
         if self.builtin:
             text = f"built-in {self.builtin} (synthetic), {self.pairs} pairs"
         else:
             what = f"{self.source}-{self.target}" if self.source and self.target else self.task
             text = f"{what} from {', '.join(map(str, self.train))}"
-        vocabulary = f"tokenizer {self.tokenizer}" if self.tokenizer else f"{self.model} vocabulary of {self.vocab}"
+        fitted = f"{self.model} vocabulary of {vocab or self.entries}"
+        vocabulary = f"tokenizer {self.tokenizer}" if self.tokenizer else fitted
         extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
         extras += [f"{'with' if self.mix else 'as'} translated in {self.distilled}"] * bool(self.distilled)
         return "; ".join([text, vocabulary, *extras])

@@ -6,6 +6,7 @@ from typing import Any
 
 from scalesearch.cost import Protocol as Convention
 from scalesearch.cost import protocol_of
+from scalesearch.space.schema.cost_names import OWN
 from scalesearch.tasks import MEASURED, METRICS
 
 Protocol = Mapping[str, Any]
@@ -35,9 +36,10 @@ def describe(name: str, protocol: Protocol | None = None) -> str:
     if not protocol:
         return label
     if group == "params":
-        return f"{label} (vocabulary {protocol['vocab']:,})"
-    return (f"{label}\n({protocol['name']}: {protocol['source']} source, {protocol['target']} target tokens, "
-            f"vocabulary {protocol['vocab']:,})")
+        return f"{label} ({vocabulary(protocol)})"
+    tokens = "lengths of the corpus" if protocol.get("lengths") else \
+        f"{protocol['source']} source, {protocol['target']} target tokens"
+    return f"{label}\n({protocol['name']}: {tokens}, {vocabulary(protocol)})"
 
 
 def _of_split(words: str, split: str) -> str:
@@ -64,8 +66,20 @@ def protocol_words(protocol: Protocol) -> str:
     """``protocol forward, 15 source and 15 target tokens, vocabulary 8,000``, and what else it counts."""
     counts = protocol.get("counts") or {}
     extra = "".join(f", plus {count} per {kind} element" for kind, count in counts.items() if kind in COUNTED)
-    return (f"protocol {protocol['name']}, {protocol['source']} source and {protocol['target']} target tokens, "
-            f"vocabulary {protocol['vocab']:,}{extra}")
+    return f"protocol {protocol['name']}, {_tokens(protocol)}, {vocabulary(protocol)}{extra}"
+
+
+def _tokens(protocol: Protocol) -> str:
+    if not protocol.get("lengths"):
+        return f"{protocol['source']} source and {protocol['target']} target tokens"
+    pairs = (f"{int(vocab):,}: {source} and {target}" for vocab, (source, target) in protocol["lengths"].items())
+    return f"source and target tokens as the corpus has them in each vocabulary ({', '.join(pairs)})"
+
+
+def vocabulary(protocol: Protocol) -> str:
+    """``vocabulary 8,000``, or that each architecture has its own."""
+    vocab = protocol["vocab"]
+    return "own vocabularies" if vocab == OWN else f"vocabulary {vocab:,}"
 
 
 def conventions(protocol: Protocol) -> str:

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.schema.yaml_writer import flow, lines, scalar, tree
+from scalesearch.space.syntax.choices import whole_numbers
 from scalesearch.space.syntax.diagnostics import Problem, Source, Unbuildable
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Table
@@ -73,6 +75,23 @@ class Space:
     def dimensions(self) -> list[tuple[str, Parameter]]:
         """Every parameter that may be asked, with its name."""
         return self.form.dimensions()
+
+    def vocabularies(self, most: int) -> tuple[int, ...]:
+        """The values that the key ``vocab`` may have, rising; none where the space has no such key.
+
+        Raises:
+            UserError: they are computed, or more than ``most``.
+        """
+        leaves = self.form.by_key.get("vocab", ())
+        try:
+            sizes = sorted({size for leaf in leaves for size in islice(whole_numbers(leaf.spec), most + 1)})
+        except TypeError:
+            sizes = []
+        if len(sizes) > most or (leaves and not sizes):
+            raise UserError(f"vocab: {leaves[0].spec} is no list of at most {most} sizes, each of which takes a "
+                            "tokenizer", help="write the sizes out, as in 1k | 2k | 4k", key="space",
+                            code="too-many-vocabularies")
+        return tuple(sizes)
 
     def answer(self, ask: AskFunction) -> Answers:
         """Decides every key; ``ask(name, parameter)`` gives a legal answer to what has to be known.

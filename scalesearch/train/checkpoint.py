@@ -22,6 +22,7 @@ from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, read_regular, write_atomic, write_json, write_text
 from scalesearch.nn import build
+from scalesearch.space.schema.cost_names import OWN
 from scalesearch.train.averaging import read_weights
 from scalesearch.train.hardware import TrainingFailed, require_memory
 from scalesearch.train.recipe import FREE, Recipe
@@ -61,7 +62,7 @@ def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe)
     """Writes the description of a run; an existing architecture file stays."""
     directory.mkdir(parents=True, exist_ok=True)
     if not (directory / ARCHITECTURE).exists():
-        protocol = {**architecture.protocol, "vocab": corpus.tokenizer.vocab_size}
+        protocol = {**architecture.protocol, "vocab": OWN if architecture.vocab else corpus.tokenizer.vocab_size}
         write_text(directory / ARCHITECTURE, replace(architecture, protocol=protocol).to_yaml())
     write_atomic(directory / TOKENIZER, lambda file: file.write(corpus.tokenizer.bytes))
     write_json(directory / RECIPE, recipe.to_json())

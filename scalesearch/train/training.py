@@ -68,6 +68,10 @@ def train(
     check_compatible(corpus.spec, recipe)
     kind = "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder"
     check_model_kind(corpus.spec.task, kind)
+    if architecture.vocab not in (None, corpus.tokenizer.vocab_size):
+        raise UserError(f"the architecture has a vocabulary of {architecture.vocab:,} of its own, and the data "
+                        f"{corpus.tokenizer.vocab_size:,} entries", help="load the data at that size (DataSpec.at)",
+                        code="vocab-misfit")
     done = Result.read(folder) if resume else None
     processes = team.size if team else processes
     wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)

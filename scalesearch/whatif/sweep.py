@@ -12,8 +12,7 @@ from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, priced
 from scalesearch.space import Answers, Space
 from scalesearch.space.assembly.architecture import network
-from scalesearch.space.syntax.choices import Alternatives
-from scalesearch.space.syntax.domains import Between, Literal, Spec
+from scalesearch.space.syntax.choices import whole_numbers
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.value_parser import parse_value
 from scalesearch.whatif.crossings import LENGTHS, Crossings, attention_products, crossings
@@ -120,7 +119,7 @@ def _rows(
 def _lengths(key: str, text: str) -> list[int]:
     """The values of a length. Raises UserError."""
     try:
-        values = list(_numbers(parse_value(text)))
+        values = list(whole_numbers(parse_value(text)))
     except (SyntaxProblem, TypeError) as error:
         message = error.message if isinstance(error, SyntaxProblem) else "whole numbers are due"
         raise UserError(f"--sweep {key}={text}: {message}; write 10..200, 10..200 step 10 or 10 | 20 | 50",
@@ -130,19 +129,6 @@ def _lengths(key: str, text: str) -> list[int]:
     if len(values) > MOST:
         raise UserError(f"more than {MOST:,} rows: give {key} a larger step", code="too-many-rows")
     return values
-
-
-def _numbers(spec: Spec) -> Iterator[int]:
-    match spec:
-        case Literal(int(value)) if not isinstance(value, bool):
-            yield value
-        case Between(parameter) if isinstance(parameter.low, int) and isinstance(parameter.values(), range):
-            yield from parameter.values()  # type: ignore[misc]
-        case Alternatives(options):
-            for option in options:
-                yield from _numbers(option)
-        case _:
-            raise TypeError(spec)
 
 
 def _at(protocol: Protocol, chosen: Mapping[str, int]) -> Protocol:

@@ -77,10 +77,10 @@ def test_json_and_back_is_the_same(mapping: dict) -> None:
 
 
 def test_defaults_fit_the_shape() -> None:
-    assert DataSpec.from_mapping(FILES).vocab == 8000
-    assert DataSpec.from_mapping({**FILES, "tokenizer": "m.model"}).vocab is None
+    assert DataSpec.from_mapping(FILES).entries == 8000
+    assert DataSpec.from_mapping({**FILES, "tokenizer": "m.model"}).entries is None
     builtin = DataSpec(builtin="grammar")
-    assert (builtin.pairs, builtin.vocab) == (20_000, 2000)
+    assert (builtin.pairs, builtin.entries) == (20_000, 2000)
 
 
 def test_a_description_names_text_and_vocabulary() -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from scalesearch.blocks.sizes import is_array
-from scalesearch.space.syntax.domains import Asker, Fault, Spec
+from scalesearch.space.syntax.domains import Asker, Between, Fault, Literal, Spec
 from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
 from scalesearch.space.syntax.expressions import Expr, write
 from scalesearch.space.syntax.parameters import Choice, Parameter
@@ -165,3 +165,15 @@ def options(spec: Spec) -> Iterator[Spec]:
             yield from options(part)
     else:
         yield spec
+
+
+def whole_numbers(spec: Spec) -> Iterator[int]:
+    """Every whole number that ``spec`` may be. Raises TypeError where it may be something else, or is computed."""
+    for option in options(spec):
+        match option:
+            case Literal(int(value)) if not isinstance(value, bool):
+                yield value
+            case Between(parameter) if isinstance(parameter.low, int) and isinstance(parameter.values(), range):
+                yield from parameter.values()  # type: ignore[misc]
+            case _:
+                raise TypeError(option)

@@ -40,6 +40,7 @@ from scalesearch.study.config.sections import misplaced, seeds_of
 from scalesearch.study.config.spec import STUDY, StudySpec
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.config.values import ANSWERS, read_answers, written
+from scalesearch.study.config.vocabulary import conflicts
 from scalesearch.train.recipe import check_compatible, check_model_kind
 from scalesearch.train.recipe_space import RecipeSpace, open_recipe, recipe_space
 
@@ -236,6 +237,10 @@ class _Study:
         if teacher is not None and data.distilled:
             self.wrong(self.places["teacher"], "teacher: the data are a teacher's translations already (`distilled`)",
                        "remove one of the two", code="given-twice")
+        if space is not None:
+            for key, message, help in conflicts(replace(self.file, space=space), objectives, self.places):
+                self.wrong(self._key(key.partition(".")[2]) if key.startswith("objectives.") else self.places[key],
+                           message, help, code="given-twice")
         checks = [(partial(refuse_foreign, one, data), self._key(one.name)) for one in objectives]
         if space is not None:
             at = self.places.get(space_key(self.file.kind, self.places)) or self.table.place

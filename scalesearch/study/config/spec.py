@@ -12,7 +12,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import NAMES, SamplerSpec
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
-from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
+from scalesearch.space.schema.cost_names import OWN, PROTOCOL_NAMES
 from scalesearch.space.schema.settings import NAME, REQUIRED, read_name, schema_of, setting
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place
@@ -85,8 +85,10 @@ PROTOCOL = Group({
                     synonyms=("src_len", "source_length")),
     "target": Field("size", default="the space's", unit="tokens", doc="length of the target",
                     synonyms=("tgt_len", "target_length")),
-    "vocab": Field("size", default=CORPUS, also=(CORPUS,), unit="entries", doc="of the vocabulary",
-                   synonyms=("vocab_size",)),
+    "vocab": Field("size", default=f"the space's own, else {CORPUS}", also=(CORPUS,), unit="entries",
+                   doc="of the vocabulary", synonyms=("vocab_size",)),
+    "lengths": Field("word", (CORPUS,), default=NONE, also=(NONE,), doc="source and target as the training text has "
+                     "them in each vocabulary: rounded means of the tokens that a model reads"),
 })
 RAY = Group({"address": Field("text", default=NONE, doc="HOST:PORT of a running cluster; auto: the one that this "
                                                         "machine is part of")})
@@ -182,8 +184,9 @@ class StudySpec:
 
     @property
     def vocab(self) -> int | str:
-        """Vocabulary of the costs: a size, or ``corpus`` where the file gives none."""
-        return self.protocol.get("vocab", CORPUS)
+        """Vocabulary of the costs: ``own``, a size, or ``corpus`` where neither space nor file give one."""
+        own = self.space is not None and self.space.protocol.get("vocab") == OWN
+        return OWN if own else self.protocol.get("vocab", CORPUS)
 
 
 STUDY = schema_of(StudySpec)

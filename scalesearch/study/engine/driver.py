@@ -15,6 +15,7 @@ from optuna.samplers import BaseSampler
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, read_json, write_json, write_text
+from scalesearch.report.records import loss_name
 from scalesearch.schedule.rungs import NEW, Scheduler
 from scalesearch.study.config.objectives import values
 from scalesearch.study.engine.proposals import REJECTED, Proposals
@@ -179,7 +180,8 @@ class Driver:
         try:
             result = read_json(file, Result)
             metrics = result.metrics
-            rung = None if file.name == FILE else msgspec.convert({**metrics, "loss": metrics.get("valid_loss")}, Rung)
+            loss = metrics.get(loss_name(trial.answers))
+            rung = None if file.name == FILE else msgspec.convert({**metrics, "loss": loss}, Rung)
         except (UserError, ValueError) as damaged:
             file.replace(file.with_suffix(".damaged"))
             self._crashed(trial, f"what it left cannot be read: {damaged}")

@@ -14,6 +14,7 @@ from scalesearch.data.sources import fingerprint
 from scalesearch.pareto.noise import percent
 from scalesearch.report.labels import brief
 from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.space.schema.cost_names import OWN
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import Teacher, find_teacher
@@ -114,8 +115,9 @@ class DryRun:
             console.print(self._rates_table())
 
     def _common(self) -> list[str]:
+        vocab = "each candidate's own size" if self.spec.vocab == OWN else ""
         return [f"Costs: protocol {self.evaluator.protocol}; {self.evaluator.protocol.conventions}",
-                f"Data: {self.spec.data.describe()}",
+                f"Data: {self.spec.data.describe(vocab)}",
                 *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
                 f"Recipe: {self.spec.recipe.describe()}",
                 *(f"  asked: {key}: {text}" for key, text in self.spec.recipe_space.texts.items())]
@@ -181,18 +183,18 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
     Raises:
         UserError: what a real run would refuse as well.
     """
-    corpus = None
-    if spec.vocab == CORPUS or spec.teacher or spec.warm:
-        corpus = setup.load_data(spec.data)  # its vocabulary's size is part of the protocol, and must be the teacher's
+    corpora = None
+    if spec.vocab == CORPUS or "lengths" in spec.protocol or spec.teacher or spec.warm:
+        corpora = setup.load_data(spec)  # its vocabulary's size is part of the protocol, and must be the teacher's
     else:
         fingerprint(spec.data.resolve())
-    teacher = find_teacher(spec, corpus) if corpus else None
-    evaluator = setup.make_evaluator(spec, corpus)
+    teacher = find_teacher(spec, corpora.first) if corpora else None
+    evaluator = setup.make_evaluator(spec, corpora)
     within, begun = setup.drop_infeasible_rows(spec, evaluator), StudyDir(spec.out)
     trials = begun.load().trials if begun.begun() else Trials()
 
     def look_ahead(named: list[Architecture]) -> Forecast | str:
-        return forecast_of(spec, evaluator, named, trials, lambda: corpus or setup.load_data(spec.data), seconds)
+        return forecast_of(spec, evaluator, named, trials, lambda: corpora or setup.load_data(spec), seconds)
 
     if spec.rows is not None:
         listed = spec.rows.rows or setup.references(within)
@@ -203,8 +205,8 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
         return replace(found, forecast=look_ahead([rows[str(trial.label)] for trial in found.trained]))
     named = list({one.architecture.id: one.architecture for one in setup.references(spec)}.values())
     sampler, warm = setup.sampler_of(spec, evaluator), None
-    if spec.warm and corpus:
-        plan = setup.set_up(spec, corpus, teacher and teacher.meta).plan
+    if spec.warm and corpora:
+        plan = setup.set_up(spec, corpora, teacher and teacher.meta).plan
         warm = choose(spec.warm, plan, getattr(sampler, "n_startup_trials", 10))
     plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
     return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.size(),
@@ -241,7 +243,7 @@ def describe_fork(spec: StudySpec, folder: Path) -> list[str]:
         UserError: there is nothing to fork.
     """
     old, new = open_old(spec, folder)
-    corpus = setup.load_data(new.data)
-    teacher = find_teacher(new, corpus)
-    ready = setup.set_up(new, corpus, teacher and teacher.meta)
+    corpora = setup.load_data(new)
+    teacher = find_teacher(new, corpora.first)
+    ready = setup.set_up(new, corpora, teacher and teacher.meta)
     return describe(old, carried(old, ready.plan, ready.meta))

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from scalesearch.data import Corpus
 from scalesearch.files import write_json
 from scalesearch.samplers.encoding import decode
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.engine.corpora import Corpora
 from scalesearch.study.monitor.eta import handed_out
 from scalesearch.study.monitor.forecast import FILE, Forecast, had, read_forecast, total
 from scalesearch.study.trials.evaluator import Evaluator
@@ -141,7 +141,7 @@ class Line:
 
 
 def forecast_of(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architecture], trials: Trials,
-                load: Callable[[], Corpus], seconds: float) -> Forecast | str:
+                load: Callable[[], Corpora], seconds: float) -> Forecast | str:
     """The forecast of a study, or why there is none; nothing where none was asked for.
 
     Args:
@@ -163,14 +163,14 @@ def forecast_of(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architect
         return str(error)
 
 
-def keep_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator, plan: Plan, corpus: Corpus, seconds: float
+def keep_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator, plan: Plan, corpora: Corpora, seconds: float
                   ) -> Forecast | str:
     """The forecast of ``study``: its own, or a new one where it has none or other trainings are planned now."""
     named = list({one.architecture.id: one.architecture for one in plan.references}.values())  # each is trained once
     known = read_forecast(study.folder)
     if known is not None and math.isclose(known.worth, Trainings.of(spec, len(named)).worth):
         return known
-    made = forecast_of(spec, evaluator, named, study.trials, lambda: corpus, seconds)
+    made = forecast_of(spec, evaluator, named, study.trials, lambda: corpora, seconds)
     if isinstance(made, Forecast):
         write_json(study.folder / FILE, msgspec.to_builtins(made))
     return made
@@ -201,16 +201,14 @@ def feasible(evaluator: Evaluator, seed: int) -> list[Trial]:
     return [evaluator.evaluate(decode(evaluator.space, sheet.params).params) for sheet in sheets if sheet]
 
 
-def measure_training(spec: StudySpec, corpus: Corpus) -> Measure:
+def measure_training(spec: StudySpec, corpora: Corpora) -> Measure:
     """Measures whole trainings by the study's recipe, with as many threads as a trial has."""
     import torch
 
-    from scalesearch.train.hardware import TrainingFailed
     from scalesearch.train.scoring.speed import measure_speed
 
     def measure(architecture: Architecture, seconds: float) -> Efforts:
-        if architecture.vocab not in (None, corpus.tokenizer.vocab_size):
-            raise TrainingFailed("the space asks for the vocabulary, and the text has one only")
+        corpus = corpora.by_vocab[architecture.vocab]
         threads = torch.get_num_threads()
         torch.set_num_threads(spec.recipe.threads or spec.resources.threads_per_trial)
         try:

@@ -11,6 +11,7 @@ from optuna.samplers import BaseSampler
 
 from scalesearch.samplers.base import Exhausted
 from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.space.schema.cost_names import OWN
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.optuna_sync.view import SearchStudy
 from scalesearch.study.trials.callback import Callback
@@ -91,7 +92,9 @@ class Proposals:
 
     def architecture(self, trial: Trial) -> Architecture:
         """Architecture of ``trial``, with the protocol that its costs are of."""
-        return replace(self._architecture(trial), protocol=self.plan.evaluator.protocol.settings)
+        architecture, protocol = self._architecture(trial), self.plan.evaluator.protocol
+        own = {**protocol.at(architecture.vocab).settings, "vocab": OWN} if architecture.vocab else protocol.settings
+        return replace(architecture, protocol=own)
 
     def _architecture(self, trial: Trial) -> Architecture:
         trial = self.study.trials[trial.of] if trial.origin == Origin.REPLICATE and trial.of is not None else trial

@@ -1,6 +1,7 @@
 """From a study file to its end: data, checks, folder, sampler, workers, screen, driver."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -48,9 +49,9 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
     old, spec = (None, spec) if fork is None else open_old(spec, fork)
     spec = setup.as_begun(spec, resume and old is None)
     setup.refuse_the_unreachable(spec)
-    corpus = setup.load_data(spec.data, tell)
-    teacher = find_teacher(spec, corpus)
-    ready = setup.set_up(spec, corpus, teacher and teacher.meta)
+    corpora = setup.load_data(spec, tell)
+    teacher = find_teacher(spec, corpora.first)
+    ready = setup.set_up(spec, corpora, teacher and teacher.meta)
     spec, plan, sampler = ready.spec, ready.plan, setup.sampler_of(spec, ready.evaluator)
     with ExitStack() as stack:
         stack.enter_context(StudyDir(spec.out).owned())
@@ -69,10 +70,10 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
         if teacher is not None:
             tell(f"Teacher: {teacher.describe()}")
             taught = teach(teacher, spec, runner, console)
-            corpus = setup.load_data(distilled(spec), tell)
+            corpora = setup.load_data(replace(spec, data=distilled(spec)), tell)
             tell(describe_taught(taught))
-            plan = setup.learning_from(plan, corpus, taught)
-            setup.refuse_other_data(study, corpus.hash)
+            plan = setup.learning_from(plan, corpora.first, taught)
+            setup.refuse_other_data(study, corpora.first.hash)
         plan = begin(study, spec.warm, plan, getattr(sampler, "n_startup_trials", 10), tell)
         count = f"{spec.trials} candidates" if spec.rows is None else \
             f"{len(spec.rows.rows)} rows, seeds each: {spec.seeds.references}"
@@ -80,7 +81,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
         for name, why in (spec.rows.left_out if spec.rows else {}).items():
             tell(f"not trained: {name} ({why})")
         tell(f"Recipe: {spec.recipe.describe()}")
-        for line in describe_forecast(keep_forecast(study, spec, ready.evaluator, plan, corpus, measure)):
+        for line in describe_forecast(keep_forecast(study, spec, ready.evaluator, plan, corpora, measure)):
             tell(line)
         screen = stack.enter_context(make_console(console, study))
         export = open_export(spec.storage, study, Exported(plan.evaluator.searched, spec.objectives), spec.objectives,

@@ -6,13 +6,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import msgspec
 from optuna.samplers import BaseSampler
 
 from scalesearch.cost import protocol_of
-from scalesearch.data import Corpus, DataSpec, default_cache, load_corpus
+from scalesearch.data import Corpus, default_cache
 from scalesearch.errors import UserError, about
 from scalesearch.feasible.limits import limits, upper_bounds
 from scalesearch.library import find_file
@@ -21,7 +20,8 @@ from scalesearch.space import Space, read_space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import ReferenceSpec
-from scalesearch.study.config.spec import CORPUS, StudySpec
+from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.engine.corpora import Corpora, load_corpora, protocol_settings
 from scalesearch.study.optuna_sync.export import reach
 from scalesearch.study.trials.compatibility import refuse_a_changed, refuse_other_references
 from scalesearch.study.trials.evaluator import Evaluator, estimate_feasibility
@@ -29,7 +29,7 @@ from scalesearch.study.trials.event_log import now
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.record import SEARCHERS
 from scalesearch.study.trials.study_dir import StudyDir
-from scalesearch.study.trials.study_meta import DataFacts, StudyMeta, TeacherMeta
+from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Params, State
 from scalesearch.train.result import versions
 
@@ -38,79 +38,61 @@ REVISED = ("seeds", "rows", "scaling", "left_out")  # what a study may have more
 
 @dataclass(frozen=True)
 class Setup:
-    """A study that was looked at; nothing about it is wrong.
-
-    Attributes:
-        spec: without the rows that its limits forbid.
-        corpus: the real text, not a teacher's.
-    """
+    """A study that was looked at; nothing about it is wrong. ``spec`` is without the rows that its limits forbid."""
 
     spec: StudySpec
-    corpus: Corpus
     evaluator: Evaluator
     meta: StudyMeta
     plan: Plan
 
 
-def set_up(spec: StudySpec, corpus: Corpus, teacher: TeacherMeta | None) -> Setup:
+def set_up(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> Setup:
     """Sets a study up. Paths in its jobs are absolute, since workers may start elsewhere.
 
     Raises:
         UserError: nothing meets the limits, or a reference leaves something open or cannot be built.
     """
-    evaluator = make_evaluator(spec, corpus)
+    evaluator, facts = make_evaluator(spec, corpora), corpora.facts
     spec = drop_infeasible_rows(spec, evaluator)
     rows = {**spec.rows.to_json(), "rows": tuple(row.label for row in spec.rows.rows)} if spec.rows else {}
     meta = StudyMeta(
         id=uuid.uuid4().hex, name=spec.name, created=now(), space=spec.space.hash,
         protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=spec.recipe.to_json(),
-        seed=spec.seed, data=data_facts(corpus), synthetic=corpus.synthetic,
+        seed=spec.seed, data=facts, synthetic=facts.synthetic,
         trials=spec.trials + len(references(spec)), limits=tuple(limit.text for limit in evaluator.limits),
         bounds=upper_bounds(evaluator.limits), versions=versions(*SEARCHERS), teacher=teacher,
         sampler=None if spec.rows else spec.proposer, rungs=spec.rungs, seeds=spec.seeds, warm_start=spec.warm,
         questions=spec.recipe_space.texts, **rows,
     ).as_read()
-    job = {"data": corpus.spec.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
+    job = {"data": spec.data.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
            "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
     plan = Plan(evaluator, spec.objectives, spec.trials, job, meta.shared, references(spec), spec.attempts,
                 rungs=spec.rungs, seeds=spec.seeds)
-    return Setup(spec, corpus, evaluator, meta, plan)
+    return Setup(spec, evaluator, meta, plan)
 
 
 def learning_from(plan: Plan, corpus: Corpus, teacher: Mapping[str, object]) -> Plan:
     """The plan of trials that learn from ``corpus``, a teacher's translations; ``teacher`` is for their records."""
-    shared = {**plan.shared, "data": msgspec.to_builtins(data_facts(corpus)), "teacher": teacher}
+    shared = {**plan.shared, "data": msgspec.to_builtins(Corpora({None: corpus}).facts), "teacher": teacher}
     return replace(plan, shared=shared, job={**plan.job, "data": corpus.spec.resolve().to_json()})
 
 
-def data_facts(corpus: Corpus) -> DataFacts:
-    """Facts of the text for the study and its records."""
-    return msgspec.convert(corpus.to_json(), DataFacts)
+def load_data(spec: StudySpec, tell: Callable[[str], object] = str) -> Corpora:
+    """The corpora of a study, and of its references; see :func:`load_corpora`."""
+    listed = references(spec) if spec.rows is None or spec.rows.rows else ()
+    return load_corpora(spec, listed, tell)
 
 
-def load_data(data: DataSpec, tell: Callable[[str], object] = str) -> Corpus:
-    """The corpus of ``data``; made and cached now, so that workers find it. Its notes go to ``tell``."""
-    with about("data"):
-        corpus = load_corpus(data, default_cache(), Path.cwd())
-    for note in corpus.notes:
-        tell(note)
-    return corpus
-
-
-def make_evaluator(spec: StudySpec, corpus: Corpus | None) -> Evaluator:
-    """The evaluator of the study's trials. It costs the model that is trained: the vocabulary is the corpus's, unless
-    the study file itself gives one; the one in the space's ``cost:`` does not count.
+def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:
+    """The evaluator of the study's trials. It costs the model that is trained: the vocabulary is its own or the
+    corpus's, unless the study file itself gives one; the one in the space's ``cost:`` does not count.
 
     Raises:
         UserError: the protocol is wrong.
     """
-    given = dict(spec.protocol)
-    if spec.vocab == CORPUS:
-        assert corpus is not None, "the caller loads the corpus for this"
-        given["vocab"] = corpus.tokenizer.vocab_size
-    return Evaluator(spec.space, protocol_of({**spec.space.protocol, **given}), limits(spec.space, spec.budget),
-                     spec.recipe_space)
+    protocol = corpora.protocol(spec) if corpora else protocol_of(protocol_settings(spec))
+    return Evaluator(spec.space, protocol, limits(spec.space, spec.budget), spec.recipe_space)
 
 
 def refuse_the_impossible(evaluator: Evaluator, seed: int) -> None:

@@ -58,7 +58,7 @@ def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     from scalesearch.train import Recipe, train
 
     architecture = read_space(place / "architecture.yaml").closed()
-    corpus = load_corpus(DataSpec.from_mapping(job["data"]), Path(job["cache"]))
+    corpus = load_corpus(DataSpec.from_mapping(job["data"]).at(architecture.vocab), Path(job["cache"]))
     recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together

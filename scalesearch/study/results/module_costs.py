@@ -25,7 +25,7 @@ def modules_of(study: StudyDir, trial: Trial) -> tuple[Row, ...]:
         architecture = read_space(file).closed()
     except (UserError, OSError):
         return ()
-    price = cost(architecture.block, protocol_of(study.meta.protocol))
+    price = cost(architecture.block, protocol_of(study.meta.protocol).of(architecture.answers))
     return tuple(rows(price, LEVELS)) if _same(price.values, trial.costs) else ()
 
 

@@ -23,7 +23,7 @@ from scalesearch.study.config.sections import WARM_FILE, WarmSpec, place_of
 from scalesearch.study.replicates.summary import candidates_of
 from scalesearch.study.transfer.imports import evaluate_here, import_trial, same_recipe
 from scalesearch.study.trials.plan import Plan
-from scalesearch.study.trials.record import Record
+from scalesearch.study.trials.record import Record, data_of
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
@@ -118,7 +118,7 @@ def differences(record: Record, trial: Trial, plan: Plan) -> list[str]:
     """Differences of ``record`` to the training that ``trial`` is here. Scores count where there are none."""
     mine = plan.shared
     pairs = {
-        "other data": (record.get("data", {}).get("hash"), mine.get("data", {}).get("hash")),
+        "other data": (record.get("data", {}).get("hash"), data_of(trial, mine).get("hash")),
         "another recipe": (same_recipe(record, trial, mine.get("recipe", {})), True),
         "another seed": (record.get("seed"), mine.get("study_seed")),
         "another teacher": (bool(record.get("teacher")), bool(mine.get("teacher"))),

@@ -132,7 +132,7 @@ class Evaluator:
 
     def evaluate_architecture(self, architecture: Architecture, params: Params | None = None) -> Trial:
         """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
-        price = cost(architecture.block, self.protocol)
+        price = cost(architecture.block, self.protocol.of(architecture.answers))
 
         def lookup(name: str) -> Any:
             return price[name] if name in COST_NAMES else architecture.answers[name]

@@ -88,8 +88,16 @@ def make_record(trial: Trial, shared: Mapping[str, Any], result: Result | None) 
     for name in ("state", "reason", "params"):  # the trial has its own
         training.pop(name, None)
     own = {"recipe": laid_over(shared["recipe"], trial.tuned)} if trial.tuned else {}
-    return {**training, **shared, **own, **trial.to_json(), "seed": trial.seed or shared["study_seed"],
+    return {**training, **shared, "data": data_of(trial, shared), **own, **trial.to_json(),
+            "seed": trial.seed or shared["study_seed"],
             "versions": {**versions(*SEARCHERS), **training.get("versions", {})}}
+
+
+def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Facts of the corpus that ``trial`` learns from: the study's text, in the vocabulary of its own if it has one."""
+    data: Mapping[str, Any] = shared.get("data", {})
+    vocab, hashes = trial.answers.get("vocab"), data.get("corpora")
+    return {**data, "vocab": vocab, "hash": hashes.get(str(vocab))} if vocab and hashes else data
 
 
 def describe_taught(facts: TeacherFacts) -> str:

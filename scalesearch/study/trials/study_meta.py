@@ -25,13 +25,17 @@ FORMAT = 3  # of the study's folder; studies of other formats are refused
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Text that a study trains on; ``spec`` is what the data file says of it."""
+    """Text that a study trains on; ``spec`` is what the data file says of it.
+
+    Where candidates have vocabularies of their own, ``hash`` is of the text, and ``corpora`` has that of each corpus.
+    """
 
     name: str
     hash: str
     synthetic: bool = False
     spec: Params = field(default_factory=dict)
     vocab: int | None = None
+    corpora: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """Loss of a trial at a rung, in nats a token, and its training so far.
+    """Loss of a trial at a rung, in nats a token (a character, if it has its own vocabulary), and its training so far.
 
     ``share`` is of a full training; ``seconds`` is wall time and ``cpu_seconds`` CPU time of the updates.
     """

@@ -322,7 +322,7 @@ def test_what_is_to_be_measured_follows_from_the_objectives(tmp_path, objectives
 @pytest.mark.parametrize(("data", "objectives", "space", "said"), [
     (f"task: summarisation, {TASK_FILES}", "bleu: max", SPACE,
      ["s.yaml:8:15: `bleu` is a metric of translation, and the data's task is summarisation",
-      "its metrics are rougeL, rouge1, rouge2, loss, perplexity, latency, memory"]),
+      "its metrics are rougeL, rouge1, rouge2, loss, perplexity, loss_per_char, latency, memory"]),
     (TASK_FILES, "tokenised_bleu: max", SPACE, ["does not ask for `tokenised_bleu`", "`tokenised: true`"]),
     (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
     (f"{TASK_FILES}, comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),

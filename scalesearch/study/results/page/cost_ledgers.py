@@ -55,7 +55,8 @@ def _table(facts: Facts, trials: Sequence[Trial], quantity: str) -> Part:
 def _memory(facts: Facts, trials: Sequence[Trial]) -> Part:
     rows = [[Cell(name_of(trial), trial.number, left=True),
              *(_mebibytes(trial.costs.get(f"memory.{name}")) for name in MEMORY)] for trial in trials]
-    caption = (f"memory: MiB in float32; the key-value cache after {facts.meta.protocol['target']} target tokens; "
+    target = facts.meta.protocol["target"] or "the protocol's"
+    caption = (f"memory: MiB in float32; the key-value cache after {target} target tokens; "
                "an estimate of what one sentence pair keeps for the backward pass.")
     return table(["trial", *MEMORY.values()], rows, caption, "costs-memory")
 

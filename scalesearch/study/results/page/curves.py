@@ -10,7 +10,8 @@ from scalesearch.study.results.page.parts import Cell, Part, Section, fold, numb
 from scalesearch.study.results.page.svg import Mark, picture
 from scalesearch.study.trials.trial import State, Trial
 
-LOSS = "Validation loss (nats per token)"
+LOSS = {"valid_loss": "Validation loss (nats per token)",
+        "valid_loss_per_char": "Validation loss (nats per character)"}
 TRAINING_LOSS = "Training loss (nats per token)"
 
 
@@ -19,9 +20,9 @@ def section(facts: Facts) -> Section:
     shown = facts.drawn
     rungs = "; crosses: losses at the rungs" if any(one.rungs for one in shown) else ""
     colors = "; blue: on the front; orange: references" if facts.ranked else ""
-    caption = f"{LOSS} of {len(shown)} trials, each with its first seed{colors}{rungs}."
-    parts = [_picture(facts, "valid_loss", LOSS, caption) if shown else
-             text("No validation has been recorded yet.")]
+    title = LOSS[facts.loss]
+    caption = f"{title} of {len(shown)} trials, each with its first seed{colors}{rungs}."
+    parts = [_picture(facts, facts.loss, title, caption) if shown else text("No validation has been recorded yet.")]
     if any(one.number in facts.curves["train_loss"] for one in shown):
         caption = (f"{TRAINING_LOSS}, label smoothing included where the recipe has it; mean since the validation "
                    "before.")
@@ -38,7 +39,7 @@ def _picture(facts: Facts, key: str, title: str, caption: str) -> Part:
         axes.add_collection(LineCollection([curves[at][1] for at in order], colors=[styles[at][0] for at in order],
                                            linewidths=[styles[at][1] for at in order]))
         dots = [(*points[0], style[0]) for (_, points), style in zip(curves, styles) if len(points) == 1]
-        crosses = [(rung.step, rung.loss, _style(facts, one)[0]) for one in trials if key == "valid_loss"
+        crosses = [(rung.step, rung.loss, _style(facts, one)[0]) for one in trials if key == facts.loss
                    for rung in one.rungs if rung.step is not None]
         for spots, marker in ((dots, "o"), (crosses, "x")):
             if spots:
@@ -71,4 +72,4 @@ def _rungs(facts: Facts) -> Part:
         rows.append([at + 1, Cell(f"{share:.0%}", share), reached[at], promoted,
                      *(number(best(losses, default=None), ".3f") for best in (min, max))])
     headings = ["rung", "share of a training", "reached", "promoted", "best loss", "worst loss"]
-    return table(headings, rows, f"Rungs of successive halving; losses: {LOSS.lower()}.", "rungs-table")
+    return table(headings, rows, f"Rungs of successive halving; losses: {LOSS[facts.loss].lower()}.", "rungs-table")

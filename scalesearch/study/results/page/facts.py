@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scalesearch.report.ablation import Ablation, ablation
-from scalesearch.report.records import named, scores_of
+from scalesearch.report.records import loss_name, named, scores_of
 from scalesearch.study.results.results import Results, main_metric
 from scalesearch.study.results.tables import records_of
 from scalesearch.study.trials.study_meta import StudyMeta
@@ -140,12 +140,20 @@ class Facts:
         return done
 
     @cached_property
+    def loss(self) -> str:
+        """The validation loss by which trials compare."""
+        return next((loss_name(trial.answers) for trial in self.own if trial.answers), "valid_loss")
+
+    @cached_property
     def curves(self) -> dict[str, dict[int, list[tuple[float, float]]]]:
-        """``valid_loss`` and ``train_loss``: (updates, loss) of a trial's validations; no replicates, no empty ones."""
-        found: dict[str, dict[int, list[tuple[float, float]]]] = {"valid_loss": {}, "train_loss": {}}
+        """``loss`` and ``train_loss``: (updates, loss) of a trial's validations; no replicates, no empty ones.
+
+        There is no training loss where vocabularies differ: it is of tokens.
+        """
+        found: dict[str, dict[int, list[tuple[float, float]]]] = {self.loss: {}, "train_loss": {}}
         for trial in self.own:
             validations = [one for one in self._validations(trial) if isinstance(one, dict)]
-            for key, curves in found.items():
+            for key, curves in found.items() if self.loss == "valid_loss" else [(self.loss, found[self.loss])]:
                 points = sorted((float(one["step"]), float(one[key])) for one in validations
                                 if one.get("step") is not None and one.get(key) is not None)
                 if points:
@@ -155,12 +163,12 @@ class Facts:
     @cached_property
     def drawn(self) -> list[Trial]:
         """The trials whose curves are drawn: the latest where there are too many."""
-        return [one for one in self.own if one.number in self.curves["valid_loss"] or one.rungs][-MAX_CURVES:]
+        return [one for one in self.own if one.number in self.curves[self.loss] or one.rungs][-MAX_CURVES:]
 
     @cached_property
     def plotted(self) -> set[int]:
         """The numbers of the trials that have a curve of their own."""
-        return {one.number for one in self.drawn} & set(self.curves["valid_loss"])
+        return {one.number for one in self.drawn} & set(self.curves[self.loss])
 
     def _validations(self, trial: Trial) -> list[Any]:
         """As the trial's record says, or the latest rung that it has reached."""

@@ -1,0 +1,35 @@
+"""Conflicts of a study whose architectures have vocabularies of their own, and of lengths that follow the corpus."""
+
+from collections.abc import Container, Iterable, Iterator
+
+from scalesearch.pareto.objective import Objective
+from scalesearch.space.schema.cost_names import OWN
+from scalesearch.study.config.spec import CORPUS, StudySpec
+from scalesearch.tasks import PER_TOKEN, TASKS
+
+Conflict = tuple[str, str, str]  # key, what is wrong, what would be right
+
+
+def conflicts(spec: StudySpec, objectives: Iterable[Objective], given: Container[str]) -> Iterator[Conflict]:
+    """What does not go together; ``spec`` has its space, and ``given`` holds the keys that the file gives."""
+    if spec.vocab == OWN:
+        yield from _of_own(spec, objectives, given)
+    if spec.protocol.get("lengths") == CORPUS:
+        for key in ("source", "target"):
+            if f"protocol.{key}" in given:
+                yield f"protocol.{key}", "`lengths: corpus` says how long the sentences are", "remove one of the two"
+        if spec.data and TASKS[spec.data.task].form == "text":
+            yield "protocol.lengths", f"the windows of {spec.data.task} are no sentences", "give `source` and `target`"
+
+
+def _of_own(spec: StudySpec, objectives: Iterable[Objective], given: Container[str]) -> Iterator[Conflict]:
+    has = "the space's architectures have vocabularies of their own, under `vocab`"
+    for key in ("data.vocab", "data.tokenizer", "protocol.vocab"):
+        if key in given and not (key == "protocol.vocab" and spec.protocol.get("vocab") == CORPUS):
+            yield key, has, "remove it here, or there"
+    if spec.teacher:
+        yield "teacher", f"{has}, and a teacher has one", ("have it translate with `scalesearch distill`, and name "
+                                                           "what that writes under data: distilled")
+    for one in objectives:
+        if one.name in PER_TOKEN:
+            yield f"objectives.{one.name}", f"`{one.name}` is of tokens, and {has}", "`loss_per_char` compares them"

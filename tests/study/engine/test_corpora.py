@@ -1,0 +1,183 @@
+"""Studies that ask for the vocabulary: a corpus, lengths and a cost for each; and what contradicts that."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from scalesearch.cost import cost, protocol_of
+from scalesearch.data import DataSpec, Tokenizer
+from scalesearch.errors import UserError
+from scalesearch.report.records import proxies_of
+from scalesearch.space import read_space
+from scalesearch.space.schema.cost_names import OWN
+from scalesearch.study.config.reader import read_study
+from scalesearch.study.config.sections import WarmSpec
+from scalesearch.study.engine import setup
+from scalesearch.study.engine.dry_run import dry_run
+from scalesearch.study.engine.run import launch
+from scalesearch.study.results.module_costs import modules_of
+from scalesearch.study.results.page.facts import Facts
+from scalesearch.study.results.results import load
+from scalesearch.study.transfer.warm_start import choose
+from scalesearch.study.trials.trial import State
+from scalesearch.train.averaging import read_weights
+from tests.corpora import write_text
+from tests.errors import refuses
+
+SIZES = (48, 60)
+DATA = "{ source: en, target: de, train: train, valid: val, test: test }"
+SPACE = """\
+space:
+  width: 16 | 24
+  vocab: 48 | 60
+  encoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 16 | 32 } } }
+  decoder: { depth: 1, heads: 2, ffn: { relu: { hidden: 16 } } }
+"""
+REST = f"""\
+data: {DATA}
+recipe: {{ steps: 8, max_tokens: 256, beam: 1, average: none, validate_every: 2, score_on: valid }}
+objectives: {{ loss_per_char: min, params.total: min, macs.total: min }}
+protocol: {{ lengths: corpus }}
+budget: params.total <= 12k and macs.total <= 130k
+reference: {{ name: mine, set: {{ width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }} }}
+"""
+STUDY = f"{SPACE}{REST}rungs: {{ first: 0.25, spacing: 2, eta: 2 }}\nproposer: random\nproxies: no\nout: found\n"
+
+
+def read(text, sets=(), name="s.yaml"):
+    Path(name).write_text(text)
+    return read_study(Path(name), sets)
+
+
+def run(sets, resume=False):
+    return launch(read(STUDY, sets), resume, Console(file=io.StringIO()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A study of two trainings, which went on after its first."""
+    where = tmp_path_factory.mktemp("own")
+    write_text(where)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(where)
+        assert "1 candidates trained" in run(("trials=1",))
+        assert "2 candidates trained" in run(("trials=2",), resume=True)
+        yield where
+
+
+def test_each_trial_learns_from_the_text_in_its_own_vocabulary(folder):
+    results = load(folder / "found")
+    done = results.study.trials.having(State.COMPLETE)
+    protocol = protocol_of(results.study.meta.protocol)
+    assert len(done) >= 3 and {52} < {trial.answers["vocab"] for trial in done} <= {52, *SIZES}
+    for trial in done:
+        place, record = results.study.trial_folder(trial), results.study.record(trial)
+        vocab = trial.answers["vocab"]
+        assert (record["data"]["vocab"], record["data"]["hash"]) == (vocab, record["corpus"])
+        assert Tokenizer.from_file(place / "tokenizer.model").vocab_size == vocab
+        architecture = read_space(place / "architecture.yaml").closed()
+        assert (architecture.id, architecture.vocab) == (trial.architecture, vocab)
+        bill = cost(architecture.block, protocol.at(vocab))
+        assert {name: bill[name] for name in trial.costs} == trial.costs and modules_of(results.study, trial)
+        weights = read_weights(place / "model.safetensors")
+        assert sum(weight.numel() for weight in weights.values()) == trial.costs["params.total"]
+        assert trial.values["loss_per_char"] == record["metrics"]["valid_loss_per_char"]
+
+
+def test_rungs_and_curves_compare_losses_per_character(folder):
+    results = load(folder / "found")
+    paused = [trial for trial in results.study.trials if trial.rungs]
+    for trial in paused:
+        for at, rung in enumerate(trial.rungs):
+            left = json.loads((results.study.trial_folder(trial) / f"rung-{at}.json").read_text())["metrics"]
+            assert rung.loss == left["valid_loss_per_char"] != left["valid_loss"]
+    assert paused and Facts(results).loss == "valid_loss_per_char"
+    facts = Facts(results)
+    for trial in results.study.trials.having(State.COMPLETE):
+        curve = results.study.record(trial)["curve"]
+        assert [loss for _, loss in facts.curves[facts.loss][trial.number]] == [
+            point["valid_loss_per_char"] for point in curve]
+    assert not facts.curves["train_loss"]
+    record = results.study.record(paused[0]) or {"answers": paused[0].answers, "rungs": None, "curve": [
+        {"valid_loss": 1, "valid_loss_per_char": 2}, {}]}
+    assert proxies_of({**record, "rungs": None, "curve": [{"valid_loss": 1, "valid_loss_per_char": 2}, {}]}) == {
+        "proxy.first_loss": 2}
+
+
+def test_lengths_are_the_rounded_means_of_what_a_model_reads(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    spec = read(STUDY)
+    corpora, found = setup.load_data(spec), load(Path("found")).study.meta.protocol
+    assert found["vocab"] == OWN and list(found["lengths"]) == ["48", "52", "60"]
+    for size, pair in found["lengths"].items():
+        train = corpora.by_vocab[int(size)].train
+        means = [np.mean([len(rows[i]) + 1 for i in range(len(rows))]) for rows in (train.source_ids, train.target_ids)]
+        assert np.abs(np.array(pair) - means).max() <= 0.5
+    assert found["lengths"]["48"] > found["lengths"]["60"]  # a smaller vocabulary makes longer sentences
+    without = STUDY.replace("  vocab: 48 | 60\n", "").replace("vocab: 52, ", "")
+    plain = dry_run(read(without.replace("test: test }", "test: test, vocab: 48 }"))).evaluator.protocol
+    assert [plain.source, plain.target] == found["lengths"]["48"] and plain.vocab == 48
+
+
+def test_a_warm_start_counts_trials_of_the_same_text_and_vocabulary(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    spec = read(STUDY.replace("48 | 60", "44 | 48 | 60"))
+    plan = setup.set_up(spec, setup.load_data(spec), None).plan
+    warm = choose(WarmSpec(("found",)), plan, 5)
+    known = [trial for trial in load(Path("found")).study.trials.having(State.COMPLETE) if trial.answers["vocab"] != 52]
+    assert {trial.architecture for trial in warm.imported} == {trial.architecture for trial in known} and not warm.first
+    spec = read(STUDY.replace("test: test }", "test: test, lowercase: yes }"))
+    plan = setup.set_up(spec, setup.load_data(spec), None).plan
+    assert not choose(WarmSpec(("found",)), plan, 5).imported
+
+
+@pytest.mark.parametrize(("old", "new", "code", "line"), [
+    ("test: test }", "test: test, vocab: 48 }", "given-twice", 6),
+    ("test: test }", "test: test, tokenizer: some.model }", "given-twice", 6),
+    ("lengths: corpus", "lengths: corpus, vocab: 48", "given-twice", 9),
+    ("lengths: corpus", "lengths: corpus, source: 8", "given-twice", 9),
+    ("loss_per_char: min", "loss: min", "given-twice", 8),
+    ("loss_per_char: min", "perplexity: min", "given-twice", 8),
+    ("proxies: no", "teacher: { file: transformer }", "given-twice", 14),
+])
+def test_what_contradicts_an_own_vocabulary_is_said_at_its_place(tmp_path, old, new, code, line):
+    file = tmp_path / "s.yaml"
+    file.write_text(STUDY.replace(old, new))
+    with pytest.raises(UserError) as error:
+        read_study(file)
+    assert [(one.code, one.place.line + 1) for one in error.value.problems] == [(code, line)], str(error.value)
+
+
+@pytest.mark.parametrize(("old", "new", "code"), [
+    ("vocab: 48 | 60", "vocab: = 2 * width", "too-many-vocabularies"),
+    ("vocab: 48 | 60", "vocab: 40..60", "too-many-vocabularies"),
+    ("  vocab: 48 | 60\n", "", "vocab-misfit"),
+    ("vocab: 48 | 60", "vocab: 48 | 5000", "vocabulary-misfit"),
+])
+def test_vocabularies_that_cannot_be_are_refused_before_anything_starts(folder, monkeypatch, old, new, code):
+    monkeypatch.chdir(folder)
+    text = STUDY.replace(old, new)
+    with pytest.raises(UserError) as error:
+        setup.load_data(read(text))
+    assert code in (error.value.code, *(one.code for one in getattr(error.value, "problems", ()))), error.value
+
+
+def test_a_reference_needs_a_vocabulary_as_the_space_has_one(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    text = STUDY.replace("set: { width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }", "file: transformer")
+    with refuses("vocab-missing", "mine", key="reference"):
+        setup.load_data(read(text))
+
+
+def test_data_that_fix_a_vocabulary_fit_no_other(tmp_path):
+    spec = DataSpec(builtin="grammar", pairs=500)
+    assert spec.at(None) is spec and spec.at(300).entries == 300 and spec.entries == 2000
+    assert DataSpec(builtin="grammar", vocab=300).at(300).vocab == 300
+    with refuses("given-twice", 400, 300, key="data.vocab"):
+        DataSpec(builtin="grammar", vocab=400).at(300)
+    with refuses("given-twice", "m.model", key="data.tokenizer"):
+        DataSpec(builtin="grammar", tokenizer="m.model").at(300)
