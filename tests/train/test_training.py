@@ -267,3 +267,14 @@ def test_paused_and_gone_on_with_is_as_uninterrupted_to_the_bit(corpus, tmp_path
     assert learned(end) == learned(whole) and end.metrics["bleu"] == whole.metrics["bleu"]
     same = [torch.equal(w, weights(tmp_path / "paused")[name]) for name, w in weights(tmp_path / "whole").items()]
     assert all(same)
+
+
+def test_a_model_with_a_vocabulary_of_its_own_learns_from_text_in_that_alone(corpus, out) -> None:
+    with refuses("vocab-misfit", 70, 80):
+        train(tiny(vocab=70), corpus, recipe(), out)
+    own = tiny(vocab=80)
+    result = train(own, corpus, recipe(steps=2, average="none"), out)
+    trained = read_checkpoint(out)
+    assert (result.state, result.architecture_id) == ("complete", own.id) and own.id != tiny().id
+    assert (trained.architecture.id, trained.architecture.vocab) == (own.id, trained.tokenizer.vocab_size)
+    assert "vocab: own" in (out / "architecture.yaml").read_text()
