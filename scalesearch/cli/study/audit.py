@@ -76,7 +76,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _foretold(plan: AuditPlan) -> dict[str, Any]:
-    return {**asdict(plan), "trainings": plan.trainings, "cpu_seconds": plan.cpu_seconds}
+    return {**asdict(plan), "trainings": plan.trainings, "stretches": plan.stretches,
+            "cpu_seconds": plan.cpu_seconds}
 
 
 def _show_plan(plan: AuditPlan) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, write_json
-from scalesearch.report.fairness import Fairness, Training
+from scalesearch.report.fairness import Fairness, Training, words
 from scalesearch.study.executors.base import FAULT, NO_ROOM, Crashed, Job, Runner
 from scalesearch.study.results.audit import (
     FINDINGS,
@@ -78,8 +78,8 @@ class _Audit:
                 training = self.running.pop(event.job.trial)
                 if isinstance(event, Crashed):
                     self._crashed(event)
-                self.tell(f"{self._done()} of {self.plan.trainings} trainings are done or stopped; last: "
-                          f"{training.architecture}, {training.rule} at {training.factor:g} times its rate")
+                self.tell(f"{self._done()} of at most {self.plan.stretches} stretches of training; last: "
+                          f"{training.architecture}, {words(training.option)}")
 
     def _submit(self) -> bool:
         """Gives work to idle workers; returns whether there was any."""
@@ -112,6 +112,7 @@ class _Audit:
             write_json(event.job.folder / FILE, {"state": "failed", "reason": event.reason, "metrics": {}})
 
     def _done(self) -> int:
-        due = sum(1 for member in self.plan.members for _ in self.plan.due(
-            trainings_of(self.plan, member, self.study.folder, self.metric)))
-        return self.plan.trainings - due
+        """Stretches of training that are behind."""
+        there = [one for member in self.plan.members
+                 for one in trainings_of(self.plan, member, self.study.folder, self.metric)]
+        return sum((one.rung is not None) + (one.loss is not None) for one in there)

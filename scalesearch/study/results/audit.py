@@ -97,11 +97,21 @@ class AuditPlan:
         return len(self.members) * len(self.options)
 
     @property
+    def kept(self) -> int:
+        """Trainings of a member that go on to their end, at most."""
+        rules = len(self.options) // len(self.settings.rates)
+        return min(rules * self.settings.kept + 1, len(self.options)) if self.settings.until < 1 else len(self.options)
+
+    @property
+    def stretches(self) -> int:
+        """Stretches of training at most: to where the worse rates stop, and from there to the end."""
+        return len(self.members) * (self.kept + (len(self.options) if self.settings.until < 1 else 0))
+
+    @property
     def effort(self) -> float:
         """Full trainings' worth of compute of a member at most."""
-        settings, rules = self.settings, len(self.options) // len(self.settings.rates)
-        kept = min(rules * settings.kept + 1, len(self.options))
-        return settings.share * (settings.until * len(self.options) + (1 - settings.until) * kept)
+        settings = self.settings
+        return settings.share * (settings.until * len(self.options) + (1 - settings.until) * self.kept)
 
     @property
     def cpu_seconds(self) -> float:

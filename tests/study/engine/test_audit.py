@@ -86,14 +86,16 @@ def legs():
 def test_an_audit_finds_the_kind_that_the_recipe_is_unfair_to_and_is_gone_on_with(call):
     before = len(legs())
     foretold = json.loads(call("audit", "found", "--dry-run", "--json"))
-    assert foretold["trainings"] == 20 and len(foretold["members"]) == 4 and not Path("found/audit").exists()
+    assert (foretold["trainings"], foretold["stretches"]) == (20, 36)
+    assert len(foretold["members"]) == 4 and not Path("found/audit").exists()
 
     def broken(folder):
         if len(legs()) - before >= 7:
             raise KeyboardInterrupt
         work(folder)
 
-    call("audit", "found", status=130, by=broken)
+    said = call("audit", "found", status=130, by=broken)
+    assert "7 of at most 36" in said
     found = json.loads(call("audit", "found", "--json"))
     trained = legs()[before:]
     assert trained.count("0.4") == 20  # each rate once, whatever was interrupted
