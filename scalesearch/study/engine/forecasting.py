@@ -198,7 +198,7 @@ def feasible(evaluator: Evaluator, seed: int) -> list[Trial]:
     """Random candidates that meet the limits."""
     rng = random.Random(seed)
     sheets = [evaluator.region.sample_feasible(rng) for _ in range(SAMPLES)]
-    return [evaluator.evaluate(decode(evaluator.space, sheet.params).params) for sheet in sheets if sheet]
+    return [evaluator.evaluate(decode(evaluator.searched, sheet.params).params) for sheet in sheets if sheet]
 
 
 def measure_training(spec: StudySpec, corpora: Corpora) -> Measure:
