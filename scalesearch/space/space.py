@@ -82,7 +82,7 @@ class Space:
         Raises:
             UserError: they are computed, or more than ``most``.
         """
-        leaves = self.form.by_key.get("vocab", ())
+        leaves = self.form.by_key.get("vocab", [])
         try:
             sizes = sorted({size for leaf in leaves for size in islice(whole_numbers(leaf.spec), most + 1)})
         except TypeError:
