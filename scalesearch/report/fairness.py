@@ -28,7 +28,8 @@ class Training:
     Attributes:
         kinds: what it is, such as ``norm post``.
         rule, factor: how rates follow sizes, and the rate as a multiple of the study's.
-        loss: validation loss at the end, infinite where training failed; None where it was stopped, or is not done.
+        loss: validation loss at the end in nats a character, infinite where training failed; None where it was stopped,
+            or is not done.
         score: the study's metric; None without one.
         rung: validation loss where the worse rates were stopped; None where it has not come there.
     """
@@ -136,8 +137,8 @@ class Fairness:
         unfair = [f"{kind.name} ({kind.difference} more than others)" for kind in self.kinds if kind.unfair]
         known = f"Kendall's tau between its order and that of the best recipes: {self.tau}, " \
                 f"{percent(self.confidence)} interval." if self.tau else "Too few architectures for an order."
-        return [f"The study's recipe costs its {len(losses)} architectures {np.mean(losses):.3g} of validation loss on "
-                f"average{in_score}; at most {losses[0]:.3g} ({self.regrets[0].architecture}).", known,
+        return [f"The study's recipe costs its {len(losses)} architectures {np.mean(losses):.3g} of validation loss "
+                f"(nats a character) on average{in_score}; at most {losses[0]:.3g} ({self.regrets[0].architecture}).", known,
                 *([f"{edge} are best at the lowest or highest rate tried, so they may lose more."] if edge else []),
                 f"Unfair to: {'; '.join(unfair)}." if unfair else "It is unfair to no kind beyond chance.",
                 *self._fairest()]

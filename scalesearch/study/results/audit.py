@@ -252,11 +252,11 @@ def trainings_of(plan: AuditPlan, member: Member, folder: Path, metric: str) -> 
 
 def _training(place: Path, training: Training, metric: str) -> Training:
     rung, result = peek_json(place / rung_file(0), Result), peek_json(place / FILE, Result)
-    loss = rung.metrics.get("valid_loss") if rung else None
+    loss = rung.metrics.get("valid_loss_per_char") if rung else None
     training = replace(training, rung=loss if rung is None else math.inf if loss is None else float(loss))
     if result is None:
         return training
-    loss, score = result.metrics.get("valid_loss"), result.metrics.get(metric)
+    loss, score = result.metrics.get("valid_loss_per_char"), result.metrics.get(metric)
     if result.state != "complete" or loss is None:
         return replace(training, loss=math.inf)
     return replace(training, loss=float(loss), score=None if score is None else float(score))

@@ -47,7 +47,7 @@ def work(folder):
         with (folder_of(place) / "trained").open("a") as file:
             file.write(f"{job.get('until', 1.0)}\n")
         state = "paused" if "until" in job else "complete"
-        return {"state": state, "seconds": 1.0, "metrics": {"loss": loss, "valid_loss": loss}}
+        return {"state": state, "seconds": 1.0, "metrics": {"loss": loss, "valid_loss_per_char": loss}}
 
     finish(Path(folder), run)
 
