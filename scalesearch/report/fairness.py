@@ -139,7 +139,8 @@ class Fairness:
                 f"{percent(self.confidence)} interval." if self.tau else "Too few architectures for an order."
         return [f"The study's recipe costs its {len(losses)} architectures {np.mean(losses):.3g} of validation loss "
                 f"(nats a character) on average{in_score}; at most {losses[0]:.3g} ({self.regrets[0].architecture}).",
-                known, *([f"{edge} are best at the lowest or highest rate tried, so they may lose more."] if edge else []),
+                known,
+                *([f"{edge} are best at the lowest or highest rate tried, so they may lose more."] if edge else []),
                 f"Unfair to: {'; '.join(unfair)}." if unfair else "It is unfair to no kind beyond chance.",
                 *self._fairest()]
 
