@@ -83,7 +83,7 @@ def test_what_a_flag_says_is_named_as_the_flag(refused):
 
 
 def test_an_unreachable_storage_is_found_before_the_corpus_is_read(refused, monkeypatch):
-    monkeypatch.setattr("scalesearch.study.engine.setup.load_corpus", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus", lambda *_: pytest.fail("read"))
     assert "cannot be used" in refused({"storage": "sqlite:////nowhere/at/all.db"})
     assert "no cluster answers" in refused({"ray": "{ address: 127.0.0.1:1 }"})
 

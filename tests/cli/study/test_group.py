@@ -72,7 +72,7 @@ def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
 
 
 def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypatch):
-    monkeypatch.setattr("scalesearch.study.engine.setup.load_corpus", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr("scalesearch.study.engine.corpora.load_corpus", lambda *_: pytest.fail("loaded"))
     with refuses("study-exists", "--resume"):
         call("run", "quick", "--out", folder, "--backend", "inprocess")
 
