@@ -14,6 +14,7 @@ import pytest
 from tests.corpora import write_text
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before PyTorch is loaded, and for every process that tests start
+os.environ["SCALESEARCH_MEASURE"] = "0"  # studies of tests are forecast where that is what is tested
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
               "whose space, budget or objectives have changed.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; train and write nothing.")
 @click.option("--measure", type=click.FloatRange(0, 600), default=20.0, show_default=True, metavar="SECONDS",
+              envvar="SCALESEARCH_MEASURE", show_envvar=True,
               help="How long to measure the speed of models on this machine, for the forecast; 0: no forecast.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change a key: --set recipe.steps=500.")
 @json_option
