@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from scalesearch.pareto.noise import CONFIDENCE, percent
 
@@ -210,6 +209,8 @@ def kendall(table: NDArray[np.float64]) -> float | None:
     """Kendall's tau-b of the two columns; None of fewer than three rows, or where a column is constant."""
     if len(table) < FEWEST:
         return None
+    from scipy import stats  # half a second, for which only audits have to wait
+
     value = float(stats.kendalltau(table[:, 0], table[:, 1]).statistic)
     return None if np.isnan(value) else value
 
@@ -243,6 +244,8 @@ def _difference(one: Sequence[float], other: Sequence[float], level: float) -> I
     value = float(np.mean(one) - np.mean(other))
     if len(one) < 2 or len(other) < 2 or np.std(one) + np.std(other) < 1e-12:
         return Interval(value)
+    from scipy import stats
+
     between = stats.ttest_ind(one, other, equal_var=False).confidence_interval(level)
     return Interval(value, float(between.low), float(between.high))
 
@@ -252,6 +255,8 @@ def mean(values: Sequence[float], confidence: float) -> Interval:
     value = float(np.mean(values))
     if len(values) < 2 or not np.isfinite(value):
         return Interval(value)
+    from scipy import stats
+
     half = float(stats.sem(values) * stats.t.ppf((1 + confidence) / 2, len(values) - 1))
     return Interval(value, value - half, value + half)
 

@@ -168,7 +168,8 @@ def _by_place(model: Any, recipe: Recipe) -> dict[str, Factors]:
     for stack in ("encoder", "decoder"):
         layers = dict(_layers(model, stack))
         for path, node in layers.items():
-            residual = _residual(model, stack, len(layers), node.block) if recipe.residual == "scaled" else (1.0, 1.0)
+            scaled = recipe.residual == "scaled" or (recipe.residual == "deepnet" and node.block.norm == "post")
+            residual = _residual(model, stack, len(layers), node.block) if scaled else (1.0, 1.0)
             for name, part in node.block.parts().items():
                 if isinstance(part.block, Mixer | FFN):
                     for inner, factors in _branch(part.block, residual, recipe):

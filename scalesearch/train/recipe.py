@@ -112,8 +112,9 @@ class Recipe:
                                        synonyms=("attn_dropout", "attention_probs_dropout_prob"))
     activation_dropout: float = setting(0.0, "inside feed-forward networks", low=0, high=0.9999,
                                         synonyms=("relu_dropout", "ffn_dropout"))
-    residual: str = setting("plain", "scaled: branches that start small for their stack's depth, as in DeepNet where "
-                            "norms come after, by 1/√branches where they come before", words=("plain", "scaled"),
+    residual: str = setting("plain", "deepnet: branches start small and learn in proportion where norms come after "
+                            "(Wang et al. 2022); scaled: by 1/√branches where they come before, too",
+                            words=("plain", "deepnet", "scaled"),
                             synonyms=("depth_scaling",))
     zero_out: bool = setting(False, "the last maps of residual branches start at zero", synonyms=("zero_init",))
     init: str = setting("xavier", "scheme of the first weights",

@@ -122,6 +122,8 @@ def test_deepnet_is_its_multiplier_on_the_stream() -> None:
     assert named["encoder.layers.1.attention.value.weight"].init == pytest.approx(beta)
     assert named["encoder.layers.1.attention.query.weight"].init == 1.0
     assert named["decoder.layers.1.ffn.down.weight"].rate == pytest.approx(6**-0.25)
+    assert found(plain, residual="deepnet") == named
+    assert found(tiny(), residual="deepnet") == found(tiny()) != found(tiny(), residual="scaled")
 
 
 def moves(rule: str, optimizer: str, width: int, corpus) -> float:
