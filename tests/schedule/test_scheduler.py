@@ -89,7 +89,7 @@ class Candidate:
         return ours != theirs and all(a <= b for a, b in zip(ours, theirs))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_nobody_is_promoted_before_one_that_dominates_it_where_both_wait(data):
     """Random losses, costs and ties; workers that end in any order, or fail; ``trials`` set anew in between."""

@@ -117,7 +117,7 @@ class Shuffled(InProcessRunner):
         return [Done(job)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 999), st.lists(st.integers(3, 8), min_size=3, max_size=3))
 def test_nobody_is_promoted_before_one_that_dominates_it(tmp_path_factory, seed, each):
     """``each``: what ``trials`` is set to when the study is begun and resumed."""
