@@ -114,7 +114,7 @@ class Soap(OfMatrices):
             if state := self.state[weight]:
                 step = self._step(state, gradient, group["momentum"])
                 weight.add_(step.view_as(weight), alpha=-group["lr"])
-            else:
+            elif gradient.isfinite().all():  # else there are no bases; the loss, which is not finite, ends the training
                 state |= {"updates": 0, "mean": torch.zeros_like(gradient), "square": torch.zeros_like(gradient)}
                 state["covariances"] = _covariances(gradient)
                 state["bases"] = {side: torch.linalg.eigh(cov)[1] for side, cov in state["covariances"].items()}

@@ -111,7 +111,7 @@ def scales(model: Any, recipe: Recipe) -> dict[str, Scale]:
                 owned = scale if name in node._parameters else first
                 found[id(weight)] = replace(owned, rate=min(first.rate, scale.rate))
     named = {name: found[id(weight)] for name, weight in model.named_parameters()}
-    if recipe.lr.rule == "mup" and (gain := _last_gain(model)) in named:
+    if recipe.lr.rule == "mup" and "output.weight" not in named and (gain := _last_gain(model)) in named:
         small = _ratio(model.block.decoder.layer.main.d, recipe.lr) ** -0.5
         named[gain] = named[gain].times(small, small)
     return named

@@ -184,7 +184,8 @@ class Recipe:
     def describe(self) -> str:
         """One line for a person: budget, batch, optimiser, averaging."""
         budget = " or ".join(f"{getattr(self, name):g} {name}" for name in BUDGETS if getattr(self, name) is not None)
-        averaged = "" if self.average == "none" else f", average of the {self.average} {self.average_count}"
+        averaged = {"none": "", "ema": ", moving average of the weights"}.get(
+            self.average, f", average of the {self.average} {self.average_count}")
         batch = f"{self.accumulate} x {self.max_tokens}" if self.accumulate > 1 else f"{self.max_tokens}"
         return (f"{budget.replace('_', '-')}; {batch} tokens a batch; {self.optimizer}, lr {self.lr.describe()}, "
                 f"{self.schedule}; dropout {self.dropout:g}{averaged}")

@@ -121,3 +121,40 @@ def test_matrices_of_one_weight_move_as_if_alone(kind, count) -> None:
         other.step()
     expected = torch.stack([weight.data for weight in alone]) if count == 2 else alone[0].data.view(2, 3, 5)
     assert torch.allclose(together, expected, atol=1e-5) and together.abs().max() > 0.01
+
+
+def test_soap_is_adam_in_bases_that_follow_the_gradients() -> None:
+    """Beside a plain way to write it: one matrix, the mean kept as it is and turned anew at every step."""
+    torch.manual_seed(5)
+    ours = torch.nn.Parameter(torch.zeros(4, 4))
+    mine = Soap([{"params": [ours], "scale": 1.0}], False, lr=0.01, momentum=0.9, weight_decay=0.0)
+    mean, square, plain, bases, covariances = torch.zeros(4, 4), torch.zeros(4, 4), torch.zeros(4, 4), None, None
+    drift = torch.randn(4, 4)
+    for step in range(35):
+        g = torch.randn(4, 4) + step * drift / 10
+        ours.grad = g.clone()
+        mine.step()
+        if bases is None:
+            covariances = [g @ g.T, g.T @ g]
+            bases = [torch.linalg.eigh(one)[1] for one in covariances]
+            continue
+        rows, columns = bases
+        mean = 0.9 * mean + 0.1 * g
+        square = 0.9 * square + 0.1 * (rows.T @ g @ columns) ** 2
+        correction = 1 - 0.9**step
+        size = (square / correction).sqrt() + 1e-8
+        plain -= 0.01 * rows @ ((rows.T @ mean @ columns) / correction / size) @ columns.T
+        covariances = [0.9 * old + 0.1 * new for old, new in zip(covariances, (g @ g.T, g.T @ g))]
+        if step % 10 == 0:
+            bases = [torch.linalg.qr(one @ basis)[0] for one, basis in zip(covariances, bases)]
+    assert torch.allclose(ours, plain, atol=1e-4) and plain.abs().max() > 0.1
+
+
+@pytest.mark.parametrize("kind", [Muon, Soap])
+@pytest.mark.parametrize("calm", [0, 1])  # updates before
+def test_a_gradient_that_is_no_number_raises_nothing(kind, calm) -> None:
+    weight = torch.nn.Parameter(torch.ones(4, 3))
+    optimizer = kind([{"params": [weight], "scale": 1.0}], False, lr=0.1, momentum=0.9, weight_decay=0.0)
+    for step in range(12):
+        weight.grad = torch.full((4, 3), 1.0 if step < calm else torch.nan)
+        optimizer.step()

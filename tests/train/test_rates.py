@@ -62,6 +62,16 @@ def test_a_tied_table_has_the_lowest_rate_of_its_roles() -> None:
     assert tied[table].rate == 0.25
 
 
+@pytest.mark.parametrize("norm, gain", [("pre", "decoder.norm.weight"), ("post", "decoder.layers.0.ffn_norm.weight")])
+def test_by_mup_a_tied_readout_starts_smaller_by_the_gain_before_it_and_an_own_one_by_itself(norm, gain) -> None:
+    tied, own = (found(tiny(width=64, norm=norm, embedding__tie=tie), lr={**WIDE, "rule": "mup"})
+                 for tie in ("all", "none"))
+    assert (tied[gain].init, tied["embedding.source.table.weight"].init) == (0.5, 1.0)
+    assert (own[gain].init, own["output.weight"].init) == (1.0, 0.5)
+    others = [scale.init for name, scale in tied.items() if name.endswith("norm.weight") and name != gain]
+    assert set(others) == {1.0}
+
+
 def test_a_shared_matrix_has_the_rate_of_its_own() -> None:
     own, shared = (found(tiny(encoder__depth=3, share__encoder__ffn=share), lr={**WIDE, "rule": "layerwise"})
                    for share in ("own", "one"))

@@ -138,8 +138,10 @@ def test_seeds_differ_and_repeat(corpus, tmp_path) -> None:
     assert learned(runs[0]) == learned(runs[1]) != learned(runs[2])
 
 
-def test_a_loss_that_is_no_number_is_a_failure_with_the_reason(corpus, out) -> None:
-    result = train(tiny(), corpus, recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant"), out)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap"])
+def test_a_loss_that_is_no_number_is_a_failure_with_the_reason(corpus, out, optimizer) -> None:
+    how = recipe(lr=1e30, warmup=0, clip_norm=0, schedule="constant", optimizer=optimizer)
+    result = train(tiny(), corpus, how, out)
     assert result.state == "failed" and result.metrics == {}
     assert "update" in result.reason and "learning rate 5e+29" in result.reason and "again" in result.reason
     assert Result.read(out) == result
@@ -251,6 +253,19 @@ def test_a_second_divergence_is_a_failure_with_its_reason(corpus, out, monkeypat
     result = train(tiny(), corpus, recipe(), out)
     assert result.state == "failed"
     assert "it diverged" in result.reason and "again, after going back" in result.reason
+
+
+def test_the_moving_average_judges_and_is_what_is_written(corpus, tmp_path) -> None:
+    runs = {average: train(tiny(), corpus, recipe(average=average), tmp_path / average) for average in ("none", "ema")}
+    points = {average: result.curve for average, result in runs.items()}
+    assert [p["train_loss"] for p in points["ema"]] == [p["train_loss"] for p in points["none"]]
+    assert all(a["valid_loss"] != b["valid_loss"] for a, b in zip(points["ema"], points["none"]))
+    for average, result in runs.items():
+        assert result.metrics["valid_loss"] == pytest.approx(points[average][-1]["valid_loss"], rel=1e-6)
+    paused = train(tiny(), corpus, recipe(average="ema", validate_every=12), tmp_path / "paused", until=8 / 12)
+    assert paused.metrics["valid_loss"] == pytest.approx(points["ema"][1]["valid_loss"], rel=1e-6)
+    assert any(not torch.equal(weight, weights(tmp_path / "none")[name])
+               for name, weight in weights(tmp_path / "ema").items())
 
 
 @pytest.mark.parametrize("average", ["last", "best", "none", "ema"])
