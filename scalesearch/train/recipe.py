@@ -191,13 +191,16 @@ class Recipe:
                 f"{self.schedule}; dropout {self.dropout:g}{averaged}")
 
 
-# Short runs pass over the data once or twice: small batches for more updates, and nothing that regularises.
+# What learns most in a short time, at rates that suit each architecture (docs/guides/recipes.md). Short runs pass over the
+# data once or twice: small batches for more updates, and dropout is left out.
+SHORT: dict[str, Any] = {
+    "max_tokens": 384, "optimizer": "soap", "lr": {"base": 4e-3, "at": {"width": 128}, "rule": "layerwise"},
+    "schedule": "wsd", "weight_decay": 0.1, "zero_out": True, "residual": "deepnet", "dropout": 0.0,
+    "label_smoothing": 0.0,
+}
 PRESETS: dict[str, dict[str, Any]] = {
-    "quick": {
-        "cpu_minutes": 1.0, "max_tokens": 384, "lr": 1e-3, "dropout": 0.0, "label_smoothing": 0.0, "beam": 1,
-        "validate_every": 0.25, "average_count": 4,
-    },
-    "short": {"cpu_minutes": 5.0, "max_tokens": 384, "lr": 1e-3, "dropout": 0.0, "label_smoothing": 0.0},
+    "quick": {**SHORT, "cpu_minutes": 1.0, "beam": 1, "validate_every": 0.25, "average_count": 4},
+    "short": {**SHORT, "cpu_minutes": 5.0},
     "base": {
         "steps": 100_000, "max_tokens": 4096, "lr": 7e-4, "schedule": "inverse_sqrt", "warmup": 4000.0,
         "validate_every": 2000.0, "average_count": 10, "average_every": 1000.0, "patience": 10,
