@@ -16,21 +16,13 @@ from scalesearch.data import Corpus, Feed
 from scalesearch.signals import Stop
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
-from scalesearch.train.averaging import MovingAverage, Snapshots, write_weights
-from scalesearch.train.effort import SCORING, UPDATES, VALIDATION, Effort, Meter
+from scalesearch.train.averaging import MovingAverage, Snapshots
+from scalesearch.train.effort import UPDATES, VALIDATION, Effort, Meter
 from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import TrainingFailed
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.schedule import Interval, Schedule, Spent
-from scalesearch.train.scoring.evaluate import (
-    Search,
-    loss_per_token,
-    perplexity,
-    score_split,
-    tokens_per_character,
-    translate,
-)
-from scalesearch.train.scoring.measure import latency
+from scalesearch.train.scoring.evaluate import Search, loss_per_token, tokens_per_character, translate
 
 Report = Callable[[dict[str, Any]], None]
 GPU_LOSS_INTERVAL = 20  # updates between readings of the loss on a GPU: each reading waits for it
@@ -104,13 +96,14 @@ class Run:
         if not known:
             with self.meter.part(VALIDATION), self._judged():
                 loss = loss_per_token(self.engine, self.corpus.valid, self.stop.check)
-        return {**self._position(), **self._losses(last["valid_loss"] if known else loss)}
+        return {**self._position(), **self.losses(last["valid_loss"] if known else loss)}
 
     def _judged(self) -> AbstractContextManager[None]:
         """Context in which the model has the weights that it is judged by."""
         return self.mean.used() if self.mean else nullcontext()
 
-    def _losses(self, valid_loss: float) -> dict[str, float]:
+    def losses(self, valid_loss: float) -> dict[str, float]:
+        """The validation loss, a token and a character."""
         return {"valid_loss": valid_loss, "valid_loss_per_char": valid_loss * self._valid_rate}
 
     @cached_property
@@ -221,7 +214,7 @@ class Run:
         if not math.isfinite(valid_loss):
             raise Diverged(f"the validation loss is {valid_loss} after update {self.spent.steps}: it diverged")
         scored = {"bleu": None} | ({} if score is None else {self.task.main: score})
-        self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss, **self._losses(valid_loss),
+        self.curve.append({**self._position(), "lr": self.lr, "train_loss": train_loss, **self.losses(valid_loss),
                            **scored})
         self.window = [0.0, 0]
         self._track_best(valid_loss if self.recipe.watch == "loss" else -float(score or 0))
@@ -256,43 +249,6 @@ class Run:
                      "tokens_per_second": spent.tokens / max(spent.seconds, 1e-9),
                      "tokens_per_cpu_second": spent.tokens / max(spent.cpu_seconds, 1e-9),
                      "eta_seconds": spent.seconds * (1 - share) / share if share else None})
-
-    # -- the end
-
-    def finish(self) -> dict[str, Any]:
-        """Averages, writes and scores the weights; returns the metrics of the result."""
-        model, recipe, weights = self.engine.model, self.recipe, "the last"
-        if recipe.average == "last":
-            self.snapshots.add(model, self.spent.steps)
-        if self.mean:
-            model.load_state_dict(self.mean.named())
-            weights = f"moving average over the last {self.mean.updates:.0f} updates"
-        if self.snapshots.kept:
-            model.load_state_dict(self.snapshots.mean())
-            steps = sorted(self.snapshots.kept)
-            weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
-        write_weights(self.directory / checkpoint.WEIGHTS, model.state_dict())
-        with self.meter.part(SCORING):
-            metrics = self._scores()
-            if recipe.measure in ("latency", "both"):
-                split = getattr(self.corpus, metrics["split"])
-                metrics |= latency(model, split, self.engine.hardware, self.stop.check)
-        return {**metrics, "weights": weights, "task": self.task.name, "synthetic": self.corpus.synthetic}
-
-    def _scores(self) -> dict[str, Any]:
-        """Scores on the split for selection, and under ``test`` those to report."""
-        both = self.recipe.score_on == "both"
-        chosen = "valid" if both else self.recipe.score_on
-        scores = self._scores_on(chosen)
-        known = chosen == "valid"
-        valid_loss = scores["loss"] if known else loss_per_token(self.engine, self.corpus.valid, self.stop.check)
-        scores |= {"split": chosen, **self._losses(valid_loss), "valid_perplexity": perplexity(valid_loss)}
-        return scores | ({"test": self._scores_on("test")} if both else {})
-
-    def _scores_on(self, name: str) -> dict[str, Any]:
-        search = Search(self.recipe.beam, self.recipe.length_penalty)
-        return score_split(self.engine, self.corpus, name, search, self.stop.check,
-                           lambda done, of: self.report({"kind": "decode", "done": done, "of": of}))
 
     # -- saving and resuming
 

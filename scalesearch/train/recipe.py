@@ -191,8 +191,8 @@ class Recipe:
                 f"{self.schedule}; dropout {self.dropout:g}{averaged}")
 
 
-# What learns most in a short time, at rates that suit each architecture (docs/guides/recipes.md). Short runs pass over the
-# data once or twice: small batches for more updates, and dropout is left out.
+# What learns most in a short time, at rates that suit each architecture (docs/guides/recipes.md). Short runs pass over
+# the data once or twice: small batches for more updates, and dropout is left out.
 SHORT: dict[str, Any] = {
     "max_tokens": 384, "optimizer": "soap", "lr": {"base": 4e-3, "at": {"width": 128}, "rule": "layerwise"},
     "schedule": "wsd", "weight_decay": 0.1, "zero_out": True, "residual": "deepnet", "dropout": 0.0,

@@ -14,6 +14,7 @@ from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
 from scalesearch.train.effort import Effort, Meter
 from scalesearch.train.engine import Engine, first_model
+from scalesearch.train.finish import finish
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 from scalesearch.train.loop import Report, Run
 from scalesearch.train.parallel.gradients import follow, lead
@@ -147,7 +148,7 @@ def _train_and_score(run: Run, resume: bool, result: Result, until: float) -> No
             result.state, result.metrics = "paused", run.measure()
             return
         used = peak.read() if run.recipe.measure in ("memory", "both") else {}
-        result.metrics = {**run.finish(), **used}
+        result.metrics = {**finish(run), **used}
     except Interrupted as stopped:
         run.save()
         raise Interrupted(f"{stopped}: saved after {run.spent.steps} updates in {folder}; go on with --resume",

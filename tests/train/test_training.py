@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from scalesearch.signals import Interrupted
-from scalesearch.train import Result, loop, read_checkpoint, train
+from scalesearch.train import Result, loop, read_checkpoint, train, training
 from scalesearch.train import engine as engines
 from scalesearch.train.averaging import read_weights
 from tests.errors import refuses
@@ -84,14 +84,14 @@ def test_an_interruption_while_scoring_is_resumed_there(corpus, tmp_path) -> Non
 
 def test_an_interruption_too_late_to_stop_anything_still_reaches_the_caller(corpus, out, monkeypatch) -> None:
     """A study that trains in this process must not go on to its next candidate; the result is kept."""
-    finish = loop.Run.finish
+    finish = training.finish
 
     def finish_and_be_stopped(run):
         metrics = finish(run)
         os.kill(os.getpid(), signal.SIGINT)
         return metrics
 
-    monkeypatch.setattr(loop.Run, "finish", finish_and_be_stopped)
+    monkeypatch.setattr(training, "finish", finish_and_be_stopped)
     with pytest.raises(Interrupted):
         train(tiny(), corpus, recipe(), out)
     assert Result.read(out).state == "complete"
