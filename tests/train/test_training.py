@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from scalesearch.signals import Interrupted
-from scalesearch.train import Result, loop, read_checkpoint, train, training
+from scalesearch.train import Result, read_checkpoint, train, training
 from scalesearch.train import engine as engines
 from scalesearch.train.averaging import read_weights
 from tests.errors import refuses
