@@ -24,7 +24,8 @@ VERBS = {
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
     "score": ("score", "Score trained checkpoints on any files, with intervals and paired tests."),
     "analyse": ("analyse", "Heads, tokens, activations, load and gradients of a trained checkpoint."),
-    "study": ("study.group", "Search a space for its Pareto front; show, plot and export it."),
+    "export": ("export", "A study's best model, or a training, as an artefact that other runtimes load."),
+    "study": ("study.group", "Search a space for its Pareto front; show and plot it."),
 }
 
 

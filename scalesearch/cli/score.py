@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @json_option
 def command(models: tuple[str, ...], source: Path, target: Path, beam: int | None, length_penalty: float | None,
             batch: int, samples: int, as_json: bool) -> None:
-    """Score the trainings in the folders MODEL on files whose lines translate each other; .gz as well.
+    """Score the trainings, or artefacts, in the folders MODEL on files whose lines translate each other; .gz as well.
 
     Translations are scored with sacreBLEU's 95 % intervals by bootstrap, and of several models, each is tested against
     the first by paired bootstrap (Koehn 2004). Other tasks are scored by their metrics, without intervals.

@@ -1,4 +1,4 @@
-"""``scalesearch translate CHECKPOINT``: lines in, lines out."""
+"""``scalesearch translate MODEL``: lines in, lines out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 
 if TYPE_CHECKING:
+    from scalesearch.data import Split
+    from scalesearch.train.checkpoint import Checkpoint
     from scalesearch.train.scoring.evaluate import Search, Translations
 
 AT_ONCE = 1000  # lines that are sorted by length together, and how long the first answer takes
@@ -37,23 +39,23 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(name="translate")
-@click.argument("checkpoint")
+@click.argument("model")
 @search_options
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
               help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION with tabs between.")
 @click.option("--output", type=Output(), help="File to write, whole or not at all.")
 @json_option
-def command(checkpoint: str, beam: int | None, length_penalty: float | None, batch: int, nbest: int,
+def command(model: str, beam: int | None, length_penalty: float | None, batch: int, nbest: int,
             output: Path | None, as_json: bool) -> None:
-    """Translate each line of standard input with the training in the folder CHECKPOINT.
+    """Translate each line of standard input with the training, or the exported artefact, in the folder MODEL.
 
     One line comes out for each that goes in, in the same order; an empty one stays empty. With --json, a line is an
     object with source, translation and score, and of several translations all of them under nbest.
     """
-    model = Translator(checkpoint, beam, length_penalty, batch, nbest)
+    translator = Translator(model, beam, length_penalty, batch, nbest)
 
     def texts() -> Iterator[str]:
-        for number, (source, found) in enumerate(model(_lines()), 1):
+        for number, (source, found) in enumerate(translator(_lines()), 1):
             yield _object(source, found, nbest) if as_json else _plain(number, found, nbest)
 
     if output is not None:
@@ -64,7 +66,7 @@ def command(checkpoint: str, beam: int | None, length_penalty: float | None, bat
 
 
 class Translator:
-    """A finished training that translates lines.
+    """A finished training, or an artefact, that translates lines.
 
     Attributes:
         search: how; what is not given is as in the model's recipe.
@@ -72,11 +74,10 @@ class Translator:
 
     def __init__(self, folder: str, beam: int | None, length_penalty: float | None, batch: int, nbest: int = 1) -> None:
         from scalesearch.tasks import TASKS
-        from scalesearch.train import Recipe, read_checkpoint
-        from scalesearch.train.hardware import Hardware
         from scalesearch.train.scoring.evaluate import Search
 
-        self.folder, self.trained = folder, read_checkpoint(folder)
+        self.folder = folder
+        self.trained, self._decode = _opened(Path(folder))
         self.task, recipe = TASKS[self.trained.task], self.trained.recipe
         if self.task.score is None:
             raise UserError(f"{folder}: trained for the task {self.task.name}, which turns no line into another",
@@ -86,8 +87,6 @@ class Translator:
         if nbest > self.search.beam:
             raise UserError(f"--nbest {nbest}: a search of beam {self.search.beam} finds no more than that; give a "
                             "larger --beam", code="nbest-above-beam")
-        self.hardware = Hardware.of(Recipe(steps=1))
-        self.trained.model.to(self.hardware.device).set_attention(self.hardware.attention)
 
     def __call__(self, lines: Iterable[str], total: int | None = None) -> Iterator[tuple[str, Translations]]:
         """Lines with their translations, some hundred at a time; a bar on standard error counts them."""
@@ -95,9 +94,25 @@ class Translator:
 
         with _counted(f"{self.folder}: {self.search.protocol}", total) as count:
             for some in _grouped(lines):
-                yield from translate_lines(self.trained, some, self.search, self.hardware)
+                yield from translate_lines(self.trained, some, lambda split: self._decode(split, self.search))
                 sys.stdout.flush()
                 count(len(some))
+
+
+def _opened(folder: Path) -> tuple[Checkpoint, Callable[[Split, Search], list[Translations]]]:
+    """The training or the artefact in ``folder``, and what translates with it."""
+    from scalesearch.train import Recipe, read_checkpoint
+    from scalesearch.train.hardware import Hardware
+    from scalesearch.train.scoring.evaluate import translate
+
+    if (folder / "artefact.json").is_file() and not (folder / "result.json").is_file():  # not a training's copy
+        from scalesearch.export.export import open_artefact
+
+        described, decoder = open_artefact(folder)
+        return described, lambda split, search: decoder.translate(split, described, search)
+    trained, hardware = read_checkpoint(folder), Hardware.of(Recipe(steps=1))
+    trained.model.to(hardware.device).set_attention(hardware.attention)
+    return trained, lambda split, search: translate(trained.model, split, trained.tokenizer, hardware, search)
 
 
 def _grouped(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -46,6 +46,11 @@ class Hypotheses:
         rows, lengths = self.tokens[:, 0].tolist(), (self.lengths[:, 0] - 1).tolist()
         return [row[:length] for row, length in zip(rows, lengths)]
 
+    def ranked(self) -> list[list[tuple[list[int], float]]]:
+        """Ids and score of each sentence's hypotheses that are there."""
+        rows = zip(self.tokens.tolist(), self.lengths.tolist(), self.scores.tolist())
+        return [[(ids[: length - 1], score) for ids, length, score in zip(*row) if length] for row in rows]
+
 
 def longest(source: Tensor) -> Tensor:
     """The most tokens of each translation (B,): 1.5 for each source token, and 10."""
@@ -64,15 +69,16 @@ def folding(search: Callable[P, T]) -> Callable[P, T]:
 
 
 @folding
-def greedy(model: Any, source: Tensor, max_length: int | None = None, bos: int = BOS, eos: int = EOS) -> Hypotheses:
+def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, bos: int = BOS, eos: int = EOS
+           ) -> Hypotheses:
     """The likeliest token at each step until EOS; n is 1 and scores are log-probabilities a token (EOS counted).
 
     Args:
         model: in eval mode, on the device of ``source``.
         source: (B, S) ids, PAD = 0 at the end.
-        max_length: tokens of a translation at most (:func:`longest` by default); EOS then follows.
+        max_length: tokens of a translation, or of each (B,), at most (:func:`longest` by default); EOS then follows.
     """
-    limit = _limit(model, source, max_length)
+    limit = limits(model, source, max_length)
     rows = torch.arange(len(source), device=source.device)
     memory, cache = model.encode(source), model.new_cache()
     token = source.new_full((len(source),), bos)
@@ -99,7 +105,7 @@ def beam_search(
     source: Tensor,
     beam: int = 5,
     length_penalty: float = 1.0,
-    max_length: int | None = None,
+    max_length: int | Tensor | None = None,
     nbest: int = 1,
     bos: int = BOS,
     eos: int = EOS,
@@ -114,12 +120,12 @@ def beam_search(
     Args:
         model: in eval mode, on the device of ``source``.
         source: (B, S) ids, PAD = 0 at the end.
-        max_length: tokens of a translation at most (:func:`longest` by default); EOS then follows.
+        max_length: tokens of a translation, or of each (B,), at most (:func:`longest` by default); EOS then follows.
         nbest: how many to return, at most ``beam``.
     """
     if not (beam >= nbest >= 1 and length_penalty >= 0):
         raise ValueError(f"beam {beam}, nbest {nbest}, penalty {length_penalty}: beam >= nbest >= 1, penalty >= 0")
-    search = _Beams(source, beam, length_penalty, _limit(model, source, max_length), nbest, eos)
+    search = _Beams(source, beam, length_penalty, limits(model, source, max_length), nbest, eos)
     sources = _Sources(model, source)
     rows, token = search.first(bos), source.new_full((len(source),), bos)
     for step in range(int(search.limit.max()) + 1):
@@ -242,9 +248,9 @@ class _Beams:
         return Hypotheses(tokens, torch.where(there, ends + 1, 0), scores)
 
 
-def _limit(model: Any, source: Tensor, max_length: int | None) -> Tensor:
+def limits(model: Any, source: Tensor, max_length: int | Tensor | None = None) -> Tensor:
     """The most tokens of each translation (B,), within the model's positions (BOS takes one)."""
-    limit = longest(source) if max_length is None else source.new_full((len(source),), max_length)
+    limit = longest(source) if max_length is None else torch.as_tensor(max_length).to(source).expand(len(source))
     room = model.target_room(source.shape[1]) if hasattr(model, "target_room") else None
     return limit if room is None else limit.clamp(max=max(room - 1, 1))
 

@@ -30,6 +30,7 @@ from scalesearch.train.recipe import FREE, Recipe
 FORMAT = 5
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"
 ARCHITECTURE, TOKENIZER, RECIPE, DATA = "architecture.yaml", "tokenizer.model", "recipe.json", "data.json"
+DESCRIPTION = (ARCHITECTURE, TOKENIZER, RECIPE, DATA)
 
 
 def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, processes: int = 1) -> dict[str, Any]:
@@ -124,6 +125,7 @@ class Checkpoint:
         lowercase: it was trained on lower-cased text.
         max_length: of source sentences in training, in tokens.
         task: that it was trained for.
+        folder: that it was read from.
     """
 
     model: Any
@@ -133,10 +135,11 @@ class Checkpoint:
     max_length: int
     recipe: Recipe
     task: str
+    folder: Path | None = None
 
 
-def read_checkpoint(directory: Path | str) -> Checkpoint:
-    """Reads the finished model in ``directory``, in eval mode on the CPU.
+def read_checkpoint(directory: Path | str, weights: bool = True) -> Checkpoint:
+    """Reads the finished model in ``directory``, in eval mode on the CPU; without ``weights`` on the meta device.
 
     Raises:
         UserError: the folder is not a finished training.
@@ -144,7 +147,7 @@ def read_checkpoint(directory: Path | str) -> Checkpoint:
     from scalesearch.space import read_space
 
     folder = Path(directory)
-    missing = [name for name in (ARCHITECTURE, TOKENIZER, RECIPE, DATA, WEIGHTS) if not (folder / name).is_file()]
+    missing = [name for name in (*DESCRIPTION, *[WEIGHTS] * weights) if not (folder / name).is_file()]
     if missing:
         unfinished = " It is a training that is not finished; go on with --resume." * (folder / STATE).exists()
         raise UserError(f"{folder}: no checkpoint: {', '.join(missing)} missing.{unfinished}", code="no-checkpoint")
@@ -152,8 +155,9 @@ def read_checkpoint(directory: Path | str) -> Checkpoint:
     tokenizer = Tokenizer.from_file(folder / TOKENIZER)
     spec = DataSpec.from_mapping(read_json(folder / DATA, _Data)["spec"])
     recipe = Recipe.from_mapping(read_json(folder / RECIPE, dict[str, Any]))
-    model = _with_weights(folder, architecture.block, tokenizer.vocab_size)
-    return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length, recipe, spec.task)
+    block, vocab = architecture.block, tokenizer.vocab_size
+    model = _with_weights(folder, block, vocab) if weights else build(block, vocab=vocab, device="meta")
+    return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length, recipe, spec.task, folder)
 
 
 class _Data(TypedDict):

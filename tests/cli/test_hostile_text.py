@@ -128,7 +128,6 @@ def through_every_verb(folder, texts):
         json.loads(call("study", "show", one, number, "--json"))
         call("study", "show", one, number)
     call("study", "watch", one, "--once")
-    call("study", "export", one, "--to", folder / "exported")
     call("study", "repair", one, "--to", folder / "repaired")
     assert shown(labels[0])[:8] in call("study", "scaling", other)  # a narrow column wraps it
     call("study", "plot", one)

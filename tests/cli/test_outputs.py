@@ -16,7 +16,7 @@ FILES = [["cost", "transformer", "--csv"], ["cost", "transformer", "--plot"], ["
 FOLDERS = [["feasible", "papers", "--plot"], ["feasible", "papers", "--csv"], ["train", "transformer", "--out"],
            ["analyse", "model", "--data", "builtin", "--to"], ["study", "table", "runs/x", "--to"],
            ["study", "scaling", "runs/x", "--to"], ["study", "compare", "runs/x", "runs/y", "--to"],
-           ["study", "plot", "runs/x", "--to"], ["study", "export", "runs/x", "--to"],
+           ["study", "plot", "runs/x", "--to"], ["export", "runs/x", "--to", "torch", "--out"],
            ["study", "run", "quick", "--out"], ["study", "run", "quick", "--fork"]]  # fmt: skip
 
 

@@ -143,31 +143,6 @@ def report(results: Results, to: Path | None, alone: bool, as_json: bool) -> Non
 
 
 @command.command()
-@reading()
-@click.option("--best", metavar="OBJECTIVE", help="Of the front, the best by this objective (the first, if not given).")
-@click.option("--trial", type=int, help="This trial.")
-@click.option("--to", type=Output(folder=True), help="Folder to write (export-TRIAL, if not given).")
-@json_option
-def export(results: Results, best: str | None, trial: int | None, to: Path | None, as_json: bool) -> None:
-    """Copy a candidate out of a study: its architecture file, its record and its checkpoint."""
-    import shutil
-
-    from scalesearch.study.results.results import choose
-
-    number, why = choose(results, best, trial)
-    target = to or Path(f"export-{number}")
-    if target.exists():
-        raise UserError(f"{target} is there already; choose another folder with --to", code="already-exists")
-    source = results.study.trial_folder(results.study.trials[number])
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "progress.*"))
-    if as_json:
-        files = sorted(str(file) for file in target.rglob("*") if file.is_file())
-        print_json({"trial": number, "why": why, "folder": str(target), "files": files})
-        return
-    say(f"trial {number}, {why} -> {target}")
-
-
-@command.command()
 @study_argument
 @click.option("--to", type=Output(folder=True), help="Folder to write (the study's, with -repaired).")
 @json_option

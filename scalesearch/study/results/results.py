@@ -271,7 +271,7 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
     name = best or next(iter(results.objectives))
     if name.startswith("test."):
         raise UserError(f"--best {name}: what is chosen by its test scores has no test score left to report. Choose by "
-                        f"{name.removeprefix('test.')}, which is of the validation text, or name a trial (--trial)",
+                        f"{name.removeprefix('test.')}, which is of the validation text, or name a trial",
                         code="chosen-on-test")
     if name not in results.front.columns or not len(results.front):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",

@@ -35,6 +35,7 @@ def distill_data(teacher: Path, data: DataSpec, out: Path, search: Search,
     from scalesearch.train.checkpoint import WEIGHTS, read_checkpoint
     from scalesearch.train.hardware import Hardware
     from scalesearch.train.recipe import Recipe
+    from scalesearch.train.scoring.evaluate import translate as decoded
     from scalesearch.train.scoring.evaluate import translate_lines
 
     texts = read(data)["train"].source[: data.limit]
@@ -44,7 +45,9 @@ def distill_data(teacher: Path, data: DataSpec, out: Path, search: Search,
                 "decode": search.protocol, "dtype": hardware.dtype}
 
     def translate(lines: list[str]) -> list[str]:
-        return [best[0] for _, (best, *_) in translate_lines(model, lines, search, hardware)]
+        found = translate_lines(model, lines, lambda split: decoded(model.model, split, model.tokenizer, hardware,
+                                                                    search))
+        return [best[0] for _, (best, *_) in found]
 
     return {"pairs": distill(texts, out, data.suffixes, translate, settings, tell), **settings}
 

@@ -108,16 +108,15 @@ def _search(model: Any, source: torch.Tensor, search: Search) -> list[list[tuple
         found = greedy(model, source)
     else:
         found = beam_search(model, source, search.beam, search.length_penalty, nbest=search.nbest)
-    rows = zip(found.tokens.tolist(), found.lengths.tolist(), found.scores.tolist())
-    hypotheses = [[(ids[: length - 1], score) for ids, length, score in zip(*row) if length] for row in rows]
+    hypotheses = found.ranked()
     if not all(hypotheses):
         raise TrainingFailed("a sentence has no translation whose score is a finite number: the model has diverged")
     return hypotheses
 
 
-def translate_lines(trained: Checkpoint, lines: list[str], search: Search, hardware: Hardware,
+def translate_lines(trained: Checkpoint, lines: list[str], decode: Callable[[Split], list[Translations]],
                     ) -> list[tuple[str, Translations]]:
-    """Lines with their translations; of one without words, an empty one without a score.
+    """Lines with their translations by ``decode``; of one without words, an empty one without a score.
 
     Raises:
         UserError: the model gives no finite scores.
@@ -126,7 +125,7 @@ def translate_lines(trained: Checkpoint, lines: list[str], search: Search, hardw
     ids = [row[: trained.max_length] for row in trained.tokenizer.encode(text)]
     split = Split.of([row for row in ids if row])
     try:
-        found = iter(translate(trained.model, split, trained.tokenizer, hardware, search) if len(split) else [])
+        found = iter(decode(split) if len(split) else [])
     except TrainingFailed as error:
         raise UserError(str(error), code="diverged") from None
     # One line in, one line out, whatever the vocabulary holds.

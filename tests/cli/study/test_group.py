@@ -54,17 +54,6 @@ def test_plot_names_what_it_wrote(folder, tmp_path):
     assert json.loads(call("plot", folder, "--to", tmp_path, "--json"))["files"] == files
 
 
-def test_export_copies_a_candidate_and_overwrites_nothing(folder, tmp_path):
-    target = tmp_path / "best"
-    said = call("export", folder, "--best", "bleu", "--to", target)
-    assert said.startswith("trial ") and "best bleu of the front (" in said and said.endswith(f" -> {target}\n")
-    assert {"architecture.yaml", "record.json", "result.json"} <= {file.name for file in target.iterdir()}
-    with refuses("already-exists"):
-        call("export", folder, "--to", target)
-    found = json.loads(call("export", folder, "--to", tmp_path / "again", "--json"))
-    assert found["why"] in said and str(tmp_path / "again" / "record.json") in found["files"]
-
-
 def test_a_folder_without_a_study_is_a_message_and_status_two(tmp_path):
     done = subprocess.run([sys.executable, "-c", "from scalesearch.cli.main import main; main()", "study", "front",
                            str(tmp_path)], capture_output=True, text=True, check=False)
@@ -120,10 +109,6 @@ def test_further_seeds_for_people_and_machines(tmp_path):
     assert (seeds["most"], seeds["confidence"], seeds["trainings"]) == (3, 0.9, len(driver.trials.replicates()))
     assert found["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds["comparisons"]
     assert {"seeds", "bleu.sd", "bleu.half"} <= set(found["front"][0])
-    again = driver.trials.replicates()[0]
-    said = call("export", tmp_path / "fake", "--trial", again.number, "--to", tmp_path / "again")
-    assert f"trial {again.of} with seed 2, as asked" in said
-    assert json.loads((tmp_path / "again" / "record.json").read_text())["seed"] == 2
 
 
 def test_the_front_on_a_narrow_terminal_has_every_member_with_its_architecture(folder):

@@ -84,7 +84,7 @@ def test_every_record_holds_what_it_must(folder):
 
 def test_the_exported_architecture_costs_what_the_record_says(folder):
     """With the study's protocol and vocabulary, whatever the space's own are; the folder stands for its file."""
-    command(folder, "study", "export", "found", "--best", "params.total", "--to", "best")
+    command(folder, "export", "found", "--best", "params.total", "--to", "torch", "--out", "best")
     record = json.loads((folder / "best" / "record.json").read_text())
     said = json.loads(command(folder, "cost", "best", "--json"))
     assert said["architecture"]["id"] == record["architecture"] and said["protocol"] == record["protocol"]
@@ -152,7 +152,7 @@ def test_another_study_begins_with_what_this_one_has_found(folder):
     old, new = (pd.read_csv(folder / name / "all.csv") for name in ("found", "next"))
     assert list(new["bleu"][:3]) == list(old.loc[old["state"] == "complete", "bleu"])
     assert (new["state"] == "complete").sum() == 4 and "small" in set(new["label"].dropna())
-    command(folder, "study", "export", "next", "--trial", "0", "--to", "taken")
+    command(folder, "export", "next", "0", "--to", "torch", "--out", "taken")
     assert (folder / "taken" / "model.safetensors").is_file()
     other = command(folder, "study", "run", "next.yaml", "--set", "recipe.steps=7", "--out", "other", "--dry-run")
     assert "theirs had another recipe" in " ".join(other.split())

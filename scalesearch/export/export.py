@@ -1,0 +1,175 @@
+"""Export of a trained model: files of a format, verified against the model, with ``artefact.json`` beside them.
+
+A folder appears whole or not at all. ``artefact.json`` says what it is: format, quantisation, versions, bytes by file,
+verification, and where the model comes from.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scalesearch.cost import cost, protocol_of
+from scalesearch.data import DataSpec, Split
+from scalesearch.data.sources import read
+from scalesearch.errors import UserError
+from scalesearch.export.base import Decoder, Format
+from scalesearch.export.formats import check, format_of
+from scalesearch.export.torch_ import TorchDecoder
+from scalesearch.files import read_json, room_for, sync_folder, write_json
+from scalesearch.tasks import TASKS, Texts
+from scalesearch.train.checkpoint import DATA, DESCRIPTION, Checkpoint, read_checkpoint
+from scalesearch.train.result import Result, versions
+from scalesearch.train.scoring.evaluate import Search
+
+FILE = "artefact.json"
+MOST_DIFFERENT = 0.02  # of the sentences, in float: rounding decides a near tie now and then, an error much more
+
+
+@dataclass
+class Artefact:
+    """What ``artefact.json`` says.
+
+    Attributes:
+        versions: of the format's packages and of those that results depend on.
+        bytes: of each file of the format, by name.
+        verification: see :func:`verify`; empty for the very weights.
+        provenance: architecture, costs under their protocol, scores with signatures, data, seed, and a study's words.
+    """
+
+    format: str
+    quantisation: str
+    versions: dict[str, str] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+    verification: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Validation sentences to verify on; ``name`` says which."""
+
+    name: str
+    split: Split
+    texts: Texts
+    spec: DataSpec
+
+    @classmethod
+    def of(cls, trained: Checkpoint, spec: DataSpec, sentences: int) -> Sample:
+        """The first ``sentences`` of the validation text of ``spec``, in the tokens of ``trained``."""
+        pairs, count = read(spec)["valid"], sentences
+        source, target = ([line.lower() if trained.lowercase else line for line in side[:count]]
+                          for side in (pairs.source, pairs.target))
+        rows = [row[: trained.max_length] for row in trained.tokenizer.encode(source)]
+        name = spec.name or spec.builtin or ", ".join(Path(str(part)).name for part in spec.valid)
+        return cls(name, Split.of(rows), Texts(source, target, pairs.gold[:count] if pairs.gold else None), spec)
+
+
+def export(trained: Checkpoint, folder: Path, format: Format, quantise: str, sample: Sample | None,
+           source: dict[str, Any] | None = None, threads: int = 1) -> Artefact:
+    """Writes ``trained`` as ``format`` into the new folder ``folder``, and verifies it on ``sample``.
+
+    Args:
+        sample: None for a format that holds the very weights.
+        source: more of where it comes from, for ``provenance``.
+
+    Raises:
+        UserError: the folder is there, the format cannot hold the architecture, or the artefact decodes otherwise.
+    """
+    check(format, trained.architecture.block, quantise)
+    packages = format.versions()
+    if folder.exists():
+        raise UserError(f"{folder} is there already; choose another folder with --out", code="already-exists")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with room_for(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as place:
+        made = Path(place) / "artefact"
+        made.mkdir()
+        format.write(trained, made, quantise)
+        sizes = {str(file.relative_to(made)): file.stat().st_size for file in sorted(made.rglob("*")) if file.is_file()}
+        found = Artefact(format.name, quantise, versions() | packages, sizes,
+                         provenance=provenance(trained) | (source or {}))
+        if sample is not None:
+            plain = made
+            if quantise != "none":
+                plain = Path(place) / "float"
+                plain.mkdir()
+                format.write(trained, plain, "none")
+            found.verification = verify(trained, sample, format.open(plain, threads),
+                                        format.open(made, threads) if quantise != "none" else None)
+        for name in DESCRIPTION:
+            if trained.folder is not None and not (made / name).exists():
+                shutil.copyfile(trained.folder / name, made / name)
+        write_json(made / FILE, asdict(found))
+        for file in made.rglob("*"):
+            sync(file)
+        os.replace(made, folder)
+        sync_folder(folder.parent)
+    return found
+
+
+def verify(trained: Checkpoint, sample: Sample, plain: Decoder, quantised: Decoder | None) -> dict[str, Any]:
+    """Greedy translations of an artefact beside the model's own in float32: sentences that differ, and scores.
+
+    Returns:
+        the text, the number of its sentences, and for ``model``, ``float`` and ``quantised`` the task's metrics; for
+        the latter two ``different``, the sentences of which any token differs.
+
+    Raises:
+        UserError: more than 2 % of the sentences differ in float.
+    """
+    search, score = Search(1), TASKS[trained.task].score
+    names = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": plain, "quantised": quantised}
+    said: dict[str, Any] = {"text": sample.name, "sentences": len(sample.split), "decode": search.protocol}
+    wanted: Sequence[list[int]] = []
+    for name, decoder in names.items():
+        if decoder is None:
+            continue
+        ids = [row[0][0] for row in decoder.decode(sample.split, trained.model, search)]
+        wanted = wanted or ids
+        lines = [" ".join(text.split()) for text in trained.tokenizer.decode(ids)]
+        metrics = {} if score is None else score(lines, sample.texts, sample.spec)
+        said[name] = metrics | ({} if name == "model" else {"different": sum(a != b for a, b in zip(wanted, ids))})
+    different = said["float"]["different"]
+    if different > MOST_DIFFERENT * len(sample.split):
+        raise UserError(f"the artefact translates {different} of {len(sample.split)} sentences of {sample.name} "
+                        "otherwise than the model, in float32; nothing was written. Please report it",
+                        code="export-differs")
+    return said
+
+
+def provenance(trained: Checkpoint) -> dict[str, Any]:
+    """Where a model comes from: its architecture, costs, scores, data and seed."""
+    architecture, folder = trained.architecture, trained.folder
+    result = folder and Result.read(folder)
+    protocol = protocol_of(architecture.protocol).at(architecture.vocab)
+    costs = cost(architecture.block, protocol).values
+    said = {"architecture": architecture.id, "task": trained.task, "costs": costs, "protocol": protocol.to_json()}
+    if folder and result:
+        data = {key: value for key, value in read_json(folder / DATA, dict[str, Any]).items() if key != "counts"}
+        said |= {"metrics": result.metrics, "data": data, "seed": result.seed, "trained_with": result.versions}
+    return said
+
+
+def sync(file: Path) -> None:
+    """Makes a file's content survive a power cut."""
+    with suppress(OSError), file.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def open_artefact(folder: Path, threads: int = 1) -> tuple[Checkpoint, Decoder]:
+    """The artefact in ``folder``: its description with a model that has no weights, and what decodes it.
+
+    Raises:
+        UserError: it is damaged, or needs a package that is not installed.
+    """
+    format = format_of(read_json(folder / FILE, Artefact).format)
+    format.versions()
+    return read_checkpoint(folder, weights=False), format.open(folder, threads)

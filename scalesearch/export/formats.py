@@ -1,0 +1,31 @@
+"""The formats of artefacts by name, imported when they are asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+from scalesearch.errors import UserError
+from scalesearch.export.base import Format
+
+FORMATS = {
+    "torch": "scalesearch.export.torch_:Torch",
+}
+
+
+def format_of(name: str) -> Format:
+    """The format ``name``."""
+    module, _, kind = FORMATS[name].partition(":")
+    found: Format = getattr(importlib.import_module(module), kind)()
+    return found
+
+
+def check(format: Format, block: object, quantise: str) -> None:
+    """Checks that ``format`` can hold an architecture. Raises UserError with every reason, and formats that can."""
+    if quantise not in format.quantisations:
+        raise UserError(f"--quantize {quantise}: {format.name} has {', '.join(format.quantisations)}",
+                        code="no-such-quantisation")
+    if reasons := format.refusals(block):  # type: ignore[arg-type]
+        others = [name for name in FORMATS if name != format.name and not format_of(name).refusals(block)]  # type: ignore[arg-type]
+        listed = "".join(f"\n  {reason}" for reason in reasons)
+        raise UserError(f"--to {format.name} cannot hold this architecture:{listed}",
+                        help=f"these can: {', '.join(others)}", code="not-exportable")

@@ -1,0 +1,51 @@
+"""The format ``torch``: the training's folder as it is, which every verb of ours reads."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import torch
+
+from scalesearch.blocks.core import Block
+from scalesearch.export.base import Decoder, Format, Ranked
+from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.train.checkpoint import Checkpoint, read_checkpoint
+from scalesearch.train.scoring.evaluate import Search
+
+
+class Torch(Format):
+    """Architecture, tokenizer, recipe, data, weights, result and record."""
+
+    name = "torch"
+    decodes = False
+
+    def refusals(self, block: Block) -> list[str]:
+        return []
+
+    def write(self, trained: Checkpoint, folder: Path, quantise: str) -> None:
+        assert trained.folder is not None
+        shutil.copytree(trained.folder, folder, ignore=shutil.ignore_patterns(".*", "progress.*"), dirs_exist_ok=True)
+
+    def open(self, folder: Path, threads: int) -> Decoder:
+        return TorchDecoder(read_checkpoint(folder).model)
+
+
+class TorchDecoder(Decoder):
+    """Our own search, in the type of the model's weights."""
+
+    def __init__(self, model: object) -> None:
+        self.model = model
+
+    def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:
+        return greedy(self.model, _padded(rows), torch.tensor(limits)).best()
+
+    def beam(self, rows: list[list[int]], limits: list[int], search: Search) -> list[Ranked]:
+        found = beam_search(self.model, _padded(rows), search.beam, search.length_penalty, torch.tensor(limits),
+                            search.nbest)
+        return [[(ids, score) for ids, score in row] for row in found.ranked()]
+
+
+def _padded(rows: list[list[int]]) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+

@@ -1,0 +1,1 @@
+"""What other runtimes make of an architecture: structure alone, no weights. May import ``blocks``."""

@@ -1,0 +1,19 @@
+"""A trained model of a second, once for all tests of exports."""
+
+from pathlib import Path
+
+import pytest
+
+from scalesearch.data import Corpus
+from scalesearch.train import train
+from tests.train.conftest import corpus, recipe, tiny
+
+__all__ = ["corpus", "trained_folder"]
+
+
+@pytest.fixture(scope="session")
+def trained_folder(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished training."""
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    train(tiny(width=32, embedding__tie="all"), corpus, recipe(steps=40, max_tokens=400), folder)
+    return folder

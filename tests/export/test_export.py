@@ -1,0 +1,138 @@
+"""Export: what is written, verified, refused; the verb; artefacts that translate."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scalesearch.cli import export as verb
+from scalesearch.cli import score as score_verb
+from scalesearch.cli import translate as translate_verb
+from scalesearch.data import Corpus
+from scalesearch.export import export as exporting
+from scalesearch.export.base import Decoder, Format, Ranked
+from scalesearch.export.export import Sample, export
+from scalesearch.export.torch_ import Torch, TorchDecoder
+from scalesearch.train import read_checkpoint
+from scalesearch.train.scoring.evaluate import Search, translate_lines
+from tests.cli.test_train import run
+from tests.errors import refuses
+from tests.study.fakes import make_driver, make_plan
+
+LINES = "the red dog sees the house\n\none old cat runs\n"
+
+
+class Wrong(Decoder):
+    """One that swaps the first two tokens of every ``every``-th sentence."""
+
+    def __init__(self, inner: Decoder, every: int) -> None:
+        self.inner, self.every, self.seen = inner, every, 0
+
+    def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:
+        found = self.inner.greedy(rows, limits)
+        self.seen += len(found)
+        return [[9, 9] if (self.seen + at) % self.every == 0 else row for at, row in enumerate(found)]
+
+    def beam(self, rows: list[list[int]], limits: list[int], search: object) -> list[Ranked]:
+        raise AssertionError("greedy alone is verified")
+
+
+class Faulty(Torch):
+    """A format whose artefacts are wrong now and then."""
+
+    name, decodes, every, quantisations = "faulty", True, 1, ("none", "int8")
+
+    def open(self, folder: Path, threads: int) -> Decoder:
+        return Wrong(super().open(folder, threads), self.every)
+
+
+@pytest.fixture
+def sample(trained_folder: Path, corpus: Corpus) -> Sample:
+    return Sample.of(read_checkpoint(trained_folder), corpus.spec, 15)
+
+
+def test_a_training_is_copied_with_its_provenance_and_translates_as_before(trained_folder, tmp_path):
+    done = run(verb, trained_folder, "--to", "torch", "--out", tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.output
+    said, on_disk = json.loads(done.stdout), json.loads((tmp_path / "out" / "artefact.json").read_text())
+    assert said == {**on_disk, "folder": str(tmp_path / "out")}
+    result = json.loads((trained_folder / "result.json").read_text())
+    origin = said["provenance"]
+    assert (origin["architecture"], origin["seed"]) == (result["architecture_id"], result["seed"])
+    assert origin["costs"]["params.total"] == result["params"] and origin["protocol"]["vocab"] == 80
+    assert origin["metrics"]["test"]["bleu_signature"] and origin["data"]["hash"] == result["corpus"]
+    assert said["bytes"] == {file.name: file.stat().st_size for file in trained_folder.iterdir()}
+    one, other = (run(translate_verb, folder, text=LINES).stdout for folder in (tmp_path / "out", trained_folder))
+    assert one == other and one.count("\n") == 3
+
+
+def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_path):
+    make_driver(tmp_path / "study", make_plan(4)).run()
+    for place in (tmp_path / "study" / "trials").iterdir():
+        shutil.copytree(trained_folder, place, dirs_exist_ok=True)
+    done = run(verb, tmp_path / "study", "--best", "bleu", "--to", "torch", "--out", tmp_path / "best")
+    assert done.exit_code == 0 and "best bleu of the front (" in done.output, done.output
+    assert (tmp_path / "best" / "record.json").is_file()
+    again = json.loads(run(verb, tmp_path / "study", "2", "--to", "torch", "--out", tmp_path / "two", "--json").stdout)
+    assert again["provenance"]["chosen"] == "trial 2, as asked"
+    for words, code in ((["--best", "test.bleu"], "chosen-on-test"), (["1", "--best", "bleu"], "options-conflict"),
+                        (["77"], "no-such-trial"), (["--quantize", "int8"], "no-such-quantisation")):
+        with refuses(code):
+            raise run(verb, tmp_path / "study", "--to", "torch", "--out", tmp_path / "no", *words).exception
+
+
+def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(trained_folder, sample, tmp_path, monkeypatch):
+    trained = read_checkpoint(trained_folder)
+    export(trained, tmp_path / "one", Torch(), "none", None)
+    with refuses("already-exists"):
+        export(trained, tmp_path / "one", Torch(), "none", None)
+    with refuses("export-differs", "15 of 15"):
+        export(trained, tmp_path / "wrong", Faulty(), "none", sample)
+    monkeypatch.setattr(exporting, "provenance", lambda trained: {"not": object()})
+    with pytest.raises(TypeError):
+        export(trained, tmp_path / "half", Torch(), "none", None)
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def test_differences_are_counted_and_scored(trained_folder, sample):
+    trained = read_checkpoint(trained_folder)
+    ours = TorchDecoder(trained.model)
+    said = exporting.verify(trained, sample, ours, Wrong(ours, 3))
+    assert (said["sentences"], said["float"]["different"], said["quantised"]["different"]) == (15, 0, 5)
+    assert said["float"]["chrf"] == said["model"]["chrf"] != said["quantised"]["chrf"]
+    assert said["model"]["bleu_signature"] and said["text"] == sample.name
+
+
+def test_an_artefact_without_our_weights_translates_and_is_scored(trained_folder, corpus, tmp_path, monkeypatch):
+    """By its own decoder: the description beside it has everything else, and no weight of ours is read."""
+    monkeypatch.setattr("scalesearch.export.formats.FORMATS", {"other": f"{__name__}:Other"})
+    monkeypatch.setattr(Other, "kept", trained_folder)
+    trained = read_checkpoint(trained_folder)
+    found = export(trained, tmp_path / "out", Other(), "none", Sample.of(trained, corpus.spec, 20))
+    assert not (tmp_path / "out" / "model.safetensors").exists() and found.verification["float"]["different"] == 0
+    for beam in (1, 3):
+        search = Search(beam, trained.recipe.length_penalty)
+        lines = LINES.splitlines()
+        wanted = translate_lines(trained, lines, lambda split, search=search: TorchDecoder(trained.model).translate(
+            split, trained, search))
+        said = run(translate_verb, tmp_path / "out", "--beam", beam, text=LINES).stdout
+        assert said.splitlines() == [best for _, ((best, _), *_) in wanted]
+    sides = ["--source", f"{corpus.spec.valid[0]}.en", "--target", f"{corpus.spec.valid[0]}.de", "--beam", 1, "--json"]
+    model, = json.loads(run(score_verb, tmp_path / "out", *sides).stdout)["models"]
+    assert model["bleu"]["score"] == found.verification["model"]["bleu"]
+
+
+class Other(Format):
+    """A format of one file, which names a training."""
+
+    name, kept = "other", Path()
+
+    def refusals(self, block):
+        return []
+
+    def write(self, trained, folder, quantise):
+        (folder / "where").write_text(str(self.kept))
+
+    def open(self, folder, threads):
+        return TorchDecoder(read_checkpoint(Path((folder / "where").read_text())).model)
