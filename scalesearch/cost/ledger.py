@@ -14,8 +14,11 @@ from functools import cached_property
 from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, Line, Shape, Size, walk
+from scalesearch.cost.artefact import artefact_bytes
 from scalesearch.cost.load import load_of
-from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass
+from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass, weight_size
+from scalesearch.errors import UserError
+from scalesearch.space.schema.cost_names import ARTEFACTS
 
 SECTIONS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
 QUANTITIES = ("params", "macs", "flops")
@@ -52,6 +55,9 @@ class Cost:
         return load_of(self.block)
 
     def __getitem__(self, name: str) -> int | float:
+        if name == "artefact.bytes" and name not in self.values:
+            raise UserError("artefact.bytes: of which format?", help=f"protocol: {{artefact: …}} or --artefact, one of "
+                            f"{', '.join(ARTEFACTS)}", code="no-artefact")
         return self.load[name] if name.startswith("load.") else self.values[name]
 
     def to_json(self) -> dict[str, Any]:
@@ -82,6 +88,8 @@ def cost(block: Block, protocol: Protocol) -> Cost:
         values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(f"others.{section}", 0)
     once = sum(work_done(line, "once", training_pass(protocol)) for line in lines)
     values |= {"macs.once": once} | _memory(lines, values["params.total"], protocol)
+    if protocol.artefact is not None:
+        values["artefact.bytes"] = artefact_bytes(block, protocol)
     return Cost(protocol, entries, values, block)
 
 
@@ -98,11 +106,6 @@ def _entry(line: Line, protocol: Protocol) -> Entry:
 def _steps(line: Line, protocol: Protocol, kinds: Iterable[str]) -> Size:
     """Steps of these kinds of work, as many for each as the protocol weighs it."""
     return sum(protocol.counts.get(kind, 0) * work_done(line, kind, protocol) for kind in kinds)
-
-
-def weight_size(shape: Shape, protocol: Protocol) -> Size:
-    """The number of entries of a weight; the only axis it may have is the vocabulary."""
-    return math.prod(protocol.words if isinstance(extent, str) else extent for extent in shape)
 
 
 def work_done(line: Line, kind: str, protocol: Protocol) -> Size:

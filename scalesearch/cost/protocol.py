@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, VOCAB, Axis, Size
+from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, VOCAB, Axis, Shape, Size
 from scalesearch.blocks.sizes import fixed
 from scalesearch.errors import UserError
-from scalesearch.space.schema.cost_names import OWN
+from scalesearch.space.schema.cost_names import ARTEFACTS, OWN
 
 Pass = Mapping[Axis, int]  # axes that are not named are 0: that part of the model does not run
 
@@ -31,6 +31,7 @@ class Protocol:
     Attributes:
         vocab: entries, or ``own`` where each candidate says its own; the blocks of such ones have no such axis.
         lengths: vocabulary to (source, target), where lengths follow from it; costs are then of :meth:`of` alone.
+        artefact: format and quantisation of which ``artefact.bytes`` are; None: the bill has no such cost.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Protocol:
     passes: tuple[Pass, ...] = field(repr=False)
     counts: Mapping[str, int] = field(default_factory=lambda: dict(PRODUCTS), repr=False)
     lengths: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    artefact: str | None = None
 
     @cached_property
     def _sums(self) -> dict[tuple[Axis, ...], int]:
@@ -75,7 +77,7 @@ class Protocol:
         """
         size = self.words if vocab is None else vocab
         source, target = self.lengths[size] if self.lengths else (self.source, self.target)
-        return replace(find_protocol(self.name, source, target, size), counts=self.counts)
+        return replace(find_protocol(self.name, source, target, size), counts=self.counts, artefact=self.artefact)
 
     def of(self, answers: Mapping[str, Any]) -> Protocol:
         """The protocol of candidates with these answers. Raises Split where their lengths differ."""
@@ -85,7 +87,8 @@ class Protocol:
     def settings(self) -> dict[str, int | str | None]:
         """Name and lengths, as under ``cost: protocol:``; :func:`protocol_of` reads them back."""
         source, target = (None, None) if self.lengths else (self.source, self.target)
-        return {"name": self.name, "source": source, "target": target, "vocab": self.vocab}
+        named = {"artefact": self.artefact} if self.artefact else {}
+        return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
     def to_json(self) -> dict[str, Any]:
         """Name, lengths, and what the MACs include."""
@@ -115,7 +118,13 @@ class Protocol:
         extra = [f", +{n} per {ELEMENTS[kind]} element" for kind, n in self.counts.items() if kind in ELEMENTS]
         lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]
         said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
-        return f"{self.name} ({said}{''.join(extra)})"
+        artefact = f", artefact {self.artefact}" if self.artefact else ""
+        return f"{self.name} ({said}{''.join(extra)}{artefact})"
+
+
+def weight_size(shape: Shape, protocol: Protocol) -> Size:
+    """The number of entries of a weight; the only axis it may have is the vocabulary."""
+    return math.prod(protocol.words if isinstance(extent, str) else extent for extent in shape)
 
 
 ELEMENTS = {"bias": "bias", "norm": "LayerNorm"}  # kinds of work that are no multiply-adds, one step an element
@@ -209,6 +218,9 @@ def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> P
                         help="leave this one out, or answer that one (--set vocab=…)", code="given-twice")
     chosen = {**settings, **given}
     made = find_protocol(chosen.get("name", "forward"), *(chosen.get(key) for key in ("source", "target", "vocab")))
+    if (artefact := chosen.get("artefact")) not in (None, *ARTEFACTS):
+        raise UserError(f"artefact {artefact}: there are {', '.join(ARTEFACTS)}", code="unknown-artefact")
+    made = replace(made, artefact=artefact)
     pairs = {int(size): (source, target) for size, (source, target) in chosen.get("lengths", {}).items()}
     return replace(made, lengths=pairs) if pairs else made
 

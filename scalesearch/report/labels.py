@@ -16,7 +16,8 @@ WORDS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair
          "load.mean": "Mean load (uses of a weight in a pass)",
          "load.balance": "Balance of loads (Jain's index, 0 to 1)",
          "load.min": "Least load (uses of a weight in a pass)",
-         "load.max": "Greatest load (uses of a weight in a pass)"}
+         "load.max": "Greatest load (uses of a weight in a pass)",
+         "artefact.bytes": "Exported files (bytes)"}
 SECTIONS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ", "encoder": "encoder ",
             "decoder": "decoder ", "output": "output "}
 SHORT = {"params": "params", "macs": "MACs", "flops": "FLOPs"}

@@ -138,7 +138,7 @@ def _at(protocol: Protocol, chosen: Mapping[str, int]) -> Protocol:
     both = chosen.get("length")
     source, target = (both or chosen.get(key, getattr(protocol, key)) for key in ("source", "target"))
     other = find_protocol(protocol.name, source, target, chosen.get("vocab", protocol.vocab))
-    return replace(other, counts=protocol.counts)
+    return replace(other, counts=protocol.counts, artefact=protocol.artefact)
 
 
 def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:

@@ -1,5 +1,6 @@
 """Populations cost what their members cost one by one, to the unit."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -42,7 +43,8 @@ def member(drawn: dict[str, object], i: int) -> dict[str, object]:
 def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str) -> None:
     rng, compared = Random(f"population {name}"), 0
     for _ in range(60):
-        drawn, protocol = population(rng), find_protocol(name, rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
+        drawn, lengths = population(rng), (rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
+        protocol = replace(find_protocol(name, *lengths), artefact="torch")
         found, built = price(drawn, ROWS, protocol, COST_NAMES)
         for i in range(ROWS):
             try:

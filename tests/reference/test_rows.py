@@ -7,7 +7,7 @@ import pytest
 
 from scalesearch.blocks.core import walk
 from scalesearch.cost import cost, find_protocol
-from scalesearch.cost.ledger import weight_size
+from scalesearch.cost.protocol import weight_size
 from scalesearch.library import find_file, library_folder
 from scalesearch.reference import COMMON, PAPERS, Row, left_out, load_rows, recompute
 from scalesearch.reference.recompute import architecture_of, space_of

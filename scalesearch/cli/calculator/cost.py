@@ -149,7 +149,9 @@ def _totals(result: Cost) -> Table:
 def _memory(result: Cost) -> str:
     held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
     kept = result["memory.activations"] / 2**20
-    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB"
+    artefact = result.protocol.artefact
+    files = f"\nartefact.bytes {result['artefact.bytes']:,} of {artefact}" if artefact else ""
+    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB{files}"
 
 
 def _checks(checks: list[Check], result: Cost) -> Table:

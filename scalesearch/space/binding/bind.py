@@ -9,7 +9,7 @@ from scalesearch.space.binding.static_checks import cycles, mend, misfits, unsat
 from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Branch, index_of
-from scalesearch.space.schema.cost_names import COST_NAMES, OWN, PROTOCOL_NAMES, PROTOCOL_SIZES
+from scalesearch.space.schema.cost_names import COST_NAMES, OWN, PROTOCOL_SIZES, PROTOCOL_WORDS
 from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, suggest
 from scalesearch.space.syntax.domains import Broken, Literal
@@ -138,12 +138,13 @@ class _Document(Binder):
         """What is given of the protocol: its name, sizes."""
         entries: dict[str, Node] = {"name": node} if isinstance(node, Text) else {}
         if isinstance(node, Table):
-            entries = self.known(node, ("name", *PROTOCOL_SIZES), "protocol")
+            entries = self.known(node, (*PROTOCOL_WORDS, *PROTOCOL_SIZES), "protocol")
         elif node is not None and not entries:
             self.wrong(node.here, "a protocol is a name or a mapping", "`{ source: 30, target: 30, vocab: 32768 }`")
         protocol: dict[str, str | int] = {"vocab": OWN} if self.own_vocab else {}
         for key, value in entries.items():
-            field, path = Field("word", PROTOCOL_NAMES) if key == "name" else Field("size"), f"cost.protocol.{key}"
+            path, words = f"cost.protocol.{key}", PROTOCOL_WORDS.get(key)
+            field = Field("word", words) if words else Field("size")
             if key == "vocab" and isinstance(value, Text) and (value.text == OWN or self.own_vocab):
                 self.shared_vocab(value)
                 continue

@@ -5,7 +5,10 @@ COST_NAMES = (
     *(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS),
     *("memory.weights", "memory.cache", "memory.activations"),
     *("load.mean", "load.balance", "load.min", "load.max"),
+    "artefact.bytes",
 )
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")
+ARTEFACTS = ("torch",)  # formats, with their quantisations, whose bytes can be foretold
+PROTOCOL_WORDS = {"name": PROTOCOL_NAMES, "artefact": ARTEFACTS}
 OWN = "own"  # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space

@@ -12,7 +12,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import NAMES, SamplerSpec
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
-from scalesearch.space.schema.cost_names import OWN, PROTOCOL_NAMES
+from scalesearch.space.schema.cost_names import ARTEFACTS, OWN, PROTOCOL_NAMES
 from scalesearch.space.schema.settings import NAME, REQUIRED, read_name, schema_of, setting
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place
@@ -89,6 +89,8 @@ PROTOCOL = Group({
                    doc="of the vocabulary", synonyms=("vocab_size",)),
     "lengths": Field("word", (CORPUS,), default=NONE, also=(NONE,), doc="source and target as the training text has "
                      "them in each vocabulary: rounded means of the tokens that a model reads"),
+    "artefact": Field("word", ARTEFACTS, default=NONE, also=(NONE,), doc="format and quantisation of which "
+                      "`artefact.bytes` are; candidates that it cannot hold are infeasible"),
 })
 RAY = Group({"address": Field("text", default=NONE, doc="HOST:PORT of a running cluster; auto: the one that this "
                                                         "machine is part of")})

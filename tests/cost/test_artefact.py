@@ -1,0 +1,33 @@
+"""Bytes of an exported model, foretold."""
+
+import pytest
+
+from scalesearch.cost import cost, find_protocol, protocol_of
+from scalesearch.cost.artefact import artefact_bytes
+from scalesearch.errors import UserError
+from scalesearch.library import find_file
+from scalesearch.nn import build
+from scalesearch.space import read_space
+from scalesearch.train.averaging import write_weights
+
+SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_weights_file_is_as_large_as_foretold(name, tmp_path) -> None:
+    """To the byte but for the head, of which a twentieth of a per cent may be missing."""
+    block, words = read_space(find_file(name, "spaces")).closed().block, 500
+    write_weights(tmp_path / "w", build(block, vocab=words).state_dict())
+    whole = artefact_bytes(block, protocol_of({"vocab": words, "artefact": "torch"}))
+    vocabulary = round(words * (4.74 - 0.83 + 9.05))
+    assert whole - vocabulary == pytest.approx((tmp_path / "w").stat().st_size, rel=1e-3)
+
+
+def test_without_a_named_format_there_is_no_such_cost() -> None:
+    block = read_space(find_file("small/plain", "spaces")).closed().block
+    bill = cost(block, find_protocol("forward", 5, 5, 100))
+    assert "artefact.bytes" not in bill.values
+    with pytest.raises(UserError, match="which format"):
+        bill["artefact.bytes"]
+    with pytest.raises(UserError, match="there are torch"):
+        protocol_of({"artefact": "zip"})
