@@ -58,9 +58,7 @@ class PerHead(Site):
         return HeadLinear(d_in, d_out, over, bias)
 
 
-DENSE = Dense()
-IDENTITY = Identity()
-PER_HEAD = PerHead()
+DENSE, IDENTITY, PER_HEAD = Dense(), Identity(), PerHead()
 
 
 @block

@@ -201,12 +201,13 @@ class Attention(Mixer):
         if cache is not None and self.cross and m in cache:
             key, value = cache[m]
             return key, value
-        key, value = self._project(m, y) if joined is None else self._split_pair(*joined[1:])
+        key, value = self.project(m, y) if joined is None else self._split_pair(*joined[1:])
         if cache is not None:
             key, value = (cache.keep if self.cross else cache.append)(m, key, value)
         return key, value
 
-    def _project(self, m: Any, y: Any) -> tuple[Any, Any]:
+    def project(self, m: Any, y: Any) -> tuple[Any, Any]:
+        """Keys and values (batch, heads, positions, n) of ``y`` (batch, positions, d), without a prompt's."""
         maps, gating = functools.partial(self._map, m), self.gating
         key = gating.late("VgQ", maps, gating.features(maps, "K", y), y)
         return self._split_pair(key, gating.features(maps, "V", y))
@@ -219,8 +220,8 @@ class Attention(Mixer):
         """Keys and values with the prompt's in front, which no mask hides."""
         import torch
 
-        more = m.constant("prompt", lambda: self._project(m, m.prompt()[None]))
-        key, value = (torch.cat([a.expand(len(b), -1, -1, -1), b], 2) for a, b in zip(more, (key, value)))
+        more = m.constant("prompt", lambda: self.project(m, m.prompt()[None]))
+        key, value = (torch.cat([a.expand(b.shape[0], -1, -1, -1), b], 2) for a, b in zip(more, (key, value)))
         return key, value, bias if bias is None else torch.nn.functional.pad(bias, (self.prompt, 0))
 
     def _repeated(self, x: Any, heads: int) -> Any:

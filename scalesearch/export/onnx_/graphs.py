@@ -1,0 +1,184 @@
+"""ONNX graphs of a model: what is made of the source, and a decoding step with its cache.
+
+``encoder`` takes token ids (batch, source); ``decoder`` new tokens, what the encoder made, what earlier steps kept. An
+entry of :class:`~scalesearch.nn.model.Cache` is an input under its module's path, and what comes of it an output with
+``.next`` behind; cross keys and values are outputs of the encoder. A decoder-only model reads the source and goes on by
+the same graph; its encoder moves padding. What follows from weights alone is left to onnxruntime, which computes it on
+loading a graph: a file has each weight as it was trained, once.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scalesearch.blocks.seq2seq import DecoderOnly
+from scalesearch.nn.model import Cache, Model
+from scalesearch.nn.module import Module
+
+SIZES = {"batch": 3, "source": 7, "past": 5, "new": 4}  # as traced: torch.export takes 0 and 1 for constants
+WEIGHT = 64  # numbers; a tensor of more is a weight, and not folded into another
+
+Shape = tuple[str | int, ...]  # axes by name
+Inputs = Mapping[str, tuple[Shape, torch.dtype]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor in a cache: its module, name and shape."""
+
+    module: Module
+    name: str
+    of_source: bool
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A function of tensors to be traced, with names of what goes in and out."""
+
+    run: Callable[..., tuple[Tensor, ...]]
+    inputs: Inputs
+    outputs: list[str]
+
+
+def graphs(model: Model) -> dict[str, Any]:
+    """``encoder`` and ``decoder`` as models of onnx_ir."""
+    model.requires_grad_(False)
+    kept = entries(model)
+    made = _decoder_only(model, kept) if isinstance(model.block, DecoderOnly) else _encoder_decoder(model, kept)
+    return {name: _traced(model, graph) for name, graph in made.items()}
+
+
+@torch.no_grad()
+def entries(model: Model) -> list[Entry]:
+    """Tensors that the cache holds after a step; what another step makes longer is of the past."""
+    source = torch.full((SIZES["batch"], SIZES["source"]), 4)
+    memory, cache, steps = model.encode(source), model.new_cache(), []
+    for _ in range(2):
+        model.decode(source[:, :1], memory, cache)
+        steps.append({(module, at): tensor.shape for module, kept in cache.entries.items()
+                      for at, tensor in enumerate(kept)})
+    names, found = {module: name for name, module in model.named_modules()}, []
+    for (module, at), shape in steps[0].items():
+        of_source = module in cache.of_source
+        grown = ["past" if n != after else n for n, after in zip(shape, steps[1][module, at])]
+        axes = (grown[1], "source", *grown[3:]) if of_source else tuple(grown[1:])
+        found.append(Entry(module, f"{names[module]}.{at}", of_source, ("batch", *axes)))
+    return found
+
+
+def _encoder_decoder(model: Model, kept: list[Entry]) -> dict[str, Graph]:
+    of_source, of_past = ([entry for entry in kept if entry.of_source is which] for which in (True, False))
+
+    def encode(source: Tensor) -> tuple[Tensor, ...]:
+        states, hidden = model.block.encode(model, source)
+        modules = dict.fromkeys(entry.module for entry in of_source)
+        return (hidden, *(tensor for module in modules for tensor in module.block.project(module, states)))
+
+    def step(tokens: Tensor, seen: Tensor, bias: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        cache = _cache(kept, values, seen)
+        states = model.block.decode(model, tokens, bias, bias, cache)  # encoder states are not read any more
+        return (model.logits(states[:, -1]), *_values(cache, of_past))
+
+    inputs = {"tokens": (("batch", 1), torch.long), **_SEEN, "bias": (("batch", 1, 1, "source"), torch.float32)}
+    return {"encoder": Graph(encode, _SOURCE, ["bias", *(entry.name for entry in of_source)]),
+            "decoder": Graph(step, {**inputs, **_inputs(kept)}, ["logits", *_next(of_past)])}
+
+
+def _decoder_only(model: Model, kept: list[Entry]) -> dict[str, Graph]:
+    def encode(source: Tensor) -> tuple[Tensor, ...]:
+        moved: tuple[Tensor, ...] = model.block.encode(model, source)
+        return moved
+
+    def step(tokens: Tensor, seen: Tensor, padding: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        cache = _cache(kept, values, seen)
+        states = model.block.decode(model, tokens, tokens[:, :0], padding, cache)  # the source is in tokens or cached
+        return (model.logits(states[:, -1]), *_values(cache, kept))
+
+    inputs = {"tokens": (("batch", "new"), torch.long), **_SEEN, "padding": (("batch", "source"), torch.bool)}
+    return {"encoder": Graph(encode, _SOURCE, ["moved", "padding"]),
+            "decoder": Graph(step, {**inputs, **_inputs(kept)}, ["logits", *_next(kept)])}
+
+
+_SOURCE: Inputs = {"source": (("batch", "source"), torch.long)}
+_SEEN: Inputs = {"seen": (("past",), torch.long)}  # its length alone counts: not every cache has such an axis
+
+
+def _inputs(kept: list[Entry]) -> Inputs:
+    return {entry.name: (entry.shape, torch.float32) for entry in kept}
+
+
+def _next(kept: list[Entry]) -> list[str]:
+    return [f"{entry.name}.next" for entry in kept]
+
+
+def _cache(kept: list[Entry], values: tuple[Tensor, ...], seen: Tensor) -> Cache:
+    cache = Cache()
+    cache.length = seen.shape[0]
+    for entry, value in zip(kept, values):
+        cache.entries[entry.module] = (*cache.entries.get(entry.module, ()), value)
+    cache.of_source = {entry.module for entry in kept if entry.of_source}
+    return cache
+
+
+def _values(cache: Cache, kept: list[Entry]) -> list[Tensor]:
+    return [tensor for module in dict.fromkeys(entry.module for entry in kept) for tensor in cache[module]]
+
+
+class _Run(nn.Module):
+    """A function on a model, as a module that has the model's weights."""
+
+    def __init__(self, model: Model, run: Callable[..., tuple[Tensor, ...]]) -> None:
+        super().__init__()
+        self.model, self.run = model, run
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return self.run(*inputs)
+
+
+def _traced(model: Model, graph: Graph) -> Any:
+    """``graph`` as a model of onnx_ir."""
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass, RemoveUnusedNodesPass
+    from onnxscript.optimizer import optimize_ir
+
+    examples, axes = [], []
+    for shape, dtype in graph.inputs.values():
+        examples.append(torch.ones([SIZES[n] if isinstance(n, str) else n for n in shape], dtype=dtype))
+        axes.append({at: torch.export.Dim.DYNAMIC for at, n in enumerate(shape) if isinstance(n, str)})
+    with _quiet(), torch.no_grad():
+        program = torch.export.export(_Run(model, graph.run).eval(), tuple(examples), dynamic_shapes=(tuple(axes),))
+        made = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False).model
+    optimize_ir(made, should_fold=_worth_folding)
+    RemoveUnusedNodesPass()(made)
+    ClearMetadataAndDocStringPass()(made)
+    for value, (name, (shape, _)) in zip(made.graph.inputs, graph.inputs.items(), strict=True):
+        value.name, value.shape = name, type(value.shape)(shape)
+    for value, name in zip(made.graph.outputs, graph.outputs, strict=True):
+        value.name = name
+    return made
+
+
+def _worth_folding(node: Any) -> bool | None:
+    """False if the node makes something of a weight, which the file would then hold twice."""
+    sizes = [value.const_value.size for value in node.inputs if value is not None and value.const_value is not None]
+    return False if max(sizes, default=0) > WEIGHT else None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What exporters say of themselves is not shown."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    log.setLevel(level)

@@ -1,0 +1,120 @@
+"""ONNX: graphs run by onnxruntime give what the model gives, whatever it is made of."""
+
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from scalesearch.export.onnx_ import WEIGHTS, Onnx, save
+from scalesearch.export.onnx_.graphs import graphs
+from scalesearch.export.onnx_.quantise import quantise
+from scalesearch.export.torch_ import TorchDecoder
+from scalesearch.nn import build
+from scalesearch.nn.decode import EOS
+from scalesearch.nn.model import Model
+from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.testing import random_architecture
+from scalesearch.train.scoring.evaluate import Search
+from tests.architectures import answers
+from tests.errors import refuses
+
+V = 40
+
+
+def both(**changes: object) -> dict[str, object]:
+    return {f"{stack}__{key}": value for stack in ("encoder", "decoder") for key, value in changes.items()}
+
+
+FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain Transformer
+    "papers": both(depth=1) | {
+        "encoder__gate": "QgV", "encoder__ffn": "geglu", "encoder__ffn__hidden": 12, "decoder__cross_gate": "QgK",
+        "tensor_chain__ffn": 0.6, "tensor_chain__output": 0.4, "tensor_chain__length": 3, "tensor_chain__apply": "auto",
+        "tensor_chain__bond": "solved", "embedding": "h-softpos", "embedding__levels": 2, "embedding__level_width": 2,
+        "embedding__roles": 2, "embedding__tie": "none", "decoder__pg": "relu", "decoder__pg__ratio": 2,
+        "decoder__pg__gate": "relu", "decoder__pg__residual": True, "decoder__pg__per_head": True,
+        "decoder__pg__on": "self", "decoder__heads": 4, "decoder__head_scaling": "mlp", "decoder__interleaved": True,
+        "decoder__residual_scores": "relative", "decoder__relative_clip": 2, "adapt": "prompt", "adapt__length": 2},
+    "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
+        "model": "decoder-only", "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned"},
+}  # fmt: skip
+
+
+def lively(architecture: Architecture, seed: int = 1, vocab: int = V) -> Model:
+    """A random model whose next token depends clearly on source and prefix; no weight is zero."""
+    made = build(architecture.block, vocab=vocab, seed=seed).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in made.parameters():
+            scale = 0.3 * weight.std(correction=0) + 0.05
+            weight += scale * torch.randn(weight.shape, generator=generator)
+    return made
+
+
+def exported(model: Model, folder: Path, to: str = "none") -> TorchDecoder:
+    folder.mkdir()
+    format = Onnx()
+    format.write(SimpleNamespace(model=model), folder, to)
+    return format.open(folder, 1)
+
+
+def sources(seed: int, count: int, longest: int, vocab: int = V) -> list[list[int]]:
+    """Sentences of all lengths, the shortest EOS alone, in no order."""
+    rng = Random(seed)
+    lengths = [0, longest - 1, *(rng.randrange(longest) for _ in range(count - 2))]
+    return [[*(rng.randrange(4, vocab) for _ in range(length)), EOS] for length in lengths]
+
+
+def hold_to_the_contract(found: TorchDecoder, model: Model) -> None:
+    """``found`` decodes as the model: several sentences at once and one alone, greedy and by beams, within limits."""
+    ours, rows = TorchDecoder(model), sources(3, 8, 12)
+    limits = [3 + 2 * len(row) % 7 for row in rows]
+    assert found.greedy(rows, limits) == ours.greedy(rows, limits)
+    assert found.greedy(rows[:1], [5]) == ours.greedy(rows[:1], [5])
+    search = Search(3, 0.6, nbest=2)
+    for one, other in zip(found.beam(rows, limits, search), ours.beam(rows, limits, search)):
+        assert [ids for ids, _ in one] == [ids for ids, _ in other]
+        assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_decodes_as_the_model(family: str, tmp_path: Path) -> None:
+    model = lively(assemble(answers(**{"width": 8, **FAMILIES[family]})))
+    hold_to_the_contract(exported(model, tmp_path / "out"), model)
+
+
+def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path) -> None:
+    """Of a table that is source, target and output; nothing of it is left in float."""
+    size = {"width": 32, **both(depth=1, ffn__hidden=64, head_dim=16)}
+    model = lively(assemble(answers(**size)), vocab=300)
+    made, folders = graphs(model), [tmp_path / "float", tmp_path / "int8"]
+    sizes = []
+    for folder in folders:
+        folder.mkdir()
+        save(made, folder)
+        sizes.append((folder / WEIGHTS).stat().st_size)
+        for one in made.values():
+            quantise(one)
+    numbers = sum(weight.numel() for weight in model.parameters())
+    vectors = sum(weight.numel() + weight.shape[0] for weight in model.parameters() if weight.dim() == 2)
+    small = sum(weight.numel() for weight in model.parameters() if weight.numel() * 4 <= 256)
+    assert 4 * (numbers - small) <= sizes[0] <= 4 * numbers + 8192
+    assert sizes[1] < numbers + 4 * vectors and sizes[1] < 0.4 * sizes[0]
+    floats, integers = (Onnx().open(folder, 1) for folder in folders)
+    hold_to_the_contract(floats, model)
+    rows = sources(5, 32, 9, 300)
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+    logits = [decoder.model.decode(ids[:, :1], decoder.model.encode(ids), decoder.model.new_cache())
+              for decoder in (floats, integers)]
+    assert 0 < float((logits[0] - logits[1]).std() / logits[0].std()) < 0.05
+    (folders[1] / WEIGHTS).write_bytes(b"cut")
+    with refuses("file-damaged", "encoder.onnx"):
+        Onnx().open(folders[1], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_networks_decode_as_the_model(seed: int, tmp_path: Path) -> None:
+    model = lively(random_architecture(Random(seed)), seed)
+    hold_to_the_contract(exported(model, tmp_path / "out"), model)
