@@ -58,7 +58,9 @@ class PerHead(Site):
         return HeadLinear(d_in, d_out, over, bias)
 
 
-DENSE, IDENTITY, PER_HEAD = Dense(), Identity(), PerHead()
+DENSE = Dense()
+IDENTITY = Identity()
+PER_HEAD = PerHead()
 
 
 @block

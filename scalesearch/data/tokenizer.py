@@ -88,6 +88,11 @@ class Tokenizer:
         plain = [row.tolist() if hasattr(row, "tolist") else [int(token) for token in row] for row in rows]
         return list(self._processor.decode(plain)) if plain else []
 
+    def pieces(self) -> list[tuple[str, float]]:
+        """Every entry, by id, with its score: log-probability of a unigram model, minus rank of BPE."""
+        processor = self._processor
+        return [(processor.id_to_piece(id), processor.get_score(id)) for id in range(self.vocab_size)]
+
     @property
     def digest(self) -> str:
         """Hash of the model."""

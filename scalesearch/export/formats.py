@@ -9,6 +9,7 @@ from scalesearch.export.base import Format
 
 FORMATS = {
     "torch": "scalesearch.export.torch_:Torch",
+    "huggingface": "scalesearch.export.huggingface.format:HuggingFace",
     "onnx": "scalesearch.export.onnx_:Onnx",
 }
 

@@ -129,7 +129,7 @@ class Model(Module):
         With a ``cache``, ``target`` holds only the tokens that it has not seen.
         """
         before = memory.states.shape[1] if isinstance(self.block, DecoderOnly) else 0
-        self._check_length(before + target.shape[1] + (cache.length if cache else 0))
+        self._check_length(before + target.shape[1] + (0 if cache is None else cache.length))
         return self.block.decode(self, target, memory.states, memory.bias, cache)
 
     def logits(self, states: Tensor) -> Tensor:

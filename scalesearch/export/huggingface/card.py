@@ -1,0 +1,47 @@
+"""The model card: what the model is, costs, did, and comes from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from scalesearch.cost import protocol_of
+from scalesearch.export.export import provenance
+from scalesearch.tasks import TASKS
+from scalesearch.train.checkpoint import Checkpoint
+from scalesearch.train.scoring.evaluate import Search
+
+ON_THE_HUB = {"translation": "translation", "summarisation": "summarization"}  # tasks that have a name there
+COSTS = {"params.total": "parameters", "params.non_embedding": "parameters without embeddings",
+         "macs.total": "multiply-adds", "memory.weights": "bytes of weights in float32"}
+
+
+def card(trained: Checkpoint) -> str:
+    """The text of ``README.md``."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    facts, architecture = provenance(trained), trained.architecture
+    data, metrics = facts.get("data", {}), facts.get("metrics", {})
+    sides = (str(data.get("spec", {}).get(side)) for side in ("source", "target"))
+    languages = [code for code in sides if re.fullmatch("[a-z]{2,3}", code)]
+    name, kind = f"scalesearch {architecture.id}", ON_THE_HUB.get(trained.task)
+    scores = [(metric.words, metrics[key], str(metrics.get(f"{key}_signature", "")).replace("|", r"\|"))
+              for key, metric in TASKS[trained.task].metrics.items() if key in metrics]
+    head = {"library_name": "transformers", "license": "unknown", "tags": ["scalesearch", "neural-architecture-search"],
+            "language": languages, "pipeline_tag": kind,
+            "model-index": [_index(name, kind, data, metrics, scores)] if kind and scores else None}
+    templates = Environment(loader=PackageLoader("scalesearch.export.huggingface", ""), trim_blocks=True,
+                            undefined=StrictUndefined, keep_trailing_newline=True)
+    return templates.get_template("card.md").render(
+        {"trained_with": {}, "seed": None} | facts, head={key: value for key, value in head.items() if value},
+        name=name, languages=languages, lowercase=trained.lowercase, data=data, metrics={"weights": ""} | metrics,
+        scores=scores, costs=[(what, facts["costs"][key]) for key, what in COSTS.items()],
+        protocol=protocol_of(architecture.protocol).at(architecture.vocab),
+        search=Search(trained.recipe.beam, trained.recipe.length_penalty).protocol)
+
+
+def _index(name: str, kind: str, data: dict[str, Any], metrics: dict[str, Any], scores: list[Any]) -> dict[str, Any]:
+    """Scores as the Hub reads them."""
+    dataset = {"name": data["name"], "type": data["name"], "split": metrics["split"]}
+    values = [{"type": what.lower(), "name": what, "value": value} for what, value, _ in scores]
+    return {"name": name, "results": [{"task": {"type": kind}, "dataset": dataset, "metrics": values}]}

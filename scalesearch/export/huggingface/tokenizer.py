@@ -1,0 +1,81 @@
+"""A sentencepiece model as ``tokenizer.json``, which the library ``tokenizers`` reads without sentencepiece.
+
+Its BPE knows pairs where sentencepiece knows pieces, so a piece is as many pairs as it has halves that are pieces. Of
+the pieces that more than one pair makes, sentencepiece takes the leftmost first: only runs of one character show that.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from scalesearch.data import BOS, EOS, PAD, UNK, Tokenizer
+from scalesearch.errors import UserError
+
+BLANK = "▁"  # stands for a blank within pieces
+PROBES, PIECES, AWKWARD = 300, 12, ("a  b ", " \t½", "ﬁ…", "</s> <unk>", "x▁y", "\U0001f642\U0001f642 z")
+
+
+def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
+    """The content of ``tokenizer.json``; ids end in EOS, of a source as of a target.
+
+    Raises:
+        UserError: the model rewrites text or falls back to bytes, as ours do not.
+    """
+    pieces = tokenizer.pieces()
+    named = {name: piece for name, (piece, _) in zip(("pad", "unk", "bos", "eos"), pieces)}
+    end = {"SpecialToken": {"id": named["eos"], "type_id": 0}}
+    first, second = ({"Sequence": {"id": one, "type_id": 0}} for one in "AB")
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": id, "content": pieces[id][0], "single_word": False, "lstrip": False, "rstrip": False,
+                          "normalized": False, "special": True} for id in (PAD, BOS, EOS)],
+        "normalizer": _several("normalizer", [*([{"type": "Lowercase"}] if lowercase else []), _replace(BLANK, " "),
+                                              _replace(r"\A +| +\z", "", "Regex"), _replace(" +", " ", "Regex")]),
+        "pre_tokenizer": {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True},
+        "post_processor": {"type": "TemplateProcessing", "single": [first, end], "pair": [first, end, second, end],
+                           "special_tokens": {named["eos"]: {"id": named["eos"], "ids": [EOS],
+                                                             "tokens": [named["eos"]]}}},
+        "decoder": _several("decoder", [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
+                                        _replace(rf"\A{BLANK}", "", "Regex"), _replace(BLANK, " ")]),
+        "model": _model(pieces),
+    }
+
+
+def _several(what: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "Sequence", f"{what}s": steps}
+
+
+def _replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+
+def _model(pieces: list[tuple[str, float]]) -> dict[str, Any]:
+    """Unigram, or BPE, whose scores are ranks."""
+    if not all(score.is_integer() for _, score in pieces):
+        return {"type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces], "byte_fallback": False}
+    ids = {piece: id for id, (piece, _) in enumerate(pieces)}
+    halves = ((piece[:at], piece[at:]) for piece, _ in sorted(pieces[EOS + 1 :], key=lambda piece: -piece[1])
+              for at in range(1, len(piece)))
+    return {"type": "BPE", "dropout": None, "unk_token": pieces[UNK][0], "continuing_subword_prefix": None,
+            "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": False, "ignore_merges": False,
+            "vocab": ids, "merges": [list(pair) for pair in halves if pair[0] in ids and pair[1] in ids]}
+
+
+def check(theirs: Any, ours: Tokenizer, lowercase: bool) -> None:
+    """Checks that a loaded tokenizer gives the same ids and texts as ours, on probes made of the vocabulary.
+
+    Raises:
+        UserError: it does not.
+    """
+    rng = random.Random(0)
+    pieces = [piece for piece, _ in ours.pieces()[EOS + 1 :]]
+    lines = ["".join(rng.choices(pieces, k=PIECES)).replace(BLANK, " ") for _ in range(PROBES)]
+    for line in (*lines, *AWKWARD):
+        ids = ours.encode([line.lower() if lowercase else line])[0]
+        text = theirs.decode(ids, skip_special_tokens=True)
+        if theirs(line)["input_ids"] != [*ids, EOS] or text != ours.decode([ids])[0]:
+            raise UserError(f"--to huggingface: {line!r} has other tokens there: the tokenizer is no sentencepiece "
+                            "model as this tool trains it (normalisation identity, no bytes)", code="other-tokenizer")

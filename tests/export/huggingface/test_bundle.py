@@ -1,0 +1,131 @@
+"""One file of a model: the blocks that it needs and nothing of ours, with the same numbers to the bit."""
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from scalesearch.blocks.core import block
+from scalesearch.blocks.ffn import FFN, FFNS, ffn
+from scalesearch.blocks.sites import DENSE
+from scalesearch.export.huggingface import bundle as bundling
+from scalesearch.export.huggingface.bundle import bundle, shown
+from scalesearch.nn import build
+from scalesearch.space.assembly.architecture import assemble
+from scalesearch.testing import random_architecture
+from tests.architectures import answers
+from tests.blocks.test_own_ffn import Grouped
+from tests.errors import refuses
+from tests.nn.covering import covering
+from tests.nn.test_build import EDGE, pairs
+
+V = 19
+ALLOWED = {"__future__", "torch", "transformers", "numpy", *sys.stdlib_module_names}
+
+
+class Anything(ModuleType):
+    """A library of empty classes, where transformers is not installed: a bundle then is its blocks and the builder."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return (lambda function: function) if name.islower() else type(name, (), {})
+
+
+@pytest.fixture(autouse=True)
+def without_transformers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("transformers", "transformers.modeling_outputs", "transformers.utils.generic"):
+        monkeypatch.setitem(sys.modules, name, Anything(name))
+    yield
+
+
+def loaded(network: Any, folder: Path, name: str) -> Any:
+    """The bundle of ``network`` as a module, after a look at what it imports."""
+    file = folder / f"{name}.py"
+    file.write_text(bundle(network, "A model."))
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    places = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    places += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    assert {str(place).split(".")[0] for place in places} <= ALLOWED
+    spec = importlib.util.spec_from_file_location(name, file)
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    try:
+        spec.loader.exec_module(made)
+    finally:
+        del sys.modules[name]
+    return made
+
+
+def same(network: Any, folder: Path, name: str) -> Any:
+    """The bundle, whose model has given the logits of ours, all at once and step by step with reordered rows."""
+    ours = build(network, vocab=V, seed=3).eval()
+    module = loaded(network, folder, name)
+    theirs = module.build(module.ARCHITECTURE, vocab=V, seed=3).eval()
+    assert [(key, weight.tolist()) for key, weight in theirs.state_dict().items()] == [
+        (key, weight.tolist()) for key, weight in ours.state_dict().items()]
+    source, target = pairs(Random(1))
+    with torch.no_grad():
+        memory, cache = theirs.encode(source), module.Cache()
+        assert torch.equal(theirs.logits(theirs.decode(target, memory)), ours(source, target))
+        rows, mine, kept = torch.tensor([2, 0, 0]), ours.encode(source), ours.new_cache()
+        for token in target.split(1, 1):
+            stepped = [model.logits(model.decode(token, states, past)) for model, states, past in
+                       ((theirs, memory, cache), (ours, mine, kept))]
+            assert torch.equal(*stepped)
+        cache.select(rows), kept.select(rows)
+        memory, mine = memory.select(rows), mine.select(rows)
+        assert torch.equal(*(model.logits(model.decode(token, states, past)) for model, states, past in
+                             ((theirs, memory, cache), (ours, mine, kept))))
+    return module
+
+
+def test_random_networks_of_every_family_give_the_same_logits(tmp_path):
+    rng = Random(5)
+    for number, architecture in enumerate([*covering(rng, 8), random_architecture(rng, model="decoder-only")]):
+        same(architecture.block, tmp_path, f"network{number}")
+
+
+def test_shared_and_borrowed_weights_stay_one(tmp_path):
+    module = same(assemble(answers(**{"decoder.depth": 2, **EDGE})).block, tmp_path, "edge")
+    assert "Borrow" in vars(module) and "Scores" in vars(module) and "ChainLinear" not in vars(module)
+
+
+def test_a_kind_of_somebody_else_comes_along(tmp_path):
+    ffn("maxout")(Grouped)
+    try:
+        changes = {f"encoder.ffn.{key}": value for key, value in
+                   {"hidden": 8, "pieces": 2, "groups": 2, "activation": "tanh", "skip": True}.items()}
+        network = assemble(answers(**{"encoder.ffn": "maxout", **changes})).block
+    finally:
+        del FFNS["maxout"]
+    assert "Grouped" in vars(same(network, tmp_path, "own"))
+
+
+def test_only_what_is_needed_is_there_and_reads_well(tmp_path):
+    text = bundle(assemble(answers()).block, "A model.")
+    assert text == bundle(assemble(answers()).block, "A model.")  # the same file for the same architecture
+    assert "def work(" not in text and "misfit" in text and "# A plain dict" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@block
+class Cache(FFN):
+    """A kind that has the name of something else."""
+
+
+def test_two_definitions_of_one_name_are_refused():
+    with refuses("name-taken", "scalesearch.nn.model"):
+        bundle(Cache(4, ("src",), DENSE), "A model.")
+
+
+def test_an_architecture_is_shown_as_the_value_that_it_is():
+    network = assemble(answers(**EDGE)).block
+    assert eval(shown(network), {kind.__name__: kind for kind in bundling._kinds(network)}) == network
