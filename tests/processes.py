@@ -54,16 +54,22 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[str] |
         time.sleep(0.01)
 
 
-def command(folder: Path, *arguments: object, status: int = 0) -> str:
-    """As :func:`call`, within this process, which has loaded everything already."""
+def within(folder: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``scalesearch ARGUMENTS`` in ``folder``, but within this process, which has loaded everything already."""
     out, err = io.StringIO(), io.StringIO()
+    environment = {"XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "160"} | environment
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        patch.setenv("COLUMNS", "160")
+        for name, value in environment.items():
+            patch.setenv(name, value)
         patch.setattr(sys, "argv", ["scalesearch", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
-    said = out.getvalue() + err.getvalue()
-    assert (ended.value.code or 0) == status, said
-    return said
+    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def command(folder: Path, *arguments: object, status: int = 0) -> str:
+    """As :func:`call`, but by :func:`within`."""
+    done = within(folder, *arguments)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr

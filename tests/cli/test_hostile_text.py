@@ -150,13 +150,8 @@ def hostile(seed):
         f"{''.join(rng.choices(parts, k=3))}{name}" for name in "ab"]
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_hostile_names_go_through_every_verb(tmp_path, seed):
-    through_every_verb(tmp_path, hostile(seed))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 36))
+@pytest.mark.parametrize("seed", range(1, 36))
 def test_two_hundred_hostile_names_go_through_every_verb(tmp_path, seed):
     through_every_verb(tmp_path, hostile(seed))
 

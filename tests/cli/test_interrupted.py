@@ -29,11 +29,15 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def arguments(text: Path, out: Path, *more: str, **changes: Any) -> list[str]:
+    """Those of the command."""
+    settings = [item for key, value in (RECIPE | changes).items() for item in ("--set", f"recipe.{key}={value}")]
+    return ["train", "transformer", "--data", str(text / "data.yaml"), *SMALL, *settings, "--out", str(out), *more]
+
+
 def start(text: Path, out: Path, *more: str, most: int | None = None, **changes: Any) -> subprocess.Popen:
     """The command, in a session of its own; ``most``: bytes that a file may have."""
-    settings = [item for key, value in (RECIPE | changes).items() for item in ("--set", f"recipe.{key}={value}")]
-    command = [sys.executable, "-m", "scalesearch", "train", "transformer", "--data", str(text / "data.yaml"), *SMALL,
-               *settings, "--out", str(out), *more]
+    command = [sys.executable, "-m", "scalesearch", *arguments(text, out, *more, **changes)]
 
     def born() -> None:
         in_the_background()
@@ -81,7 +85,7 @@ def test_stopped_and_resumed_is_the_uninterrupted_run_to_the_bit(text, tmp_path,
 
 
 def test_after_sigterm_and_a_full_disk_it_is_the_uninterrupted_run_to_the_bit(text, tmp_path) -> None:
-    assert ended(start(text, tmp_path / "whole"))[0] == 0
+    processes.command(text, *arguments(text, tmp_path / "whole"))
     out = tmp_path / "parts"
     stopped(text, out)
     good = (out / "checkpoint.pt").read_bytes()
@@ -93,5 +97,5 @@ def test_after_sigterm_and_a_full_disk_it_is_the_uninterrupted_run_to_the_bit(te
                      r"Make room where .*, then run the command again with --resume: \d+ updates were done\n", err), err
     assert (out / "checkpoint.pt").read_bytes() == good
     assert sorted(out.rglob("*")) == kept and not (out / "result.json").exists()
-    assert ended(start(text, out, "--resume"))[0] == 0
+    processes.command(text, *arguments(text, out, "--resume"))
     assert learned(out) == learned(tmp_path / "whole")

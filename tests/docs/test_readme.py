@@ -1,7 +1,8 @@
 """What the README says to type works, and prints what the README shows.
 
 All blocks of the README are walked through once, in order, in one empty folder: files are written under their names,
-commands run there by bash, each by the interpreter that runs the tests.
+commands run there by bash, each by the interpreter that runs the tests, or on the short walk within this process where
+it is one of ours alone.
 
 So that this takes well under a minute, the walk is a short one: in the study file of the tour, SHORT puts fewer pairs
 and a handful of updates in place of the README's, and `study run` is given FEWER trials. `pytest -m slow tests/docs`
@@ -21,7 +22,8 @@ import yaml
 
 from scalesearch.data import DataSpec
 from scalesearch.study.config.reader import read_study
-from tests.docs.blocks import DOCUMENTS, ROOT, Block, blocks, missing, same
+from tests.docs.blocks import DOCUMENTS, ROOT, Block, blocks, commands, missing, same
+from tests.processes import within
 
 SHORT = {
     "tour.yaml": {"pairs: 30000": "pairs: 2000", "steps: 1500": "steps: 12", "beam: 1": "score_on: valid, beam: 1"},
@@ -69,6 +71,9 @@ class Walk:
         """One command, in the folder of the walk."""
         if not self.full and "study run" in command and "--dry-run" not in command:
             command += FEWER
+        ours, *others = commands(command)
+        if not self.full and ours[0] == "scalesearch" and not others:
+            return within(self.folder, *ours[1:], XDG_CACHE_HOME=str(self.folder), COLUMNS="80")
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         names = {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.folder),
                  "MPLCONFIGDIR": matplotlib.get_cachedir(), "MPLBACKEND": "agg"}

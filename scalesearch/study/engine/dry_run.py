@@ -34,6 +34,7 @@ from scalesearch.study.trials.trials import Trials
 from scalesearch.terminal import say
 
 SHOWN = 8
+ENOUGH = 400  # feasible candidates drawn, after which their share is known to a twentieth of itself
 IN_JSON = ("label", "architecture", "tuned", "params", "costs", "feasible", "state", "reason")  # of a proposal
 
 
@@ -210,7 +211,7 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
         warm = choose(spec.warm, plan, getattr(sampler, "n_startup_trials", 10))
     plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
     return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.size(),
-                  estimate_feasibility(evaluator, spec.proposer.seed), teacher, warm, look_ahead(named))
+                  estimate_feasibility(evaluator, spec.proposer.seed, enough=ENOUGH), teacher, warm, look_ahead(named))
 
 
 class _Unwritten(EventLog):

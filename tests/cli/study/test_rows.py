@@ -12,7 +12,7 @@ from tests.errors import refuses
 
 REST = f"""\
 data: {DATA}
-recipe: {{ steps: 2, max_tokens: 64, beam: 1 }}
+recipe: {{ steps: 2, max_tokens: 64, beam: 1, score_on: valid }}
 objectives: {{ bleu: max, params.total: min }}
 """
 KINDS = {

@@ -82,9 +82,9 @@ def test_the_embedded_storage_is_made_again_from_the_log(tmp_path, damage):
 
 
 def test_a_small_space_ends_with_the_reason(tmp_path):
-    driver = make_driver(tmp_path, make_plan(50, most=200, max_proposals=600))
+    driver = make_driver(tmp_path, make_plan(50, most=200, max_proposals=150))
     reason = driver.run()
-    assert reason.startswith("nothing new in 600 proposals")
+    assert reason.startswith("nothing new in 150 proposals")
     ids = {trial.architecture for trial in driver.trials.having(State.COMPLETE)}
     reachable = [architecture_of({"width": w, "depth": d, "kind": k}) for w in (8,) for d in (1, 2)
                  for k in ("plain", "gated")]

@@ -1,6 +1,7 @@
 """The real thing, tiny: a study file, the built-in corpus, real training, through the command line."""
 
 import json
+import os
 import shutil
 import signal
 
@@ -9,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.corpora import DATA, write_text
-from tests.processes import call, command, ended, start, wait_until
+from tests.processes import command, ended, start, wait_until
 
 STUDY = f"""\
 study: tiny
@@ -30,16 +31,21 @@ out: found
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A study that was interrupted by Ctrl-C in its second training, and then gone on with."""
+    """A study in whose second training another driver tried to join and Ctrl-C stopped it, and then gone on with."""
     where = tmp_path_factory.mktemp("real")
     write_text(where)
     (where / "tiny.yaml").write_text(STUDY)
     process = start(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60")
     wait_until(lambda: list(where.glob("found/trials/0000-*/job.json")), process)
+    process.send_signal(signal.SIGSTOP)  # so that it is at work for as long as others look at it
+    said = command(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume", status=2)
+    assert f"process {process.pid} on {os.uname().nodename} is running this study; only one may at a time" in said
+    process.send_signal(signal.SIGCONT)
     process.send_signal(signal.SIGINT)
     (where / "first.txt").write_text("\n".join(map(str, ended(process))))
     (where / "between.json").write_text(command(where, "study", "watch", "found", "--json"))
-    (where / "second.txt").write_text(call(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume"))
+    again = command(where, "study", "run", "tiny.yaml", "--set", "recipe.steps=60", "--resume")
+    (where / "second.txt").write_text(again)
     return where
 
 

@@ -228,14 +228,15 @@ def test_other_questions_are_another_study_and_a_fork_takes_what_they_allow(call
     fit = [trial for trial in trained("old") if trial.tuned["lr.base"] > 1e-3]
     assert [trial.source["trial"] for trial in taken] == [trial.number for trial in fit] and fit
     assert [trial.tuned for trial in taken] == [trial.tuned for trial in fit]
-    call("run", "s.yaml", "--fork", "fixed", "--set", "reference=[]", "--set", "recipe.lr=2e-3")
+    call("run", "s.yaml", "--fork", "fixed", "--set", "reference=[]", "--set", "recipe.lr=2e-3",
+         "--set", "trials=3")
     kept = [trial for trial in trained("fixed") if trial.source]
     assert [trial.source["trial"] for trial in kept] == [one.number for one in fit if one.tuned["lr.base"] == 2e-3]
     assert all(not trial.tuned for trial in trained("fixed"))
 
 
 def test_a_warm_start_imports_trainings_that_are_answers_here(call):
-    call("run", "s.yaml", "--set", "recipe.lr=2e-3", "--set", "reference=[]", "--set", "out=fixed")
+    call("run", "s.yaml", "--set", "recipe.lr=2e-3", "--set", "reference=[]", "--set", "trials=3", "--set", "out=fixed")
     call("run", "s.yaml", "--set", "reference=[]", "--set", "warm_start=fixed", "--set", "out=warm")
     imported = [trial for trial in trained("warm") if trial.origin == Origin.IMPORTED]
     assert len(imported) == len({trial.architecture for trial in trained("fixed")})

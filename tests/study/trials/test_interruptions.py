@@ -1,7 +1,6 @@
-"""A real study by the command line: stopped with two Ray workers at work, and a second driver beside the first."""
+"""A real study by the command line: stopped with two Ray workers at work."""
 
 import json
-import os
 import signal
 
 import pytest
@@ -52,13 +51,3 @@ def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_
     for place in stopped:
         record = json.loads((place / "record.json").read_text())
         assert record["steps"] == 400 and record["attempts"] == 2
-
-
-def test_a_second_driver_says_who_runs_the_study_and_the_first_goes_on(folder):
-    first = start(folder, "study", "run", "tiny.yaml", *MORE)
-    at_work(folder, first, 1)
-    said = call(folder, "study", "run", "tiny.yaml", "--resume", *MORE, status=2)
-    assert f"process {first.pid} on {os.uname().nodename} is running this study; only one may at a time" in said
-    first.send_signal(signal.SIGTERM)
-    status, out, _ = ended(first)
-    assert status == 143 and "with the same command and --resume" in out
