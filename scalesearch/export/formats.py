@@ -8,6 +8,7 @@ from scalesearch.errors import UserError
 from scalesearch.export.base import Format
 
 FORMATS = {
+    "ctranslate2": "scalesearch.export.ctranslate2_:CTranslate2",
     "torch": "scalesearch.export.torch_:Torch",
     "huggingface": "scalesearch.export.huggingface.format:HuggingFace",
     "onnx": "scalesearch.export.onnx_:Onnx",

@@ -1,0 +1,138 @@
+"""CTranslate2: what :mod:`scalesearch.lowering.ctranslate2` plans, filled with a model's weights and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalesearch.blocks.core import PAD, Block
+from scalesearch.data import Tokenizer
+from scalesearch.data.split import BOS, UNK
+from scalesearch.export.base import Decoder, Format, Ranked
+from scalesearch.export.values import value
+from scalesearch.files import read_json
+from scalesearch.lowering.ctranslate2 import Plan, plan, refusals
+
+if TYPE_CHECKING:
+    from scalesearch.train.checkpoint import Checkpoint
+    from scalesearch.train.scoring.evaluate import Search
+
+TYPES = {"int8": "int8_float32", "int16": "int16", "bf16": "bfloat16", "none": "float32"}
+VOCABULARY = "shared_vocabulary.json"
+EPSILON = 1e-5  # of our layer norms
+
+
+class CTranslate2(Format):
+    """``model.bin``, ``config.json`` and the vocabulary."""
+
+    name = "ctranslate2"
+    quantisations = ("int8", "int16", "bf16", "none")
+    packages = ("ctranslate2",)
+
+    def refusals(self, block: Block) -> list[str]:
+        return refusals(block)
+
+    def write(self, trained: Checkpoint, folder: Path, quantise: str) -> None:
+        made = plan(trained.architecture.block, trained.tokenizer.vocab_size, trained.max_length)
+        spec = _spec(made, trained.model.state_dict(), trained.tokenizer)
+        spec.validate()
+        with np.errstate(all="ignore"):
+            spec.optimize(TYPES[quantise])
+        _mend(spec)
+        spec.save(str(folder))
+
+    def open(self, folder: Path, threads: int) -> Decoder:
+        return CTranslate2Decoder(folder, threads)
+
+
+class CTranslate2Decoder(Decoder):
+    """The runtime's translator. Its beam search is its own: a finished hypothesis leaves its place to another."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        from ctranslate2 import Translator
+
+        self.tokens: list[str] = read_json(folder / VOCABULARY, list[str])
+        self.ids = {token: at for at, token in enumerate(self.tokens)}
+        self.translator = Translator(str(folder), intra_threads=threads)
+
+    def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:
+        # A greedy translation that is cut is the beginning of the longer one.
+        found = self._run(rows, max(limits), 1, 1.0, 1)
+        return [ids[:limit] for [(ids, _)], limit in zip(found, limits)]
+
+    def beam(self, rows: list[list[int]], limits: list[int], search: Search) -> list[Ranked]:
+        found: dict[int, Ranked] = {}
+        for limit in sorted(set(limits)):
+            places = [at for at, one in enumerate(limits) if one == limit]
+            some = self._run([rows[at] for at in places], limit, search.beam, search.length_penalty, search.nbest)
+            found |= dict(zip(places, some))
+        return [found[at] for at in range(len(rows))]
+
+    def _run(self, rows: list[list[int]], limit: int, beam: int, penalty: float, nbest: int) -> list[Ranked]:
+        results = self.translator.translate_batch(
+            [[self.tokens[token] for token in row[:-1]] for row in rows],  # the runtime adds EOS
+            beam_size=beam, length_penalty=penalty, num_hypotheses=nbest, max_decoding_length=limit,
+            min_decoding_length=0, max_input_length=0, return_scores=True,
+            suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
+        return [[([self.ids[token] for token in tokens], score)
+                 for tokens, score in zip(result.hypotheses, result.scores)] for result in results]
+
+
+def _spec(made: Plan, weights: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+    """The runtime's specification of a model, with its values."""
+    from ctranslate2.specs.transformer_spec import TransformerSpec
+
+    spec = TransformerSpec.from_config((1, 1), 1)
+    spec.encoder, spec.decoder = _tree(made, weights)
+    spec.config.layer_norm_epsilon, spec.config.add_source_eos = EPSILON, True
+    tokens = [piece for piece, _ in tokenizer.pieces()]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    names = dict(zip(("unk_token", "bos_token", "eos_token"), tokens[UNK:]))
+    for name, token in (names | {"decoder_start_token": names["bos_token"]}).items():
+        setattr(spec.config, name, token)
+    return spec
+
+
+def _mend(spec: Any) -> None:
+    """Gives matrices of zeros the scale 1: in int16 theirs is infinite, and their numbers are none."""
+    from ctranslate2.specs.model_spec import index_spec
+
+    for name, scale in spec.variables().items():
+        if name.endswith("_scale") and not isinstance(scale, str) and not np.isfinite(scale.numpy()).all():
+            node, last = index_spec(spec, name.rpartition("/")[0]), name.rpartition("/")[2]
+            getattr(node, last).array = np.float32(1)
+            getattr(node, last.removesuffix("_scale")).array[:] = 0
+
+
+def _tree(made: Plan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Encoder and decoder: nested specifications whose attributes are the plan's names."""
+    from ctranslate2.specs.model_spec import OPTIONAL, LayerSpec
+
+    root = LayerSpec()
+    counts = {"num_heads": "int16", "activation": "int8", "pre_norm": "int8", "head_dim": "int32",
+              "num_heads_kv": "int32", "queries_scale": "float32"}
+
+    def place(name: str) -> tuple[dict[str, Any], str]:
+        node, *path = root, *name.split("/")
+        for part in path[:-1]:
+            node = vars(node).setdefault(part, LayerSpec())
+        return vars(node), path[-1]
+
+    for name, number in made.scalars.items():
+        node, last = place(name)
+        node[last] = np.dtype(counts[last]).type(number)
+    for variable in made.variables:
+        node, last = place(variable.name)
+        node[last] = np.array(value(variable.source, weights).contiguous())  # a copy: quantising changes it in place
+        assert node[last].shape == variable.shape, variable.name
+        if variable.quantised:
+            node[f"{last}_scale"] = OPTIONAL
+    encoder, decoder = vars(root)["encoder"], vars(root)["decoder"]
+    vars(encoder)["embeddings"] = [vars(encoder).pop("embeddings_0")]  # of which the runtime's checks count the rows
+    for stack in (encoder, decoder):
+        vars(stack)["scale_embeddings"] = True
+    return encoder, decoder

@@ -1,0 +1,56 @@
+"""Values of a lowering's expressions, from a model's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalesearch.blocks.embedding import sinusoid
+from scalesearch.lowering.sources import (
+    Constant,
+    Contracted,
+    Flipped,
+    Joined,
+    Padded,
+    Product,
+    Source,
+    Sum,
+    Weight,
+)
+
+CONSTANTS: Mapping[str, Callable[[Constant], Tensor]] = {
+    "zeros": lambda source: torch.zeros(source.shape),
+    "ones": lambda source: torch.ones(source.shape),
+    "identity": lambda source: torch.eye(*source.shape),
+    "sinusoid": lambda source: sinusoid(torch.arange(source.shape[0]), source.shape[1], torch.float32),
+    "step": lambda source: sinusoid(torch.tensor(source.index), source.shape[0], torch.float32),
+}
+
+
+def value(source: Source, weights: Mapping[str, Any]) -> Tensor:
+    """The tensor, float32, that an expression stands for; ``weights`` is the model's state dict."""
+    match source:
+        case Weight(name):
+            found: Tensor = weights[name]
+            return found.float()
+        case Constant(kind):
+            return CONSTANTS[kind](source)
+        case Flipped(of):
+            return value(of, weights).t()
+        case Product(left, right):  # in float64: a product of three factors is to be as near as the model's
+            return (value(left, weights).double() @ value(right, weights).double()).float()
+        case Sum(parts):
+            first, *rest = (value(part, weights) for part in parts)
+            return sum(rest, first)
+        case Joined(parts):
+            return torch.cat([value(part, weights) for part in parts])
+        case Padded(of, heads, size):
+            rows = value(of, weights).unflatten(0, (heads, -1))
+            filled = rows.new_zeros(heads, size, *rows.shape[2:])
+            filled[:, : rows.shape[1]] = rows
+            return filled.flatten(0, 1)
+        case Contracted(cores, parts):
+            return cores.matrix([value(part, weights).double() for part in parts])[0, :, :, 0].float()

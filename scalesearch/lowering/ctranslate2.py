@@ -1,0 +1,375 @@
+"""CTranslate2's variables for an architecture: exact, or the reasons why there are none.
+
+What the runtime lacks becomes what it has. A sub-layer that it demands and the model has not is *neutral*: it adds
+zero. Under norms after, the norm before a neutral sub-layer only normalises, and the neutral one's has the gain and the
+bias, which is equal up to the norms' epsilon. Low rank, chains, adapters and factorised tables are contracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalesearch.blocks.core import Block, Size
+from scalesearch.blocks.embedding import TokenEmbedding
+from scalesearch.blocks.ffn.kinds import GEGLU, GELU, Gated, ReLU, SelfGated, SwiGLU, TwoLayer
+from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.seq2seq import EncoderDecoder
+from scalesearch.blocks.sizes import fixed, given, truth
+from scalesearch.blocks.stacks import Stack
+from scalesearch.lowering import sources
+from scalesearch.lowering.sources import Constant, Flipped, Joined, Owners, Padded, Product, Source, Sum, Weight
+
+NEUTRAL = 8  # hidden units of a neutral feed-forward network
+NEUTRAL_HEAD = 1  # features of a neutral head
+ACTIVATIONS = {ReLU: 0, SwiGLU: 2, SelfGated: 2, GELU: 3, GEGLU: 3}  # numbers of the runtime's enumeration
+LENGTH = 256  # source tokens, as data files cut them unless they say otherwise
+OFFSET = 12  # tokens that a translation may have beyond 3/2 of its source: 10, BOS, and what rounding takes
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the artefact.
+
+    Attributes:
+        name: in the runtime's words, such as ``encoder/layer_0/ffn/linear_0/weight``.
+        shape: (rows, columns) or (features,).
+        source: the expression over our weights that it holds.
+        quantised: a matrix of linear maps and tables, of which a quantisation makes another type.
+    """
+
+    name: str
+    shape: tuple[Size, ...]
+    source: Source
+    quantised: bool = False
+
+    @property
+    def key(self) -> Hashable:
+        """Sharing key: variables with equal keys and shapes have equal values."""
+        return sources.key(self.source)
+
+
+@dataclass
+class Plan:
+    """All variables of an artefact, and its scalars.
+
+    Bytes follow from it. Of the variables with one ``key`` and shape the first by name is stored, the others are its
+    aliases. A stored one of N numbers in R rows has, if ``quantised``, N bytes in int8 and a variable NAME_scale of R
+    float32; in int16 2 N, and a scalar NAME_scale of float32; in bf16 2 N, in none 4 N. Any other has 4 N bytes, in
+    bf16 2 N. Beside its numbers ``model.bin`` has for each stored one its name's characters + 8 bytes and 4 for each
+    dimension, for each alias the characters of both names + 6; and some 40 bytes a scalar.
+
+    Attributes:
+        scalars: name to a number: a bool or an activation is int8, a count is int16 or int32, a scale is float32.
+    """
+
+    variables: list[Variable] = field(default_factory=list)
+    scalars: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, name: str, shape: tuple[Size, ...], source: Source | None, quantised: bool = False) -> None:
+        """Adds a variable, if there is something for it to hold."""
+        if source is not None:
+            self.variables.append(Variable(name, shape, source, quantised))
+
+
+# -- what cannot be lowered
+
+
+def refusals(block: Block) -> list[str]:
+    """The reasons why an architecture has no exact lowering, each with the part's path; none if it has one."""
+    if not isinstance(block, EncoderDecoder):
+        return ["the model is decoder-only: the runtime's translator wants an encoder and a decoder"]
+    found: list[str] = []
+    embeddings = {"embedding.source": block.embedding.source, "embedding.target": block.embedding.target}
+    for path, part in embeddings.items():
+        if not isinstance(part, TokenEmbedding):
+            found.append(f"{path}: {type(part).__name__} reads neighbouring tokens, and the runtime looks up one")
+        elif type(part.table) not in sources.TABLES:
+            found.append(f"{path}.table: {type(part.table).__name__} is no table")
+    if type(block.output.block) not in sources.OUTPUTS:
+        found.append(f"output: {type(block.output.block).__name__} is no linear map to scores of all tokens")
+    for name, stack in (("encoder", block.encoder), ("decoder", block.decoder)):
+        found += _of_stack(name, stack, embeddings[f"embedding.{'source' if name == 'encoder' else 'target'}"])
+    return found
+
+
+def _of_stack(path: str, stack: Any, embedding: Block) -> Iterator[str]:
+    if not isinstance(stack, Stack):
+        yield f"{path}: its layers have two widths, and the runtime's one"
+        return
+    layer = stack.layer
+    if stack.scores is not None:
+        yield f"{path}.scores: scores of the stack's input are added in all layers, and the runtime has none to add"
+    if stack.solver != "euler":
+        yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
+    parts = {f"{path}.{layer.main.slot}" if path == "encoder" else f"{path}.self_{layer.main.slot}": layer.main}
+    if path == "decoder":
+        parts[f"{path}.cross_attention"] = layer.cross_attention
+    for where, mixer in parts.items():
+        if not isinstance(mixer, Attention):
+            yield f"{where}: {type(mixer).__name__} is no attention"
+            continue
+        yield from _of_attention(where, mixer)
+        if given(mixer.clip) and getattr(embedding, "positions", "none") != "none":
+            yield f"{where}: relative positions stand beside absolute ones, and the runtime has either"
+    if not layer.ffn.empty and type(layer.ffn) not in ACTIVATIONS:
+        yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
+    elif type(layer.ffn) is not SelfGated:
+        yield from _no_maps(f"{path}.ffn", layer.ffn, layer.ffn.parts())
+
+
+def _of_attention(path: str, mixer: Attention) -> Iterator[str]:
+    if mixer.gate != "none":
+        yield f"{path}: the gate {mixer.gate} multiplies features, and the runtime's attention has no gate"
+    if mixer.expand:
+        yield f"{path}: head_scaling mixes scores across heads before the softmax"
+    if mixer.residual:
+        yield f"{path}: scores are carried from layer to layer"
+    if mixer.partial is not None:
+        yield f"{path}.partial: a network stands between the heads and the output map"
+    if given(mixer.prompt):
+        yield f"{path}.prompt: keys and values that no token has"
+    if mixer.gate == "none":
+        yield from _no_maps(path, mixer, ("query", "key", "value", "out"))
+
+
+def _no_maps(path: str, block: Block, names: Iterable[str]) -> Iterator[str]:
+    """Of linear maps those that are no matrix."""
+    parts = block.parts()
+    for name in names:
+        if sources.matrix(parts[name], name) is None:
+            yield f"{path}.{name}: {type(parts[name]).__name__} stands for no one matrix"
+
+
+# -- the plan
+
+
+def plan(block: Block, vocab: Size | None, length: Size = LENGTH) -> Plan:
+    """The variables of an architecture that has no :func:`refusals`; sizes may be a population's, depths are not.
+
+    Args:
+        vocab: tokens; None where the blocks hold their own.
+        length: source tokens that it must take (EOS not counted): absolute positions are a table here.
+
+    Raises:
+        Split: candidates of a population differ in a depth, or in what decides about parts.
+    """
+    assert isinstance(block, EncoderDecoder)
+    made, rows = Plan(), (length + 1) * 3 // 2 + OFFSET
+    for name, stack, embedding in (("encoder", block.encoder, block.embedding.source),
+                                   ("decoder", block.decoder, block.embedding.target)):
+        assert isinstance(stack, Stack) and isinstance(embedding, TokenEmbedding)
+        side = "source" if name == "encoder" else "target"
+        _embedding(made, name, f"embedding.{side}", embedding, vocab, rows, stack.steps)
+        _Lowering(made, name, stack).run()
+    weights, bias = sources.output(block.output, vocab)
+    words = _words(block.embedding.target, vocab)
+    made.add("decoder/projection/weight", (words, block.decoder.layer.main.d), weights, True)
+    made.add("decoder/projection/bias", (words,), bias)
+    return made
+
+
+def _words(block: Any, vocab: Size | None) -> Size:
+    """Tokens of an embedding's table."""
+    while vocab is None:
+        block = block.table
+        vocab = getattr(block, "rows", None) or getattr(block, "vocab", None)
+    return vocab
+
+
+def _embedding(made: Plan, stack: str, path: str, block: TokenEmbedding, vocab: Size | None, rows: Size,
+               steps: bool) -> None:
+    name = f"{stack}/embeddings{'_0' if stack == 'encoder' else ''}/weight"
+    values = sources.table(block.table, block.tied or f"{path}.table", vocab)
+    made.add(name, (_words(block, vocab), block.d), values, True)
+    positions: Source
+    if block.positions == "learned":
+        rows, positions = block.max_length, Weight(f"{path}.position.weight")
+    else:
+        positions = Constant("sinusoid" if block.positions == "sinusoidal" else "zeros", (rows, block.d))
+    if steps:
+        positions = Sum((positions, Constant("step", (block.d,), 0)))
+    made.add(f"{stack}/position_encodings/encodings", (rows, block.d), positions)
+
+
+@dataclass(frozen=True)
+class _Sublayer:
+    """A sub-layer of the runtime: ``kind`` in its words; the layer and part of ours that it is, None if neutral."""
+
+    name: str
+    kind: str
+    layer: int
+    part: str | None
+
+
+class _Lowering:
+    """One stack, layer by layer."""
+
+    def __init__(self, made: Plan, name: str, stack: Stack) -> None:
+        self.made, self.name, self.stack, self.layer = made, name, stack, stack.layer
+        self.parts: Mapping[str, Any] = self.layer.parts()
+        self.d, self.heads = self.layer.main.d, self.layer.main.score_heads
+        self.owners = Owners(f"{name}.layers", stack.layers)
+        self.depth = fixed(stack.layers.depth)
+
+    def run(self) -> None:
+        """Adds all variables of the stack."""
+        post, scalars, ffn = self.layer.norm == "post", self.made.scalars, self.layer.ffn
+        scalars |= {f"{self.name}/num_heads": self.heads, f"{self.name}/pre_norm": not post,
+                    f"{self.name}/activation": ACTIVATIONS.get(type(ffn), 0)}
+        order = list(self._order())
+        for at, sub in enumerate(order):
+            following = order[at + 1] if at + 1 < len(order) else None
+            ends = following is None or following.layer != sub.layer
+            signal = Constant("step", (self.d,), sub.layer + 1) if (
+                self.stack.steps and ends and following is not None) else None
+            self._add(sub, None if post else signal)
+            kept = post and following is not None and following.part is None  # the next one's norm has gain and bias
+            self._norm(sub, order[:at], kept, signal if post else None)
+        if self.stack.normed:
+            self._vectors(f"{self.name}/layer_norm", f"{self.name}.norm")
+
+    def _order(self) -> Iterator[_Sublayer]:
+        ffn, count = None if self.layer.ffn.empty else "ffn", 0
+        for layer in range(self.depth):
+            def sub(kind: str, part: str | None, at: int, layer: int = layer) -> _Sublayer:
+                return _Sublayer(f"{self.name}/layer_{at}/{kind}", kind, layer, part)
+
+            if isinstance(self.layer, EncoderLayer):
+                yield from (sub("self_attention", self.layer.main.slot, count), sub("ffn", ffn, count))
+            else:
+                assert isinstance(self.layer, DecoderLayer)
+                yield sub("self_attention", f"self_{self.layer.main.slot}", count)
+                if self.layer.interleaved and ffn:
+                    # Without it, sentences of a batch could not end at different steps: what is kept is reordered.
+                    yield sub("attention", None, count)
+                    yield sub("ffn", ffn, count)
+                    count += 1
+                    yield sub("self_attention", None, count)
+                yield from (sub("attention", "cross_attention", count), sub("ffn", ffn, count))
+            count += 1
+
+    def _norm(self, sub: _Sublayer, before: list[_Sublayer], plain: bool, signal: Source | None) -> None:
+        part = sub.part
+        layer = sub.layer
+        if part is None and self.layer.norm == "post":
+            real = next(one for one in reversed(before) if one.part is not None)
+            part, layer = real.part, real.layer
+        if part is None or plain:
+            shape = (self.d,)
+            self.made.add(f"{sub.name}/layer_norm/gamma", shape, Constant("ones", shape))
+            self.made.add(f"{sub.name}/layer_norm/beta", shape, Constant("zeros", shape))
+        else:
+            names = [self.owners.name(layer, f"{part}_norm", weight) for weight in ("weight", "bias")]
+            self._vectors(f"{sub.name}/layer_norm", *names, signal=signal)
+
+    def _vectors(self, name: str, gain: str, offset: str | None = None, signal: Source | None = None) -> None:
+        if offset is None:
+            gain, offset = f"{gain}.weight", f"{gain}.bias"
+        self.made.add(f"{name}/gamma", (self.d,), Weight(gain))
+        self.made.add(f"{name}/beta", (self.d,), _plus(Weight(offset), signal))
+
+    def _add(self, sub: _Sublayer, signal: Source | None) -> None:
+        """Matrices and biases of a sub-layer; ``signal`` is added to its output."""
+        if sub.kind == "ffn":
+            self._ffn(sub, signal) if sub.part else self._neutral_ffn(sub, signal)
+        elif sub.part is None:
+            self._neutral_attention(sub)
+        else:
+            self._attention(sub, signal)
+
+    def _linear(self, name: str, rows: Size, columns: Size, weight: Source | None, bias: Source | None) -> None:
+        self.made.add(f"{name}/weight", (rows, columns), weight, True)
+        self.made.add(f"{name}/bias", (rows,), bias)
+
+    def _ffn(self, sub: _Sublayer, signal: Source | None) -> None:
+        ffn, maps = self.layer.ffn, self.layer.ffn.parts()
+        if type(ffn) is SelfGated:
+            same = Constant("identity", (self.d,))
+            for name in ("linear_0", "linear_0_noact", "linear_1"):
+                self._linear(f"{sub.name}/{name}", self.d, self.d, same, signal if name == "linear_1" else None)
+            return
+        assert isinstance(ffn, TwoLayer | Gated)
+        names = {"linear_0": "up", "linear_1": "down"} if isinstance(ffn, TwoLayer) else {
+            "linear_0": "gate", "linear_0_noact": "up", "linear_1": "down"}
+        for name, part in names.items():
+            weight, bias = self._map(sub, maps[part], part)
+            shape = (self.d, ffn.hidden) if part == "down" else (ffn.hidden, self.d)
+            self._linear(f"{sub.name}/{name}", *shape, weight, _plus(bias, signal if part == "down" else None))
+
+    def _neutral_ffn(self, sub: _Sublayer, signal: Source | None) -> None:
+        for name, shape in (("linear_0", (NEUTRAL, self.d)), ("linear_1", (self.d, NEUTRAL))):
+            self._linear(f"{sub.name}/{name}", *shape, Constant("zeros", shape), signal if name == "linear_1" else None)
+
+    def _neutral_attention(self, sub: _Sublayer) -> None:
+        width = self.heads * NEUTRAL_HEAD
+        rows = (3 * width,) if sub.kind == "self_attention" else (width, 2 * width)
+        for at, count in enumerate((*rows, None)):
+            shape = (self.d, width) if count is None else (count, self.d)
+            self._linear(f"{sub.name}/linear_{at}", *shape, Constant("zeros", shape), None)
+        self.made.scalars |= {f"{sub.name}/head_dim": NEUTRAL_HEAD}
+
+    def _attention(self, sub: _Sublayer, signal: Source | None) -> None:
+        block = self.parts[str(sub.part)].block
+        maps, widths = block.parts(), block.widths
+        size = block.heads * block.head_dim // block.score_heads  # of a value; queries and keys are filled up to it
+        scalars = {"head_dim": size, "queries_scale": block.head_dim**-0.5}
+        keys = block.score_heads
+        if given(block.kv_heads):
+            keys = block.kv_heads
+            scalars["num_heads_kv"] = keys
+        pieces = {}
+        for slot, heads in (("query", block.score_heads), ("key", keys), ("value", keys)):
+            weight, bias = self._map(sub, maps[slot], slot, block)
+            zeros = Constant("zeros", (widths[slot[0].upper()],))
+            pieces[slot] = (heads * size, *(_filled(block, slot, one, heads, size) for one in (weight, bias or zeros)))
+        groups = [("query", "key", "value")] if sub.kind == "self_attention" else [("query",), ("key", "value")]
+        for at, slots in enumerate(groups):
+            rows, weights, biases = zip(*(pieces[slot] for slot in slots))
+            self._linear(f"{sub.name}/linear_{at}", sum(rows), self.d, _joined(weights), _joined(biases))
+        weight, bias = self._map(sub, maps["out"], "out", block)
+        self._linear(f"{sub.name}/linear_{len(groups)}", self.d, block.heads * block.head_dim, weight,
+                     _plus(bias, signal))
+        if given(block.clip):
+            shape = (2 * block.clip + 1, size)
+            weights = Weight(self.owners.name(sub.layer, str(sub.part), "core.relative.weight"))
+            wide = Flipped(Padded(Flipped(weights), 1, size))
+            self.made.add(f"{sub.name}/relative_position_keys", shape, wide)
+            self.made.add(f"{sub.name}/relative_position_values", shape, Constant("zeros", shape))
+        self.made.scalars |= {f"{sub.name}/{name}": value for name, value in scalars.items()}
+
+    def _map(self, sub: _Sublayer, part: Any, slot: str, attention: Attention | None = None
+             ) -> tuple[Source, Source | None]:
+        """Matrix and bias of a part's linear map, with its adapter."""
+        weight, bias = sources.matrix(part, slot), sources.bias(part, slot)
+        assert weight is not None, "maps are checked by refusals"
+        if attention is not None and slot in attention.adapters:
+            weight = Sum((weight, Product(Weight(f"{slot}_adapter.up.weight"), Weight(f"{slot}_adapter.down.weight"))))
+        return self._owned(sub, weight), bias and self._owned(sub, bias)
+
+    def _owned(self, sub: _Sublayer, source: Any) -> Any:
+        """An expression over names within a part as one over owners' names."""
+        if isinstance(source, Weight):
+            return Weight(self.owners.name(sub.layer, str(sub.part), source.name))
+        if isinstance(source, tuple):
+            return tuple(self._owned(sub, one) for one in source)
+        if isinstance(source, Constant):
+            return source
+        inner = {name: self._owned(sub, value) for name, value in vars(source).items() if name != "cores"}
+        return type(source)(**(vars(source) | inner))
+
+
+def _filled(block: Attention, slot: str, source: Source, heads: Size, size: Size) -> Source:
+    """Rows of ``source`` by head, each head as wide as a value."""
+    same = slot == "value" or given(block.kv_heads) or truth(block.heads == block.score_heads)
+    return source if same else Padded(source, heads, size)
+
+
+def _joined(parts: tuple[Source, ...]) -> Source:
+    return parts[0] if len(parts) == 1 else Joined(parts)
+
+
+def _plus(source: Source | None, signal: Source | None) -> Source | None:
+    return signal if source is None else source if signal is None else Sum((source, signal))

@@ -1,0 +1,54 @@
+"""Untrained models as checkpoints, for tests of formats."""
+
+from random import Random
+from typing import Any
+
+import torch
+
+from scalesearch.nn import build
+from scalesearch.nn.decode import EOS, limits
+from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.train.checkpoint import Checkpoint
+from tests.architectures import answers
+
+VOCAB, LONGEST = 60, 12
+
+
+class Words:
+    """A vocabulary without a sentencepiece model."""
+
+    vocab_size = VOCAB
+
+    def pieces(self) -> list[tuple[str, float]]:
+        """Entries and their scores."""
+        return [(piece, 0.0) for piece in ("<pad>", "<unk>", "<s>", "</s>", *(f"w{at}" for at in range(4, VOCAB)))]
+
+
+def architecture(**changes: Any) -> Architecture:
+    """A tiny one, whose stacks differ in sizes."""
+    small = {"encoder__heads": 4, "encoder__score_heads": 4, "encoder__head_dim": 3, "decoder__ffn__hidden": 12}
+    return assemble(answers(**(small | changes)))
+
+
+def untrained(chosen: Architecture) -> Checkpoint:
+    """Random weights, none of them a constant, from which greedy translations differ."""
+    model, rng = build(chosen.block, vocab=VOCAB).eval(), torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.5).add_(0.3 * torch.randn(weight.shape, generator=rng) * (weight.dim() == 1))
+            if weight.shape[0] == VOCAB:
+                weight[EOS].mul_(4)  # so that some end, each at a step of its own
+    return Checkpoint(model, Words(), chosen, False, LONGEST, None, "translation")  # type: ignore[arg-type]
+
+
+def sentences(count: int) -> list[list[int]]:
+    """Source ids, EOS last."""
+    rng = Random(3)
+    return [[*rng.choices(range(4, VOCAB), k=rng.randint(1, LONGEST)), EOS] for _ in range(count)]
+
+
+def most(trained: Checkpoint, rows: list[list[int]]) -> list[int]:
+    """The limits of translations of ``rows``."""
+    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+    found: list[int] = limits(trained.model, padded).tolist()
+    return found

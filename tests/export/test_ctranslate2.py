@@ -1,0 +1,146 @@
+"""CTranslate2's artefacts: the same greedy tokens as the model, whatever it is made of; what is stored, and how."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from scalesearch.export.ctranslate2_ import CTranslate2
+from scalesearch.export.torch_ import TorchDecoder
+from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.train.scoring.evaluate import Search
+from tests.export.models import LONGEST, VOCAB, architecture, most, sentences, untrained
+
+pytest.importorskip("ctranslate2")
+BOTH = ("encoder", "decoder")
+CHAINS = {"tensor_chain.length": 2, "tensor_chain.apply": "auto", "tensor_chain.bond": "solved"}
+LORA = {"adapt": "lora", "adapt.rank": 2, "adapt.on": ("query", "value", "out")}
+CASES = {
+    "plain": {},
+    "norms after": {"norm": "post"},
+    "no last norm": {"last_norm": False},
+    "tables of their own": {"embedding.tie": "none"},
+    "one table less": {"embedding.tie": "decoder"},
+    "geglu and gelu": {"encoder.ffn": "geglu", "decoder.ffn": "gelu"},
+    "swiglu and none": {"encoder.ffn": "swiglu", "decoder.ffn": "none"},
+    "self-gated": {"encoder.ffn": "self_gated", "norm": "post"},
+    "none, norms after": {"encoder.ffn": "none", "decoder.ffn": "none", "norm": "post"},
+    "interleaved": {"decoder.interleaved": True, "decoder.depth": 3},
+    "interleaved, norms after": {"decoder.interleaved": True, "norm": "post"},
+    "interleaved without networks": {"decoder.interleaved": True, "decoder.ffn": "none"},
+    "steps": {f"{stack}.step_embedding": True for stack in BOTH},
+    "steps, norms after": {f"{stack}.step_embedding": True for stack in BOTH} | {
+        "norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},
+    "learned positions": {"embedding.positions": "learned"},
+    "relative positions": {"embedding.positions": "none", **{f"{stack}.relative_positions": True for stack in BOTH},
+                           **{f"{stack}.relative_clip": 3 for stack in BOTH}},
+    "fewer scores than heads": {f"{stack}.{key}": size for stack in BOTH
+                                for key, size in (("heads", 6), ("score_heads", 2), ("head_dim", 3))},
+    "grouped keys": {f"{stack}.{key}": size for stack in BOTH
+                     for key, size in (("heads", 4), ("score_heads", 4), ("key_value_heads", 2))},
+    "identity": {"encoder.projections": "identity", "encoder.head_dim": 2},
+    "chains": {"tensor_chain.attention": 0.5, "tensor_chain.ffn": 0.5, "tensor_chain.embedding": 0.5,
+               "tensor_chain.output": 0.5, "embedding.tie": "none", **CHAINS},
+    "low rank": {"low_rank.attention": 2, "low_rank.ffn": 3},
+    "factorised": {"embedding": "factorised", "embedding.rank": 4},
+    "factorised, untied": {"embedding": "factorised", "embedding.rank": 4, "embedding.tie": "none"},
+    "adapters on shared layers": {**LORA, "share.encoder.attention": "one", "share.encoder.ffn": "one"},
+    "biases on shared layers": {"adapt": "bias", "encoder.depth": 4, "share.encoder.attention": "cycle(2)"},
+    "a borrowing decoder": {"share.decoder.cross": "encoder.attention[i]", "share.decoder.ffn": "encoder.ffn[1 - i]",
+                            "share.norms": "follow", "decoder.heads": 4, "decoder.score_heads": 4,
+                            "decoder.head_dim": 3, "decoder.ffn.hidden": 16, "decoder.interleaved": True},
+}
+ROWS = sentences(24)
+
+
+def flat(changes: dict[str, object]) -> dict[str, object]:
+    return {name.replace(".", "__"): value for name, value in changes.items()}
+
+
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_greedy_tokens_are_the_models(changes: dict[str, object], tmp_path: Path) -> None:
+    trained, format = untrained(architecture(**flat(changes))), CTranslate2()
+    assert not format.refusals(trained.architecture.block)
+    format.write(trained, tmp_path, "none")
+    limits = most(trained, ROWS)
+    wanted = TorchDecoder(trained.model).greedy(ROWS, limits)
+    assert format.open(tmp_path, 1).greedy(ROWS, limits) == wanted
+    assert len(set(map(tuple, wanted))) > 5 < len(set(map(len, wanted))), "they say something, and end of themselves"
+
+
+@pytest.fixture(scope="module")
+def deep() -> object:
+    """Layers that share, interleaved."""
+    return untrained(architecture(encoder__depth=4, share__encoder__attention="one", share__encoder__ffn="cycle(2)",
+                                  decoder__interleaved=True, share__decoder__ffn="one"))
+
+
+@pytest.mark.parametrize("quantise", CTranslate2.quantisations)
+def test_stored_is_what_the_plan_says(deep, quantise, tmp_path):
+    """Of equal variables one, and of each the bytes that the plan's docstring counts; the model stays as it was."""
+    before = [weight.clone() for weight in deep.model.parameters()]
+    CTranslate2().write(deep, tmp_path, quantise)
+    assert all(torch.equal(one, other) for one, other in zip(before, deep.model.parameters()))
+    stored: dict[object, object] = {}
+    made = plan(deep.architecture.block, VOCAB, LONGEST)
+    variables = sorted(made.variables, key=lambda variable: variable.name)
+    head = 0
+    for variable in variables:
+        first = stored.setdefault((variable.key, variable.shape), variable)
+        head += len(variable.name) + len(first.name) + 6 if first is not variable else 0
+    scales = [("float32", one.shape[0]) if quantise == "int8" else ("float32", 1) for one in stored.values()
+              if one.quantised and quantise in ("int8", "int16")]
+    size = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}[quantise]
+    wanted = sum(torch.Size(one.shape).numel() * (size if one.quantised else 2 if quantise == "bf16" else 4)
+                 for one in stored.values()) + sum(4 * count for _, count in scales)
+    head += sum(len(one.name) + 8 + 4 * len(one.shape) for one in stored.values())
+    if quantise in ("int8", "int16"):
+        head += sum(len(one.name) + 14 + 4 * (quantise == "int8") for one in stored.values() if one.quantised)
+    whole = (tmp_path / "model.bin").stat().st_size
+    assert 0 < whole - wanted - head < 60 * (len(made.scalars) + 3), "scalars, and the file's own head"
+    names = {one.name for one in stored.values()}
+    assert "encoder/layer_1/self_attention/linear_0/weight" not in names
+    assert {f"encoder/layer_{at}/ffn/linear_0/weight" for at in (0, 1, 2, 3)} & names == {
+        f"encoder/layer_{at}/ffn/linear_0/weight" for at in (0, 1)}
+
+
+@pytest.mark.parametrize("quantise", ["int8", "int16", "bf16"])
+def test_quantised_artefacts_say_nearly_the_same(deep, quantise, tmp_path):
+    CTranslate2().write(deep, tmp_path, quantise)
+    limits = most(deep, ROWS)
+    wanted, found = (decoder.greedy(ROWS, limits) for decoder in (TorchDecoder(deep.model),
+                                                                  CTranslate2().open(tmp_path, 1)))
+    first = sum(one[:1] == other[:1] for one, other in zip(wanted, found))
+    assert first > len(ROWS) * 0.7 and all(len(ids) <= limit for ids, limit in zip(found, limits))
+
+
+def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
+    CTranslate2().write(deep, tmp_path, "none")
+    limits = most(deep, ROWS)
+    found = CTranslate2().open(tmp_path, 1).beam(ROWS, limits, Search(4, 1.0, nbest=2))
+    ours = TorchDecoder(deep.model).beam(ROWS, limits, Search(4, 1.0, nbest=2))
+    for row, limit in zip(found, limits):
+        (_, best), (_, second) = row
+        assert best >= second and all(len(ids) <= limit and not {0, 2, 3} & set(ids) for ids, _ in row)
+    assert sum(one[0][0] == other[0][0] for one, other in zip(found, ours)) > len(ROWS) // 4
+
+
+@pytest.mark.parametrize(("changes", "where"), [
+    ({"encoder.gate": "QgV", "encoder.heads": 2, "encoder.score_heads": 2, "encoder.head_dim": 4}, "encoder.attention"),
+    ({"decoder.cross_gate": "KgV", "decoder.heads": 2, "decoder.head_dim": 4}, "decoder.cross_attention"),
+    ({"encoder.residual_scores": "global"}, "encoder.scores"), ({"encoder.solver": "rk2"}, "encoder: the solver rk2"),
+    ({"encoder.residual_scores": "previous"}, "encoder.attention"), ({"encoder.head_scaling": "mlp"}, "head_scaling"),
+    ({"decoder.pg": "relu", "decoder.pg.on": "cross", "decoder.pg.ratio": 2, "decoder.pg.per_head": False,
+      "decoder.pg.gate": "relu", "decoder.pg.residual": True}, "decoder.cross_attention.partial"),
+    ({"adapt": "prompt", "adapt.length": 4}, "encoder.attention.prompt"),
+    ({"encoder.middle_width": 4, "encoder.depth": 3}, "encoder: its layers have two widths"),
+    ({"encoder.relative_positions": True, "encoder.relative_clip": 2}, "relative positions stand beside"),
+    ({"embedding": "h-softpos", "embedding.levels": 2, "embedding.level_width": 2, "embedding.roles": 2,
+      "embedding.tie": "none"}, "embedding.source: SoftPOS"),
+    ({"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2, "embedding.tie": "none",
+      "vocab": VOCAB}, "embedding.source.table: AdaptiveTable"),
+    ({"model": "decoder-only"}, "decoder-only"),
+])
+def test_what_has_no_exact_lowering_is_refused_by_its_part(changes, where):
+    found = refusals(architecture(**flat(changes)).block)
+    assert any(where in reason for reason in found), found
