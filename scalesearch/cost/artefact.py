@@ -7,12 +7,14 @@ whole. What is copied beside them (a record, the tokenizer where a format has a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from scalesearch.blocks.core import Block, Size, walk
 from scalesearch.blocks.sizes import by_value
 from scalesearch.cost.protocol import Protocol, weight_size
+from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.space.syntax.diagnostics import Unbuildable
 
 FLOAT = 4
 # Of sentencepiece BPE models of 1,000 to 8,000 pieces (Multi30k En-De, the built-in corpus), within 3 %.
@@ -47,4 +49,30 @@ def piece(words: int) -> float:
     return PIECE + PIECE_GROWTH * math.log2(max(words, 2) / 1000)
 
 
-FORMATS: dict[str, Callable[[Block, Protocol, str], Size]] = {"torch": torch_bytes}
+def ctranslate2_bytes(block: Block, protocol: Protocol, quantisation: str) -> Size:
+    """Of ``model.bin``, ``config.json`` and the vocabulary; see :class:`scalesearch.lowering.ctranslate2.Plan`."""
+    if reasons := refusals(block):
+        raise Unbuildable("protocol.artefact", f"ctranslate2 cannot hold it: {reasons[0]}")
+    made = plan(block, protocol.shared_vocab)
+    total: Any = CONFIG + len(made.scalars) * SCALAR
+    stored: dict[Hashable, str] = {}
+    for variable in sorted(made.variables, key=lambda one: one.name):
+        shape, first = variable.shape, stored.setdefault((len(variable.shape), variable.key), variable.name)
+        if first != variable.name:
+            total = total + len(variable.name) + len(first) + 6
+            continue
+        each, a_row, fixed_part = QUANTISED[quantisation] if variable.quantised else (PLAIN.get(quantisation, 4), 0, 0)
+        head = len(variable.name) + 8 + 4 * len(shape) + (len(variable.name) + 20) * bool(a_row or fixed_part)
+        total = total + math.prod(shape) * each + shape[0] * a_row + fixed_part + head
+    return total + by_value(protocol.words, lambda words: round(words * (piece(words) + piece_quotes(words))))
+
+
+def piece_quotes(words: int) -> float:
+    """Mean bytes of an entry of a JSON vocabulary beside the piece itself: escapes, quotes and a line."""
+    return 7.64 + 0.23 * math.log2(max(words, 2) / 1000)
+
+
+CONFIG, SCALAR = 260, 45  # bytes of config.json and the model's head, and of a number among the variables
+QUANTISED = {"int8": (1, 4, 0), "int16": (2, 0, 4), "bf16": (2, 0, 0), "none": (4, 0, 0)}  # a number, a row, all
+PLAIN = {"bf16": 2}  # a number of what is not quantised; others 4
+FORMATS: dict[str, Callable[[Block, Protocol, str], Size]] = {"torch": torch_bytes, "ctranslate2": ctranslate2_bytes}

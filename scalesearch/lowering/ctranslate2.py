@@ -17,7 +17,7 @@ from scalesearch.blocks.ffn.kinds import GEGLU, GELU, Gated, ReLU, SelfGated, Sw
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.seq2seq import EncoderDecoder
-from scalesearch.blocks.sizes import fixed, given, truth
+from scalesearch.blocks.sizes import by_value, fixed, given, truth
 from scalesearch.blocks.stacks import Stack
 from scalesearch.lowering import sources
 from scalesearch.lowering.sources import Constant, Flipped, Joined, Owners, Padded, Product, Source, Sum, Weight
@@ -315,7 +315,7 @@ class _Lowering:
         block = self.parts[str(sub.part)].block
         maps, widths = block.parts(), block.widths
         size = block.heads * block.head_dim // block.score_heads  # of a value; queries and keys are filled up to it
-        scalars = {"head_dim": size, "queries_scale": block.head_dim**-0.5}
+        scalars = {"head_dim": size, "queries_scale": by_value(block.head_dim, lambda n: n**-0.5)}
         keys = block.score_heads
         if given(block.kv_heads):
             keys = block.kv_heads

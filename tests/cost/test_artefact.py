@@ -1,13 +1,17 @@
 """Bytes of an exported model, foretold."""
 
+import numpy as np
 import pytest
 
 from scalesearch.cost import cost, find_protocol, protocol_of
 from scalesearch.cost.artefact import artefact_bytes
+from scalesearch.cost.population import price
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
 from scalesearch.nn import build
 from scalesearch.space import read_space
+from scalesearch.space.assembly.architecture import assemble
+from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.train.averaging import write_weights
 
 SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
@@ -31,3 +35,18 @@ def test_without_a_named_format_there_is_no_such_cost() -> None:
         bill["artefact.bytes"]
     with pytest.raises(UserError, match="there are torch"):
         protocol_of({"artefact": "zip"})
+
+
+def test_bytes_of_a_population_are_those_of_each_candidate() -> None:
+    space = read_space(find_file("small/edgeformer", "spaces"))
+    widths, protocol = np.array([16, 24, 64]), protocol_of({"artefact": "ctranslate2-int8", "vocab": 300})
+    base = dict(space.closed().answers)
+    found, built = price(base | {"width": widths}, 3, protocol, ["artefact.bytes"])
+    alone = [cost(assemble(base | {"width": int(width)}).block, protocol)["artefact.bytes"] for width in widths]
+    assert built.all() and found["artefact.bytes"].tolist() == alone
+
+
+def test_what_a_format_cannot_hold_cannot_be_built_under_it() -> None:
+    block = read_space(find_file("small/anthe", "spaces")).closed().block
+    with pytest.raises(Unbuildable, match="ctranslate2 cannot hold it"):
+        cost(block, protocol_of({"artefact": "ctranslate2-int8", "vocab": 300}))

@@ -1,13 +1,16 @@
 """CTranslate2's artefacts: the same greedy tokens as the model, whatever it is made of; what is stored, and how."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from scalesearch.cost import protocol_of
+from scalesearch.cost.artefact import CONFIG, artefact_bytes, piece, piece_quotes
 from scalesearch.export.ctranslate2_ import CTranslate2
 from scalesearch.export.torch_ import TorchDecoder
-from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.lowering.ctranslate2 import LENGTH, plan, refusals
 from scalesearch.train.scoring.evaluate import Search
 from tests.export.models import LONGEST, VOCAB, architecture, most, sentences, untrained
 
@@ -73,6 +76,16 @@ def deep() -> object:
     """Layers that share, interleaved."""
     return untrained(architecture(encoder__depth=4, share__encoder__attention="one", share__encoder__ffn="cycle(2)",
                                   decoder__interleaved=True, share__decoder__ffn="one"))
+
+
+@pytest.mark.parametrize("quantise", CTranslate2.quantisations)
+def test_a_model_file_is_as_large_as_foretold(deep, quantise, tmp_path):
+    """But for the numbers beside the weights, of each of which some bytes are estimated."""
+    CTranslate2().write(replace(deep, max_length=LENGTH), tmp_path, quantise)
+    protocol = protocol_of({"vocab": VOCAB, "artefact": f"ctranslate2-{quantise}"})
+    vocabulary = round(VOCAB * (piece(VOCAB) + piece_quotes(VOCAB)))
+    told = artefact_bytes(deep.architecture.block, protocol) - vocabulary - CONFIG
+    assert abs(told - (tmp_path / "model.bin").stat().st_size) < 300
 
 
 @pytest.mark.parametrize("quantise", CTranslate2.quantisations)

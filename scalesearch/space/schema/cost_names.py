@@ -9,6 +9,7 @@ COST_NAMES = (
 )
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")
-ARTEFACTS = ("torch",)  # formats, with their quantisations, whose bytes can be foretold
+# Formats, with their quantisations, whose bytes can be foretold.
+ARTEFACTS = ("torch", *(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16", "bf16", "none")))
 PROTOCOL_WORDS = {"name": PROTOCOL_NAMES, "artefact": ARTEFACTS}
 OWN = "own"  # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space

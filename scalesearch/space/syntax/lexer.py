@@ -13,7 +13,7 @@ LOOKALIKES = {"…": "..", "–": "-", "—": "-", "−": "-", "×": "*", "·": 
 OPERATOR = re.compile(r"\.\.|//|\*\*|[<>=!]=|[|+\-*/%()<>\[\],=]")
 MEANT = {"&": "write `and`", "!": "write `not`, or `!=`", "^": "a power is written `**`", "?": "write `x if c else y`"}
 NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
-NUMBER = re.compile(r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)([kMG]?)(?!\w)")
+NUMBER = re.compile(r"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)([kMG]?)B?(?!\w)")  # 16MB are 16M bytes
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*")
 STRING = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
 LONGEST_NUMBER = 40
@@ -66,7 +66,7 @@ def _number(text: str, at: int) -> Token:
     if not match or not match[1]:
         word = re.compile(r"[\w.]+").match(text, at)
         span = word.span() if word else (at, at + 1)
-        help = "numbers are written 12, 0.5, 1e-3, 2k, 10M or 1.5G"
+        help = "numbers are written 12, 0.5, 1e-3, 2k, 10M, 1.5G or 16MB"
         raise SyntaxProblem(f"`{text[slice(*span)]}` is not a number", span, help, code="bad-syntax")
     digits, scale = match[1].replace("_", ""), SCALE.get(match[2], 1)
     if len(digits) > LONGEST_NUMBER:
