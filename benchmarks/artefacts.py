@@ -1,0 +1,121 @@
+"""Speed of a trained model's artefacts beside our own decoder, greedy, interleaved in one process.
+
+    python benchmarks/artefacts.py TRAINED [--sentences 256] [--rounds 5] [--artefacts DIRECTORY]
+
+Exports TRAINED as CTranslate2 and ONNX, in float32 and int8, and decodes validation sentences with each and with the
+model itself, in float32 and in bf16: sentences a CPU-second in batches of 64 of like length, and milliseconds of CPU
+time a sentence in batches of one. One thread. The median and the range of rounds in which all take turns. BLEU of all
+translations stands beside, since a decoder that says something else is no faster one.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from scalesearch.data import DataSpec
+from scalesearch.data.split import Split
+from scalesearch.export.base import Decoder
+from scalesearch.export.export import Sample, export, open_artefact
+from scalesearch.export.formats import format_of
+from scalesearch.export.torch_ import TorchDecoder
+from scalesearch.files import read_json
+from scalesearch.nn.decode import EOS, limits
+from scalesearch.tasks import TASKS
+from scalesearch.train.checkpoint import DATA, Checkpoint, read_checkpoint
+
+ARTEFACTS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
+Rows = list[list[int]]
+
+
+class Autocast(TorchDecoder):
+    """Our own decoder as trainings score: products in bf16."""
+
+    def greedy(self, rows: Rows, limits: list[int]) -> Rows:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().greedy(rows, limits)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trained", type=Path)
+    parser.add_argument("--sentences", type=int, default=256)
+    parser.add_argument("--single", type=int, default=48, help="sentences in batches of one")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--artefacts", type=Path, default=Path("runs/artefacts"), help="kept, and taken if there")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    trained = read_checkpoint(given.trained)
+    spec = DataSpec.from_mapping(read_json(given.trained / DATA, dict)["spec"])
+    sample = Sample.of(trained, spec, given.sentences)
+    rows = sorted(source_rows(sample.split), key=len)
+    decoders = opened(trained, sample, given.artefacts)
+    batches = [rows[at:at + 64] for at in range(0, len(rows), 64)]
+    singles = [[row] for row in rows[::max(1, len(rows) // given.single)]]
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in decoders}
+    for _ in track(range(given.rounds + 1), "rounds", console=Console(stderr=True)):  # the first warms up
+        for name, decoder in decoders.items():
+            took[name].append((seconds(decoder, trained, batches), seconds(decoder, trained, singles)))
+    said = {name: scored(decoder, trained, sample) for name, decoder in decoders.items()}
+    Console(width=120).print(table(took, said, len(rows), len(singles)))
+
+
+def opened(trained: Checkpoint, sample: Sample, folder: Path) -> dict[str, Decoder]:
+    """The model's own decoders, and those of its artefacts."""
+    made: dict[str, Decoder] = {"ours, float32": TorchDecoder(trained.model), "ours, bf16": Autocast(trained.model)}
+    for name, quantise in ARTEFACTS:
+        place = folder / f"{trained.folder.name}-{name}-{quantise}"
+        if not place.exists():
+            export(trained, place, format_of(name), quantise, sample)
+        made[f"{name}, {'float32' if quantise == 'none' else quantise}"] = open_artefact(place)[1]
+    return made
+
+
+def seconds(decoder: Decoder, trained: Checkpoint, batches: list[Rows]) -> float:
+    """CPU time of decoding ``batches``."""
+    most = [limits(trained.model, padded(rows)).tolist() for rows in batches]
+    began = time.process_time()
+    for rows, limit in zip(batches, most):
+        decoder.greedy(rows, limit)
+    return time.process_time() - began
+
+
+def padded(rows: Rows) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+
+def scored(decoder: Decoder, trained: Checkpoint, sample: Sample) -> float:
+    task = TASKS[trained.task]
+    rows = source_rows(sample.split)
+    ids = decoder.greedy(rows, limits(trained.model, padded(rows)).tolist())
+    return task.score(list(trained.tokenizer.decode(ids)), sample.texts, sample.spec)[task.main]
+
+
+def source_rows(split: Split) -> Rows:
+    """Source ids as an encoder reads them."""
+    return [[*map(int, row), EOS] for row in split.source_ids]
+
+
+def table(took: dict[str, list[tuple[float, float]]], said: dict[str, float], sentences: int, singles: int) -> Table:
+    made = Table("decoder", "sentences / CPU-s, batch 64", "times ours", "CPU-ms a sentence, batch 1", "times ours",
+                 "BLEU", box=None)
+    first: list[float] = []
+    for name, rounds in took.items():
+        many, one = ([sentences / a for a, _ in rounds[1:]], [1000 * b / singles for _, b in rounds[1:]])
+        first = first or [median(many), median(one)]
+        made.add_row(name, spread(many), f"{median(many) / first[0]:.2f}", spread(one), f"{first[1] / median(one):.2f}",
+                     f"{said[name]:.2f}")
+    return made
+
+
+def spread(values: list[float]) -> str:
+    return f"{median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+if __name__ == "__main__":
+    main()
