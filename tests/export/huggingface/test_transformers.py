@@ -109,8 +109,6 @@ def test_it_goes_round_copies_and_trains_on(trained, folder, tmp_path):
     source = padded(sources(trained.tokenizer.vocab_size, Random(3)))
     wanted = model.generate(source)
     model.save_pretrained(tmp_path / "again")
-    (tmp_path / "again" / "modeling_scalesearch.py").unlink(missing_ok=True)
-    (tmp_path / "again" / "modeling_scalesearch.py").write_bytes((folder / "modeling_scalesearch.py").read_bytes())
     assert torch.equal(load(tmp_path / "again").generate(source), wanted)
     assert torch.equal(copy.deepcopy(model).generate(source), wanted)
     labels = source.masked_fill(source == PAD, -100)
