@@ -35,7 +35,7 @@ def bundle(block: Any, title: str) -> str:
     """Python source of the architecture ``block``, for a folder that transformers loads.
 
     Raises:
-        UserError: two definitions that it needs have one name.
+        UserError: two definitions that it needs have one name, or an import stands where it cannot be followed.
     """
     return Bundle(block).text(title)
 
@@ -70,13 +70,15 @@ class Bundle:
                 self.needed[name] = home
                 self._read(home, node)
         elif name in source.imports:
-            place, original, _ = source.imports[name]
-            if place.split(".")[0] in self.packages:
-                self._need(place, original, aliases)
+            place, original, other = source.imports[name]
+            if not self._ours(place):
+                self.outside.add((place, original, other))
+            elif other or place == original:
+                raise _unbundled(home, f"{place} as {name}")
             else:
-                self.outside.add(source.imports[name])
-        else:
-            assert hasattr(builtins, name), f"{home}: {name}"
+                self._need(place, original, aliases)
+        elif not hasattr(builtins, name):
+            raise _unbundled(home, name)
 
     def _read(self, home: str, node: ast.AST) -> None:
         """Take what a definition needs; of a class without its methods, which wait until something names them."""
@@ -86,6 +88,12 @@ class Bundle:
                 self.attributes.add(inner.attr)
             elif isinstance(inner, ast.Name) and inner.id in known:
                 self._need(home, inner.id)
+            elif isinstance(inner, ast.ImportFrom) and self._ours(str(inner.module)):
+                raise _unbundled(home, f"{inner.module} inside a function")
+
+    def _ours(self, place: str) -> bool:
+        """True if a module's definitions are copied, not imported."""
+        return place.split(".")[0] in self.packages
 
     def _running(self, home: str, node: ast.AST) -> Iterator[ast.AST]:
         """``node`` and what is beneath it, less annotations of functions."""
@@ -124,7 +132,7 @@ class Bundle:
         if home in order or home in seen:
             return
         for place, *_ in module(home).imports.values():
-            if place.split(".")[0] in self.packages:
+            if self._ours(place):
                 self._ordered(place, order, seen | {home})
         order.append(home)
 
@@ -132,12 +140,19 @@ class Bundle:
         """Import statements of what the file uses from elsewhere."""
         used, several = names_in(ast.parse(body)), dict[str, list[str]]()
         lines = ["from __future__ import annotations\n"]
-        for place, name, other in sorted(self.outside):
-            if (other or name) in used and place == name:
-                lines.append(f"import {place}")
-            elif (other or name) in used:
-                several.setdefault(place, []).append(f"{name} as {other}" if other else name)
+        for place, name, other in sorted(self.outside, key=str):
+            if (other or name.split(".")[0]) in used:
+                words = f"{name} as {other}" if other else name
+                if place == name:
+                    lines.append(f"import {words}")
+                else:
+                    several.setdefault(place, []).append(words)
         return "\n".join([*lines, *(f"from {place} import {', '.join(names)}" for place, names in several.items())])
+
+
+def _unbundled(home: str, what: str) -> UserError:
+    return UserError(f"--to huggingface: {home} imports {what}, which cannot be bundled: import it at the top and by "
+                     "its name (`from … import …`)", code="not-bundled")
 
 
 def _spaced(node: ast.stmt, text: str) -> str:

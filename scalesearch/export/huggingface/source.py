@@ -34,7 +34,8 @@ class Source:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 for alias in node.names:
                     place = str(node.module) if isinstance(node, ast.ImportFrom) else alias.name
-                    self.imports[alias.asname or alias.name] = (place, alias.name, alias.asname)
+                    known = alias.asname or alias.name.split(".")[0]
+                    self.imports[known] = (place, alias.name, alias.asname)
 
     @cached_property
     def starts(self) -> list[int]:

@@ -1,6 +1,7 @@
 """One file of a model: the blocks that it needs and nothing of ours, with the same numbers to the bit."""
 
 import ast
+import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -89,7 +90,7 @@ def same(network: Any, folder: Path, name: str) -> Any:
 
 def test_random_networks_of_every_family_give_the_same_logits(tmp_path):
     rng = Random(5)
-    for number, architecture in enumerate([*covering(rng, 8), random_architecture(rng, model="decoder-only")]):
+    for number, architecture in enumerate([*covering(rng, 6), random_architecture(rng, model="decoder-only")]):
         same(architecture.block, tmp_path, f"network{number}")
 
 
@@ -124,6 +125,21 @@ class Cache(FFN):
 def test_two_definitions_of_one_name_are_refused():
     with refuses("name-taken", "scalesearch.nn.model"):
         bundle(Cache(4, ("src",), DENSE), "A model.")
+
+
+@pytest.mark.parametrize(("name", "top", "body"), [
+    ("renamed", "from scalesearch.blocks.leaves import Linear as Map", "return Map(4, 4, self.over).forward(m, x)"),
+    ("whole", "import scalesearch.blocks.leaves", "return scalesearch.blocks.leaves.Linear(4, 4, ()).forward(m, x)"),
+    ("module", "from scalesearch.blocks import leaves", "return leaves.Linear(4, 4, self.over).forward(m, x)"),
+    ("inside", "", "from scalesearch.blocks.elementwise import plus; return plus(x, x)"),
+])
+def test_imports_that_cannot_be_followed_are_refused(name, top, body, tmp_path, monkeypatch):
+    (tmp_path / f"somebodys_{name}.py").write_text(
+        f"from scalesearch.blocks.core import block\nfrom scalesearch.blocks.ffn.base import FFN\n{top}\n\n"
+        f"@block\nclass Own(FFN):\n    def forward(self, m, x):\n        {body}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with refuses("not-bundled", f"somebodys_{name}"):
+        bundle(importlib.import_module(f"somebodys_{name}").Own(4, ("src",), DENSE), "A model.")
 
 
 def test_an_architecture_is_shown_as_the_value_that_it_is():
