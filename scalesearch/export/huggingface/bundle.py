@@ -9,7 +9,6 @@ costs, for one, are not.
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
@@ -73,12 +72,10 @@ class Bundle:
             place, original, other = source.imports[name]
             if not self._ours(place):
                 self.outside.add((place, original, other))
-            elif other or place == original:
+            elif other or original not in {*module(place).definitions, *module(place).imports}:
                 raise _unbundled(home, f"{place} as {name}")
             else:
                 self._need(place, original, aliases)
-        elif not hasattr(builtins, name):
-            raise _unbundled(home, name)
 
     def _read(self, home: str, node: ast.AST) -> None:
         """Take what a definition needs; of a class without its methods, which wait until something names them."""
@@ -103,7 +100,7 @@ class Bundle:
                 if not isinstance(child, ast.AST) or name in ("annotation", "returns"):
                     continue
                 if isinstance(node, ast.ClassDef) and isinstance(child, ast.AnnAssign):
-                    for one in names_in(child.annotation) - vars(builtins).keys():
+                    for one in names_in(child.annotation):
                         self._need(home, one, aliases=True)
                 method = isinstance(node, ast.ClassDef) and isinstance(child, ast.FunctionDef)
                 if method and home != MODELING and not child.name.startswith("__"):
