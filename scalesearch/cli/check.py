@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from scalesearch.space.syntax.diagnostics import Problem
 
 
+REFUSALS = "refusals.ctranslate2"  # of the one format that does not take everything
+
+
 @dataclass(frozen=True)
 class Share:
     """How many candidates meet something, of those that could be asked; a ``share`` of None where none could."""
@@ -50,6 +53,7 @@ class Report:
     built: Share
     where: list[Share]
     budgets: list[Share]
+    exportable: list[Share]
     all: Share
     unbuildable: dict[str, int]
     problems: list[Problem]
@@ -57,7 +61,8 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``size`` is null where it is endless or not counted."""
         shares = {"built": asdict(self.built), "where": [asdict(share) for share in self.where],
-                  "budgets": [asdict(share) for share in self.budgets], "all": asdict(self.all)}
+                  "budgets": [asdict(share) for share in self.budgets],
+                  "exportable": [asdict(share) for share in self.exportable], "all": asdict(self.all)}
         size = self.size if isinstance(self.size, int) else None
         return {**vars(self), **shares, "size": size, "problems": [problem.to_json() for problem in self.problems]}
 
@@ -67,8 +72,9 @@ class Report:
 @set_option
 @click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0), help="Random candidates.")
 @click.option("--seed", default=0, show_default=True, help="Of the random candidates.")
+@click.option("--exportable", is_flag=True, help="Also say what share each format of `scalesearch export` takes.")
 @json_option
-def command(file: str, settings: tuple[str, ...], samples: int, seed: int, as_json: bool) -> None:
+def command(file: str, settings: tuple[str, ...], samples: int, seed: int, exportable: bool, as_json: bool) -> None:
     """Validate the space FILE; say how large it is and what share of samples passes each constraint."""
     from rich.console import Console
 
@@ -76,7 +82,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, as_js
 
     try:
         with Console(stderr=True).status("counting answer sheets, trying candidates …"):
-            report = examine(load_space(file, settings), samples, seed)
+            report = examine(load_space(file, settings), samples, seed, exportable)
     except UserError as error:
         if not as_json:
             raise
@@ -96,7 +102,7 @@ def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
     return [problem.to_json() for problem in getattr(error, "problems", ())] or [unplaced]
 
 
-def examine(space: Space, samples: int, seed: int) -> Report:
+def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
     from scalesearch.cost import protocol_of
     from scalesearch.feasible.candidates import Candidate, priced
@@ -105,7 +111,7 @@ def examine(space: Space, samples: int, seed: int) -> Report:
     rng = random.Random(seed)
     sheets = [space.sample(rng) for _ in range(samples)]
     named = [(c.text, c) for c in space.where] + [(f"{name}: {c.text}", c) for name, c in space.budgets.items()]
-    costs = costs_of(constraint for _, constraint in named)
+    costs = {*costs_of(constraint for _, constraint in named), *[REFUSALS] * exportable}
     candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol_of(space.protocol), costs)
     built = [candidate.costs is not None for candidate in candidates]
     met = [[_holds(constraint, candidate) for candidate in candidates] for _, constraint in named]
@@ -115,9 +121,12 @@ def examine(space: Space, samples: int, seed: int) -> Report:
     every = [all(one is not False for one in (ok, *answers)) for ok, *answers in zip(built, *met)]
     dimensions = [{"name": name, "values": str(p), "count": p.count()} for name, p in space.dimensions()]
     unbuildable = Counter(_reason(space, sheet) for sheet, ok in zip(sheets, built) if not ok)
+    taken = [bool(one.costs and one.costs[REFUSALS] == 0) for one in candidates] if exportable else []
+    formats = [Share.count("exportable to ctranslate2", taken), Share.count("exportable to onnx, huggingface, torch",
+                                                                            built)] if exportable else []
     split = len(space.where)
     return Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed,
-                  Share.count("can be built", built), shares[:split], shares[split:],
+                  Share.count("can be built", built), shares[:split], shares[split:], formats,
                   Share.count("passes everything", every), dict(unbuildable), problems)
 
 
@@ -207,7 +216,7 @@ def show(report: Report) -> None:
         say(f"{tried} (seed {report.seed}), protocol {protocol}")
         say(make_table(("constraint", "share"), [
             (share.text, "—" if share.share is None else f"{share.share:.1%}")
-            for share in (report.built, *report.where, *report.budgets, report.all)
+            for share in (report.built, *report.where, *report.budgets, report.all, *report.exportable)
         ]))
     for text, count in sorted(report.unbuildable.items(), key=lambda item: -item[1])[:3]:
         say(f"cannot be built ({count}×): {text}")

@@ -18,6 +18,7 @@ from scalesearch.cost.artefact import artefact_bytes
 from scalesearch.cost.load import load_of
 from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass, weight_size
 from scalesearch.errors import UserError
+from scalesearch.lowering.ctranslate2 import refusals
 from scalesearch.space.schema.cost_names import ARTEFACTS
 
 SECTIONS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
@@ -58,6 +59,8 @@ class Cost:
         if name == "artefact.bytes" and name not in self.values:
             raise UserError("artefact.bytes: of which format?", help=f"protocol: {{artefact: …}} or --artefact, one of "
                             f"{', '.join(ARTEFACTS)}", code="no-artefact")
+        if name == "refusals.ctranslate2":  # parts that this format cannot hold: 0 where it takes the architecture
+            return len(refusals(self.block))
         return self.load[name] if name.startswith("load.") else self.values[name]
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class Cost:
         for name, value in {**self.values, **self.load}.items():
             group, _, section = name.partition(".")
             nested.setdefault(group, {})[section] = value
-        return nested | {"protocol": self.protocol.to_json()}
+        return nested | {"refusals": {"ctranslate2": self["refusals.ctranslate2"]}, "protocol": self.protocol.to_json()}
 
 
 def cost(block: Block, protocol: Protocol) -> Cost:

@@ -11,12 +11,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalesearch.blocks.core import Block, Size
+from scalesearch.blocks.core import Block, Size, Use
 from scalesearch.blocks.embedding import TokenEmbedding
 from scalesearch.blocks.ffn.kinds import GEGLU, GELU, Gated, ReLU, SelfGated, SwiGLU, TwoLayer
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.seq2seq import EncoderDecoder
+from scalesearch.blocks.seq2seq import Embeddings, EncoderDecoder
 from scalesearch.blocks.sizes import by_value, fixed, given, truth
 from scalesearch.blocks.stacks import Stack
 from scalesearch.lowering import sources
@@ -78,24 +78,33 @@ class Plan:
 
 
 def refusals(block: Block) -> list[str]:
-    """The reasons why an architecture has no exact lowering, each with the part's path; none if it has one."""
-    if not isinstance(block, EncoderDecoder):
-        return ["the model is decoder-only: the runtime's translator wants an encoder and a decoder"]
+    """The reasons why an architecture has no exact lowering, each with the part's path; none if it has one.
+
+    They are the sections' own: those of a :class:`Section` alone are found as well, and their numbers add up.
+    """
     found: list[str] = []
-    embeddings = {"embedding.source": block.embedding.source, "embedding.target": block.embedding.target}
-    for path, part in embeddings.items():
-        if not isinstance(part, TokenEmbedding):
-            found.append(f"{path}: {type(part).__name__} reads neighbouring tokens, and the runtime looks up one")
-        elif type(part.table) not in sources.TABLES:
-            found.append(f"{path}.table: {type(part.table).__name__} is no table")
-    if type(block.output.block) not in sources.OUTPUTS:
-        found.append(f"output: {type(block.output.block).__name__} is no linear map to scores of all tokens")
-    for name, stack in (("encoder", block.encoder), ("decoder", block.decoder)):
-        found += _of_stack(name, stack, embeddings[f"embedding.{'source' if name == 'encoder' else 'target'}"])
+    for name, part in block.parts().items():
+        inner: Any = part.block if isinstance(part, Use) else part
+        if name == "output":
+            found += [] if type(inner) in sources.OUTPUTS else [
+                f"output: {type(inner).__name__} is no linear map to scores of all tokens"]
+        elif name == "embedding":
+            both = inner.parts() if isinstance(inner, Embeddings) else {}
+            tables = {f"{name}.{key}": one for key, one in both.items()} or {name: inner}
+            found += [reason for path, one in tables.items() for reason in _of_embedding(path, one)]
+        else:
+            found += _of_stack(name, inner)
     return found
 
 
-def _of_stack(path: str, stack: Any, embedding: Block) -> Iterator[str]:
+def _of_embedding(path: str, block: Any) -> Iterator[str]:
+    if not isinstance(block, TokenEmbedding):
+        yield f"{path}: {type(block).__name__} reads neighbouring tokens, and the runtime looks up one"
+    elif type(block.table) not in sources.TABLES:
+        yield f"{path}.table: {type(block.table).__name__} is no table"
+
+
+def _of_stack(path: str, stack: Any) -> Iterator[str]:
     if not isinstance(stack, Stack):
         yield f"{path}: its layers have two widths, and the runtime's one"
         return
@@ -104,16 +113,18 @@ def _of_stack(path: str, stack: Any, embedding: Block) -> Iterator[str]:
         yield f"{path}.scores: scores of the stack's input are added in all layers, and the runtime has none to add"
     if stack.solver != "euler":
         yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
-    parts = {f"{path}.{layer.main.slot}" if path == "encoder" else f"{path}.self_{layer.main.slot}": layer.main}
-    if path == "decoder":
-        parts[f"{path}.cross_attention"] = layer.cross_attention
-    for where, mixer in parts.items():
-        if not isinstance(mixer, Attention):
-            yield f"{where}: {type(mixer).__name__} is no attention"
-            continue
-        yield from _of_attention(where, mixer)
-        if given(mixer.clip) and getattr(embedding, "positions", "none") != "none":
-            yield f"{where}: relative positions stand beside absolute ones, and the runtime has either"
+    if isinstance(layer, DecoderLayer):
+        if layer.cross_attention is None:
+            yield f"{path}: it reads source and target as one text, and the runtime's translator has an encoder"
+        else:
+            yield from _of_attention(f"{path}.cross_attention", layer.cross_attention)
+    where = next(f"{path}.{name}" for name, part in layer.parts().items() if getattr(part, "block", None) is layer.main)
+    if not isinstance(layer.main, Attention):
+        yield f"{where}: {type(layer.main).__name__} is no attention"
+    else:
+        yield from _of_attention(where, layer.main)
+        if given(layer.main.clip) and layer.norm == "post":
+            yield f"{where}: relative positions under norms after: the runtime then adds no absolute ones"
     if not layer.ffn.empty and type(layer.ffn) not in ACTIVATIONS:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
     elif type(layer.ffn) is not SelfGated:
@@ -232,24 +243,27 @@ class _Lowering:
             self._vectors(f"{self.name}/layer_norm", f"{self.name}.norm")
 
     def _order(self) -> Iterator[_Sublayer]:
-        ffn, count = None if self.layer.ffn.empty else "ffn", 0
-        for layer in range(self.depth):
-            def sub(kind: str, part: str | None, at: int, layer: int = layer) -> _Sublayer:
-                return _Sublayer(f"{self.name}/layer_{at}/{kind}", kind, layer, part)
+        for at, (layer, parts) in enumerate(self._layers()):
+            kinds = ("self_attention", "attention", "ffn") if len(parts) == 3 else ("self_attention", "ffn")
+            for kind, part in zip(kinds, parts):
+                yield _Sublayer(f"{self.name}/layer_{at}/{kind}", kind, layer, part)
 
-            if isinstance(self.layer, EncoderLayer):
-                yield from (sub("self_attention", self.layer.main.slot, count), sub("ffn", ffn, count))
-            else:
-                assert isinstance(self.layer, DecoderLayer)
-                yield sub("self_attention", f"self_{self.layer.main.slot}", count)
-                if self.layer.interleaved and ffn:
-                    # Without it, sentences of a batch could not end at different steps: what is kept is reordered.
-                    yield sub("attention", None, count)
-                    yield sub("ffn", ffn, count)
-                    count += 1
-                    yield sub("self_attention", None, count)
-                yield from (sub("attention", "cross_attention", count), sub("ffn", ffn, count))
-            count += 1
+    def _layers(self) -> Iterator[tuple[int, tuple[str | None, ...]]]:
+        """The runtime's layers: which of ours each belongs to, and its parts, None where they are neutral."""
+        ffn, slot = None if self.layer.ffn.empty else "ffn", self.layer.main.slot
+        each: list[tuple[str | None, ...]]
+        if isinstance(self.layer, EncoderLayer):
+            each = [(slot, ffn)]
+        elif self.layer.interleaved and ffn:
+            # A layer without cross-attention cannot be: where sentences end at different steps, its cache is reordered.
+            each = [(f"self_{slot}", None, ffn), (None, "cross_attention", ffn)]
+        else:
+            each = [(f"self_{slot}", "cross_attention", ffn)]
+        if given(self.layer.main.clip):  # relative positions in the first layer would put absolute ones out
+            yield 0, (None,) * len(each[0])
+        for layer in range(self.depth):
+            for parts in each:
+                yield layer, parts
 
     def _norm(self, sub: _Sublayer, before: list[_Sublayer], plain: bool, signal: Source | None) -> None:
         part = sub.part

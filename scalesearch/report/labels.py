@@ -17,7 +17,8 @@ WORDS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair
          "load.balance": "Balance of loads (Jain's index, 0 to 1)",
          "load.min": "Least load (uses of a weight in a pass)",
          "load.max": "Greatest load (uses of a weight in a pass)",
-         "artefact.bytes": "Exported files (bytes)"}
+         "artefact.bytes": "Exported files (bytes)",
+         "refusals.ctranslate2": "Parts that CTranslate2 cannot hold"}
 SECTIONS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ", "encoder": "encoder ",
             "decoder": "decoder ", "output": "output "}
 SHORT = {"params": "params", "macs": "MACs", "flops": "FLOPs"}

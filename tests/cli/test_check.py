@@ -151,3 +151,13 @@ def test_nothing_heavy_is_imported(file):
     )
     done = subprocess.run([sys.executable, "-c", script, file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_share_that_each_format_takes(file):
+    shares = json.loads(check(file, "--set", "encoder.gate=none | QgV", "--samples", "60", "--exportable", "--json"))
+    taken, everything = shares["exportable"]
+    assert taken["text"] == "exportable to ctranslate2" and 0.3 < taken["share"] < 0.7
+    assert everything["text"].startswith("exportable to onnx") and everything["share"] == shares["built"]["share"]
+    shown = check(file, "--exportable", "--samples", "20")
+    assert re.search(r"exportable to ctranslate2 +100.0%", shown), shown
+    assert "exportable" not in check(file, "--samples", "20")

@@ -35,8 +35,8 @@ CASES = {
     "steps, norms after": {f"{stack}.step_embedding": True for stack in BOTH} | {
         "norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},
     "learned positions": {"embedding.positions": "learned"},
-    "relative positions": {"embedding.positions": "none", **{f"{stack}.relative_positions": True for stack in BOTH},
-                           **{f"{stack}.relative_clip": 3 for stack in BOTH}},
+    "relative positions": {f"{stack}.relative_{key}": value for stack in BOTH
+                           for key, value in (("positions", True), ("clip", 3))},
     "fewer scores than heads": {f"{stack}.{key}": size for stack in BOTH
                                 for key, size in (("heads", 6), ("score_heads", 2), ("head_dim", 3))},
     "grouped keys": {f"{stack}.{key}": size for stack in BOTH
@@ -147,12 +147,12 @@ def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
       "decoder.pg.gate": "relu", "decoder.pg.residual": True}, "decoder.cross_attention.partial"),
     ({"adapt": "prompt", "adapt.length": 4}, "encoder.attention.prompt"),
     ({"encoder.middle_width": 4, "encoder.depth": 3}, "encoder: its layers have two widths"),
-    ({"encoder.relative_positions": True, "encoder.relative_clip": 2}, "relative positions stand beside"),
+    ({"encoder.relative_positions": True, "encoder.relative_clip": 2, "norm": "post"}, "relative positions under"),
     ({"embedding": "h-softpos", "embedding.levels": 2, "embedding.level_width": 2, "embedding.roles": 2,
       "embedding.tie": "none"}, "embedding.source: SoftPOS"),
     ({"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2, "embedding.tie": "none",
       "vocab": VOCAB}, "embedding.source.table: AdaptiveTable"),
-    ({"model": "decoder-only"}, "decoder-only"),
+    ({"model": "decoder-only"}, "decoder: it reads source and target as one text"),
 ])
 def test_what_has_no_exact_lowering_is_refused_by_its_part(changes, where):
     found = refusals(architecture(**flat(changes)).block)

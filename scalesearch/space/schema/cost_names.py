@@ -5,7 +5,7 @@ COST_NAMES = (
     *(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS),
     *("memory.weights", "memory.cache", "memory.activations"),
     *("load.mean", "load.balance", "load.min", "load.max"),
-    "artefact.bytes",
+    *("artefact.bytes", "refusals.ctranslate2"),
 )
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")

@@ -31,11 +31,12 @@ from scalesearch.space.binding.constants import Reader, override, placed, read_c
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
 from scalesearch.space.syntax.diagnostics import Place, Problem, Source
-from scalesearch.space.syntax.nodes import Node, Table, Text, unfold
+from scalesearch.space.syntax.expressions import Operation
+from scalesearch.space.syntax.nodes import Node, Table, Text, from_text, unfold
 from scalesearch.space.syntax.yaml_reader import compose, read_text
 from scalesearch.study.config.designs import check_keys, read_rows, space_key
 from scalesearch.study.config.objectives import measure, objective, refuse_foreign
-from scalesearch.study.config.rows import SEARCH
+from scalesearch.study.config.rows import NONE, SEARCH
 from scalesearch.study.config.sections import misplaced, seeds_of
 from scalesearch.study.config.spec import STUDY, StudySpec
 from scalesearch.study.config.storage_url import hide
@@ -119,7 +120,7 @@ class _Study:
                        code="not-a-name")
         folder = out or Path(file.out or f"runs/{name}")
         self._check_folders(folder)
-        address, budget, seed = self._address(), self._budget(space), file.proposer.seed
+        address, budget, seed = self._address(), self._limits(space), file.proposer.seed
         asked = self._recipe_space(objectives, rows_only)
         if self.reader.problems or space is None or file.data is None or asked is None:
             return None
@@ -196,6 +197,15 @@ class _Study:
                 self.wrong(key, f"the objective {one.name} is given twice", "keep one of them", code="given-twice")
             objectives[one.name] = one
         return tuple(objectives.values())
+
+    def _limits(self, space: Space | None) -> Constraint | None:
+        """The budget, and that a format takes the candidate where the file asks for that."""
+        budget, name = self._budget(space), self.file.exportable
+        if name in (None, NONE) or space is None:
+            return budget
+        taken = budget_of(space, from_text("exportable", "", f"refusals.{name} <= 0"))
+        return taken if budget is None else replace(
+            budget, expression=Operation("and", (budget.expression, taken.expression)))
 
     def _budget(self, space: Space | None) -> Constraint | None:
         node = self.file.budget

@@ -79,6 +79,7 @@ PROPOSER = Group({
                      unit="proposals", synonyms=("n_startup_trials", "initial", "num_initial", "warmup_trials")),
     "population": Field("size", default="20", low=2, doc="of nsga2", synonyms=("population_size", "pop_size")),
 }, bare="kind", open="sampler", check=_proposer_conflicts, make=_proposer)
+EXPORTABLE = (NONE, "ctranslate2")  # the others take everything
 PROTOCOL = Group({
     "name": Field("word", PROTOCOL_NAMES, default="forward", doc="what is counted: a pass over a pair, or decoding"),
     "source": Field("size", default="the space's", unit="tokens", doc="length of the source",
@@ -137,6 +138,7 @@ class StudySpec:
                                         form="the name of one of the space's budgets, or a condition such as "
                                              "`params.total <= 2M and macs.total <= 40M`",
                                         synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
+    exportable: str = setting(NONE, "a format of `scalesearch export` that must take every candidate", words=EXPORTABLE)
     proposer: SamplerSpec = setting(SamplerSpec("", seed=None), "who proposes candidates", of=PROPOSER,
                                     synonyms=("sampler", "algorithm", "optimizer", "optimiser", "searcher",
                                               "search_alg"))

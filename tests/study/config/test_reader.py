@@ -60,6 +60,7 @@ study: full
 {SPACE}{REST}
 protocol: {{ name: decode, source: 9, target: 8, vocab: corpus }}
 budget: small
+exportable: ctranslate2
 proposer: {{ kind: nsga2, seed: 4, population: 8 }}
 trials: 7
 workers: 3
@@ -77,6 +78,7 @@ reference:
     spec = read_study(write(tmp_path, text))
     assert spec.protocol == {"name": "decode", "source": 9, "target": 8, "vocab": "corpus"}
     assert spec.budget is not None and spec.budget.text.startswith("params.total <= ")
+    assert spec.budget.text.endswith(" and refusals.ctranslate2 <= 0")
     assert spec.proposer == SamplerSpec("nsga2", {"population_size": 8}, 4)
     assert spec.seed == 5
     assert (spec.resources.gpus_per_trial, spec.resources.address) == (0.25, "head:6379")

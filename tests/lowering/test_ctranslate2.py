@@ -1,0 +1,44 @@
+"""Lowering for CTranslate2 without weights: populations, sections; artefacts are tested in tests/export."""
+
+import math
+
+import numpy as np
+import pytest
+
+from scalesearch.blocks.poly import Columns
+from scalesearch.cost.population import price
+from scalesearch.cost.protocol import find_protocol
+from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.space.assembly.architecture import SECTIONS, network, section
+from tests.architectures import answers
+
+SIZES = {"width": [8, 16, 24], "encoder.ffn.hidden": [16, 32, 40], "encoder.head_dim": [4, 4, 8]}
+SHARED = {"norm": "post", "decoder.interleaved": True, "share.encoder.ffn": "cycle(2)", "encoder.depth": 4}
+
+
+def test_a_populations_plan_is_that_of_each_candidate():
+    columns = Columns(3)
+    sizes = {name: columns.symbol(np.array(values, np.int64)) for name, values in SIZES.items()}
+    whole = plan(network(answers() | SHARED | sizes)[1], 100)
+    numbers = columns.evaluate({one.name: math.prod(one.shape) for one in whole.variables})
+    for at in range(3):
+        alone = plan(network(answers() | SHARED | {name: values[at] for name, values in SIZES.items()})[1], 100)
+        assert {one.name: math.prod(one.shape) for one in alone.variables} == {
+            name: int(values[at]) for name, values in numbers.items()}
+        groups = [{frozenset(one.name for one in made.variables if one.key == key)
+                   for key in {one.key for one in made.variables}} for made in (whole, alone)]
+        assert groups[0] == groups[1], "and they share alike"
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"encoder.gate": "QgV", "decoder.cross_gate": "KgV"}, {"encoder.residual_scores": "global"},
+    {"model": "decoder-only"}, {"encoder.middle_width": 4, "encoder.depth": 3},
+    {"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2, "vocab": 60},
+], ids=str)
+def test_refusals_of_sections_are_the_wholes_and_a_cost(changes):
+    given = answers() | changes
+    whole = refusals(network(given)[1])
+    assert [reason for name in SECTIONS for reason in refusals(section(given, name))] == whole
+    name, sizes = "refusals.ctranslate2", {"encoder.ffn.hidden": np.array([8, 16])}
+    costs, built = price(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
+    assert built.all() and costs[name].tolist() == [len(whole)] * 2
