@@ -10,7 +10,7 @@ much hinges on single trials. It does not repeat the searches, whose trials depe
 study again with another seed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.front import losses
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.noise import CONFIDENCE, percent
-from scalesearch.report.labels import describe, direction, protocol_words
+from scalesearch.report.labels import conventions, describe, direction, once, protocol_words
 from scalesearch.report.plot import draw_stairs
 from scalesearch.report.style import COLORS, INK, canvas, name_in
 from scalesearch.report.table import eligible
@@ -48,6 +48,7 @@ class Side:
         signature: of its metrics; empty before a trial is finished.
         recipe: of its trainings; another one is no obstacle, but is noted.
         teacher: from whose translations they learn, in words; likewise.
+        once: ``macs.once`` of each member of its front.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Side:
     signature: str = ""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     teacher: str = ""
+    once: Sequence[int] = ()
 
     @property
     def counted(self) -> pd.DataFrame:
@@ -89,6 +91,7 @@ class Comparison:
         objectives: of both, name to direction.
         corner: the reference point, a value an objective.
         best: the best value of either study in each objective.
+        costs: what is counted in them, and what is not: lines.
         low, high: the interval of the difference.
         confidence, draws, seed: of the interval.
         differ: what else is not the same in both.
@@ -98,6 +101,7 @@ class Comparison:
     objectives: Mapping[str, str]
     corner: list[float]
     best: list[float]
+    costs: list[str]
     low: float
     high: float
     confidence: float
@@ -126,7 +130,7 @@ class Comparison:
             f"{self.low:+.4f} to {self.high:+.4f}: {verdict}.",
             f"The interval is a percentile bootstrap of {self.draws:,} draws (seed {self.seed}): trials are drawn "
             "with replacement within each study. It does not repeat the searches; other seeds of them would.",
-            *self.differ,
+            *self.costs, *self.differ,
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +141,7 @@ class Comparison:
             "interval": {"low": self.low, "high": self.high, "confidence": self.confidence, "draws": self.draws,
                          "seed": self.seed, "method": "percentile bootstrap",
                          "resampled": "finished trials within each study, with replacement"},
-            "differ": list(self.differ),
+            "differ": list(self.differ), "conventions": " ".join(self.costs),
         }
 
 
@@ -167,8 +171,15 @@ def compare(first: Side, second: Side, draws: int = DRAWS, confidence: float = C
     measured = [Measured(side.name, volume / box, volume, len(points), int(side.counted["front"].sum()))
                 for side, volume, points in zip(sides, volumes, values)]
     return Comparison((measured[0], measured[1]), dict(first.objectives), corner,
-                      [float(value) for value in losses(best, ways)[0]], float(low), float(high), confidence, draws,
-                      seed, tuple(_differing(first, second)))
+                      [float(value) for value in losses(best, ways)[0]], _counted(sides), float(low), float(high),
+                      confidence, draws, seed, tuple(_differing(first, second)))
+
+
+def _counted(sides: tuple[Side, Side]) -> list[str]:
+    """What costs are of and leave out, and the work on weights alone of what is on the fronts."""
+    protocol = sides[0].protocol
+    work = [work for side in sides for work in side.once]
+    return [f"Costs: {protocol_words(protocol)}; {conventions(protocol)}.", *once(protocol, *work)]
 
 
 def refuse_the_incomparable(first: Side, second: Side) -> None:

@@ -43,6 +43,7 @@ STYLE: Any = {
 }
 MAX_LETTERS = 60  # of a name in a figure
 WIDTH = 5.2  # inches of a figure in a column, at which its letters can be read on a phone
+TICKS = 5  # steps of an axis at most: drawing them is most of what a small figure takes
 MARGINS = (0.7, 0.63, 0.1, 0.11)  # inches left, below (a label of two lines), right, above
 
 
@@ -77,8 +78,9 @@ def panel(height: float = 3.6, margins: tuple[float, float, float, float] = MARG
     with styled():
         figure = Figure(figsize=(WIDTH, height))
         FigureCanvasAgg(figure)
-        yield figure, figure.add_axes((left / WIDTH, below / height, 1 - (left + right) / WIDTH,
-                                       1 - (below + above) / height))
+        axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + right) / WIDTH, 1 - (below + above) / height))
+        axes.locator_params(nbins=TICKS)
+        yield figure, axes
 
 
 def lay_out(figure: Figure) -> None:

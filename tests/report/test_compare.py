@@ -50,6 +50,14 @@ def test_beyond_all_doubt_the_interval_leaves_nothing_out():
     assert "bad is better" in compare(side("good", worse), side("bad", rows)).lines()[3]
 
 
+def test_work_on_weights_alone_stands_beside_the_totals():
+    one, other = (side(name, records(6, seed, widest=6.2), once=once)
+                  for name, seed, once in (("one", 1, [4321]), ("other", 2, [])))
+    found = compare(one, other, draws=100)
+    assert any("macs.once 4,321" in line and "not in the total" in line for line in found.lines())
+    assert "macs.once" in found.to_json()["conventions"]
+
+
 def test_the_corner_is_beyond_both_and_volumes_are_shares_of_one_box():
     one, other = side("one", records(12, 1, widest=6.2)), side("other", records(12, 2, widest=6.2))
     found = compare(one, other)

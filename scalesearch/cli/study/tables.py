@@ -126,7 +126,7 @@ def _side(results: Results, name: str) -> Side:
 
     meta = results.study.meta
     return Side(name, results.table, results.objectives, meta.protocol, meta.data.hash, results.signature,
-                meta.recipe, describe_taught(results.teacher) if results.teacher else "")
+                meta.recipe, describe_taught(results.teacher) if results.teacher else "", results.once)
 
 
 def _figures(results: Results, sides: tuple[Side, Side], comparison: Comparison, to: Path) -> list[Path]:

@@ -121,9 +121,9 @@ def _constant(value: Any) -> str:
 
 
 def _scaled(value: int) -> str:
-    """A whole number, in millions or thousands of millions where that is exact and short."""
-    for scale, letter in ((10**9, "G"), (10**6, "M")):
-        if scale <= value < 10**15 and value % (scale // 10) == 0:
+    """A whole number, in thousands (from ten on), millions or thousands of millions where that is exact and short."""
+    for scale, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if max(scale, 10**4) <= value < 10**15 and value % (scale // 10) == 0:
             whole, tenth = divmod(value // (scale // 10), 10)
             return f"{whole}{f'.{tenth}' if tenth else ''}{letter}"
     return str(value)

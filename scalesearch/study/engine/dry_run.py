@@ -117,7 +117,8 @@ class DryRun:
 
     def _common(self) -> list[str]:
         vocab = "each candidate's own size" if self.spec.vocab == OWN else ""
-        return [f"Costs: protocol {self.evaluator.protocol}; {self.evaluator.protocol.conventions}",
+        protocol, work = self.evaluator.protocol, [trial.costs.get("macs.once", 0) for trial in self.trials]
+        return [f"Costs: protocol {protocol}; {protocol.conventions}", *protocol.once(*work),
                 f"Data: {self.spec.data.describe(vocab)}",
                 *([f"Teacher: {self.teacher.describe()}"] if self.teacher else []),
                 f"Recipe: {self.spec.recipe.describe()}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scalesearch.errors import UserError
+from scalesearch.report.records import loss_name
 from scalesearch.study.monitor.format import clock, short
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Event, Kind, Origin, State, Trial
@@ -87,7 +88,9 @@ def describe_event(kind: Kind, trial: Trial) -> str:
             label += f" [seed {trial.seed} of trial {trial.of}]" if trial.origin == Origin.REPLICATE else ""
             return f"trial {trial.number}{label} ({trial.architecture}) in training{again}"
         case Kind.RUNG:
-            return f"trial {trial.number} is paused at rung {len(trial.rungs)}: validation loss {trial.losses[-1]:.3f}"
+            per = "token" if loss_name(trial.answers) == "valid_loss" else "character"
+            return (f"trial {trial.number} is paused at rung {len(trial.rungs)}: validation loss "
+                    f"{trial.losses[-1]:.3f} nats per {per}")
         case Kind.CRASHED:
             return f"trial {trial.number}: its worker died ({trial.reason})"
         case Kind.ENDED if trial.state == State.FAILED:

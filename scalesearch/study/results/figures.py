@@ -1,14 +1,15 @@
 """Figures of a study's page: growth of scores, of a scaling study."""
 
+from typing import TYPE_CHECKING
+
 from matplotlib.figure import Figure
 
 from scalesearch.errors import UserError
-from scalesearch.report.scaling.figures import curves, laws
-from scalesearch.report.scaling.study import ScalingStudy
-from scalesearch.report.scaling.tables import sheets
 from scalesearch.study.config.rows import SCALING
 from scalesearch.study.results.results import Results
-from scalesearch.study.results.scaling import scaling_of
+
+if TYPE_CHECKING:
+    from scalesearch.report.scaling.study import ScalingStudy
 
 Drawn = tuple[str, Figure, str]  # title, figure, caption
 
@@ -17,6 +18,9 @@ def own_figures(results: Results) -> tuple[Drawn, ...]:
     """Figures of ``results``; none where the study is no scaling study, or has nothing to draw."""
     if results.study.meta.kind != SCALING:
         return ()
+    from scalesearch.report.scaling.figures import curves, laws  # which other studies need not load
+    from scalesearch.study.results.scaling import scaling_of
+
     try:
         study = scaling_of(results)
     except UserError:  # nothing is finished
@@ -28,6 +32,8 @@ def own_figures(results: Results) -> tuple[Drawn, ...]:
     return tuple((title, figure, caption) for title, figure, caption in figures if figure is not None)
 
 
-def _followed(study: ScalingStudy) -> str:
+def _followed(study: "ScalingStudy") -> str:
     """The sentences of the rankings: which rule to follow."""
+    from scalesearch.report.scaling.tables import sheets
+
     return " ".join(line for sheet in sheets(study) for line in sheet.below)

@@ -161,13 +161,17 @@ class Results:
         corner = worst_corner(_values(self.finished, names), ways)
         return hypervolume(self.front[names].to_numpy(dtype=float), corner, ways), corner
 
+    @property
+    def once(self) -> list[int]:
+        """``macs.once`` of each member of the front: work on weights alone."""
+        return [int(self.study.trials[trial].costs.get("macs.once", 0)) for trial in self.front["trial"]]
+
     def notes(self) -> list[str]:
         """Notes for reading the numbers: protocol, corpus, signature, seed."""
         meta = self.study.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
-        alone = [self.study.trials[trial].costs.get("macs.once", 0) for trial in self.front["trial"]]
         lines = [
-            f"Costs: {protocol_words(meta.protocol)}; {conventions(meta.protocol)}.", *once(meta.protocol, *alone),
+            f"Costs: {protocol_words(meta.protocol)}; {conventions(meta.protocol)}.", *once(meta.protocol, *self.once),
             f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
             "Chosen by scores on valid; what is called test was not looked at in choosing.",
             *self.verdict.notes(meta.seed),

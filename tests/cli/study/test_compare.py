@@ -30,6 +30,7 @@ def test_for_people_and_machines(folders, tmp_path):
     said = call(*folders, "--to", tmp_path / "made")
     assert said.startswith("fake: hypervolume 0.") and "Difference, fake less other:" in said
     assert "90 % interval" in said and "2,000 draws (seed 1)" in said
+    assert "left out: softmax" in said and "macs.once" not in said
     found = json.loads(call(*folders, "--json", "--to", tmp_path / "made", "--draws", 100))
     assert [study["name"] for study in found["studies"]] == ["fake", "other"]
     assert found["interval"]["draws"] == 100 and found["interval"]["low"] <= found["interval"]["high"]

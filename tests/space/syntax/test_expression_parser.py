@@ -31,6 +31,14 @@ def test_constants(text, value):
     assert type(spec.value) is type(value)
 
 
+@pytest.mark.parametrize(("value", "text"), [
+    (9_000, "9000"), (10_000, "10k"), (250_000, "250k"), (12_300, "12.3k"), (12_345, "12345"), (999_900, "999.9k"),
+    (4_000_000, "4M"), (1_500_000_000, "1.5G"), (-250_000, "-250000"),
+])
+def test_sizes_are_written_as_people_write_them(value, text):
+    assert write(Value(value)) == text and parse_value(text).value == value
+
+
 @pytest.mark.parametrize(
     ("text", "spec"),
     [

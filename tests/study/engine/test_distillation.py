@@ -19,6 +19,7 @@ from scalesearch.study.engine.setup import load_data, make_evaluator
 from scalesearch.study.executors.worker import Report
 from scalesearch.study.results.results import load
 from scalesearch.study.trials.evaluator import Feasibility
+from scalesearch.study.trials.trial import State, Trial
 from tests.corpora import write_text
 from tests.errors import refuses
 from tests.processes import start, wait_until
@@ -203,10 +204,11 @@ def test_a_dry_run_says_who_will_teach(tmp_path, monkeypatch):
     spec = read_study(write(tmp_path, TAUGHT), ("teacher.mix=yes",))
     corpora = load_data(spec)
     teacher = find_teacher(spec, corpora.first)
-    found = DryRun(spec, make_evaluator(spec, corpora), (), 1, Feasibility(1, 1, {}, {}), teacher)
+    chained = Trial(0, State.INFEASIBLE, costs={"params.total": 1, "macs.total": 2, "macs.once": 4321})
+    found = DryRun(spec, make_evaluator(spec, corpora), (chained,), 1, Feasibility(1, 1, {}, {}), teacher)
     said = io.StringIO()
     found.show(Console(file=said, width=400))
-    assert "trained once: 60 steps" in said.getvalue()
+    assert "trained once: 60 steps" in said.getvalue() and "macs.once 4,321" in said.getvalue()
     assert "with beam 2; candidates learn from its translations and the real pairs" in said.getvalue()
     assert found.to_json()["teacher"]["recipe"]["steps"] == 60
 

@@ -14,11 +14,12 @@ from scalesearch.study.executors.lease import held
 from scalesearch.study.executors.local import InProcessRunner
 from scalesearch.study.executors.worker import Report
 from scalesearch.study.monitor.console import Lines, Screen
+from scalesearch.study.monitor.events import describe_event
 from scalesearch.study.monitor.format import short
 from scalesearch.study.monitor.heartbeat import RUNNING, STOPPED, Heartbeat, Owner
 from scalesearch.study.monitor.running import describe_progress
 from scalesearch.study.monitor.snapshot import Snapshots
-from scalesearch.study.trials.trial import Origin, State
+from scalesearch.study.trials.trial import Kind, Origin, Rung, State, Trial
 from tests.study.fakes import architecture_of, breaking_work, fake_work, make_driver, make_plan
 from tests.study.made import drawn
 
@@ -29,6 +30,12 @@ def test_lines_say_what_starts_and_what_came_of_it(tmp_path):
     assert len(said) == 4
     assert said[0].endswith("in training") and "trial 0 (" in said[0]
     assert "complete after 0 wall seconds: bleu " in said[1] and "params.total " in said[1]
+
+
+@pytest.mark.parametrize(("answers", "per"), [({"width": 8}, "token"), ({"width": 8, "vocab": 400}, "character")])
+def test_a_loss_at_a_rung_says_of_what_it_is(answers, per):
+    said = describe_event(Kind.RUNG, Trial(3, State.PAUSED, answers=answers, rungs=(Rung(2.2144),)))
+    assert said == f"trial 3 is paused at rung 1: validation loss 2.214 nats per {per}"
 
 
 def test_lines_say_why_a_worker_is_started_again(tmp_path):

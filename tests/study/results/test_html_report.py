@@ -71,6 +71,8 @@ def test_every_cost_can_stand_across_and_links_lead_to_ledger_and_curve(page, fo
     boxes = [found for tag, found in page.tags if tag == "input" and found.get("type") == "checkbox"]
     assert {box["value"] for box in boxes} == across
     assert {box["value"] for box in boxes if "checked" in box} == {"params.total", "macs.total"}
+    text = page.file.read_text()
+    assert "figcaption" not in text[text.index('id="front-panels"'):text.index('id="front-others"')]  # one for all
     for number in results.front["trial"]:
         assert f"#costs-{number}" in page.hrefs
         assert ("a", {"href": "#curves", "data-mark": str(number)}) in page.tags

@@ -4,10 +4,11 @@ import numpy as np
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
-from scalesearch.report.labels import label, readable
+from scalesearch.report.labels import label, protocol_words, readable
 from scalesearch.report.plot import stopped, tradeoff
 from scalesearch.report.style import FRONT, panel
 from scalesearch.report.table import COSTS, HALF, cell, summary, trial_name
+from scalesearch.study.results.page.curves import LOSS
 from scalesearch.study.results.page.facts import Facts, Finished
 from scalesearch.study.results.page.parts import Part, Section, fold, text
 from scalesearch.study.results.page.svg import Mark, picture
@@ -46,12 +47,12 @@ def section(facts: Facts) -> Section:
     head = f"{len(facts.members)} of {len(facts.done)} finished trials are on the front of {goals}." if facts.ranked \
         else f"{len(facts.done)} architectures that the study file names."
     parts = [text(head), ("chooser", [(name, _short(name), name in first) for name in (*first, *others)]),
-             _panels(facts, first, facts.main, "front-panels")]
+             *_panels(facts, first, facts.main, "front-panels")]
     if others:
-        parts.append(fold("Against the other costs", [_panels(facts, others, facts.main)], "front-others"))
+        parts.append(fold("Against the other costs", _panels(facts, others, facts.main), "front-others"))
     reported = f"test.{facts.main}"
     if reported in facts.done and facts.done[reported].notna().any():
-        parts.append(fold(f"By {reported}, which was not looked at in choosing", [_panels(facts, first, reported)]))
+        parts.append(fold(f"By {reported}, which was not looked at in choosing", _panels(facts, first, reported)))
     return Section("front", title, parts)
 
 
@@ -60,8 +61,10 @@ def _short(name: str) -> str:
     return label(name).removesuffix(" per sentence pair").removesuffix(", float32)").replace(" (bytes", "")
 
 
-def _panels(facts: Facts, costs: list[str], metric: str, key: str | None = None) -> Part:
-    return "panels", ([_picture(facts, cost, metric) for cost in costs], key)
+def _panels(facts: Facts, costs: list[str], metric: str, key: str | None = None) -> list[Part]:
+    bars = " Bars: intervals of means over seeds, by pooled noise." if f"{metric}.half" in facts.done else ""
+    words = f"{label(metric)} against each cost; {protocol_words(facts.meta.protocol)}.{bars}"
+    return [("panels", ([_picture(facts, cost, metric) for cost in costs], key)), ("caption", words)]
 
 
 def _picture(facts: Facts, x: str, y: str) -> Part:
@@ -75,16 +78,15 @@ def _picture(facts: Facts, x: str, y: str) -> Part:
     table, axes = facts.results.table, figure.axes[0]
     for at, height in stopped(table, axes, x, y)[-MAX_MARKS:].items():
         row = table.loc[at]
-        words_of = f"{trial_name(row)}; stopped at a rung with a loss of {row['rung_loss']:.3f}; {label(x)} "
+        words_of = f"{trial_name(row)}; stopped at a rung; {LOSS[facts.loss]} {row['rung_loss']:.3f}; {label(x)} "
         marks.append(Mark(int(row["trial"]), words_of + cell(row, x), axes, [(float(row[x]), float(height))]))
     title = f"{label(y)} against {label(x, facts.meta.protocol)}"
     best = facts.results.front
     best = best.dropna(subset=[x, y]) if len(best) else best
     members = "; ".join(summary(row, {y: y, x: x}) for _, row in best.iterrows())
-    bars = "; bars: intervals of means over seeds, by pooled noise" if f"{y}.half" in facts.results.table else ""
     return picture(figure, f"front-{x}-{y}".replace(".", "-").replace("_", "-"),
                    f"Scatter plot of {title} for {len(facts.done)} trials. On the front: {members or 'none'}.",
-                   f"{title}{bars}.", marks, cost=x)
+                   "", marks, cost=x)
 
 
 def history(facts: Facts, corner: list[float]) -> list[tuple[Finished, float]]:
