@@ -146,8 +146,8 @@ class _Run(nn.Module):
 
 def _traced(model: Model, graph: Graph) -> Any:
     """``graph`` as a model of onnx_ir."""
-    from onnx_ir.passes.common import ClearMetadataAndDocStringPass, RemoveUnusedNodesPass
-    from onnxscript.optimizer import optimize_ir
+    from onnx_ir.passes import common
+    from onnxscript.optimizer import fold_constants
 
     examples, axes = [], []
     for shape, dtype in graph.inputs.values():
@@ -156,9 +156,12 @@ def _traced(model: Model, graph: Graph) -> Any:
     with _quiet(), torch.no_grad():
         program = torch.export.export(_Run(model, graph.run).eval(), tuple(examples), dynamic_shapes=(tuple(axes),))
         made = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False).model
-    optimize_ir(made, should_fold=_worth_folding)
-    RemoveUnusedNodesPass()(made)
-    ClearMetadataAndDocStringPass()(made)
+    common.InlinePass()(made)
+    fold_constants(made, onnx_shape_inference=False, should_fold=_worth_folding)  # onnxruntime rewrites the rest itself
+    for tidy in (common.RemoveUnusedNodesPass(), common.LiftConstantsToInitializersPass(True, 0),
+                 common.CommonSubexpressionEliminationPass(), common.OutputFixPass(), common.NameFixPass(),
+                 common.ClearMetadataAndDocStringPass()):
+        tidy(made)
     for value, (name, (shape, _)) in zip(made.graph.inputs, graph.inputs.items(), strict=True):
         value.name, value.shape = name, type(value.shape)(shape)
     for value, name in zip(made.graph.outputs, graph.outputs, strict=True):
