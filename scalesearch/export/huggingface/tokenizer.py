@@ -7,13 +7,14 @@ the pieces that more than one pair makes, sentencepiece takes the leftmost first
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 from scalesearch.data import BOS, EOS, PAD, UNK, Tokenizer
 from scalesearch.errors import UserError
 
 BLANK = "▁"  # stands for a blank within pieces
-PROBES, PIECES, AWKWARD = 300, 12, ("a  b ", " \t½", "ﬁ…", "</s> <unk>", "x▁y", "\U0001f642\U0001f642 z")
+PROBES, PIECES, AWKWARD = 300, 12, ("a  b ", " \t½", "ﬁ…", "</s> <unk> a<pad>b", "x▁y", "\U0001f642\U0001f642 z")
 
 
 def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
@@ -34,7 +35,8 @@ def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
                           "normalized": False, "special": True} for id in (PAD, BOS, EOS)],
         "normalizer": _several("normalizer", [*([{"type": "Lowercase"}] if lowercase else []), _replace(BLANK, " "),
                                               _replace(r"\A +| +\z", "", "Regex"), _replace(" +", " ", "Regex")]),
-        "pre_tokenizer": {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True},
+        "pre_tokenizer": _several("pretokenizer", [
+            {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}, *_apart(pieces)]),
         "post_processor": {"type": "TemplateProcessing", "single": [first, end], "pair": [first, end, second, end],
                            "special_tokens": {named["eos"]: {"id": named["eos"], "ids": [EOS],
                                                              "tokens": [named["eos"]]}}},
@@ -42,6 +44,23 @@ def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
                                         _replace(rf"\A{BLANK}", "", "Regex"), _replace(BLANK, " ")]),
         "model": _model(pieces),
     }
+
+
+def _apart(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
+    """A cut within what reads as a special piece, which unigrams take for it: before a character that is known."""
+    if _is_bpe(pieces):
+        return []
+    known = {piece for piece, _ in pieces}
+    cuts = []
+    for piece, _ in pieces[: EOS + 1]:
+        at = next((at for at in range(1, len(piece)) if piece[at] in known), 1)
+        cuts.append(f"{re.escape(piece[:at])}(?={re.escape(piece[at:])})")
+    return [{"type": "Split", "pattern": {"Regex": "|".join(cuts)}, "behavior": "Isolated", "invert": False}]
+
+
+def _is_bpe(pieces: list[tuple[str, float]]) -> bool:
+    """True if scores are ranks."""
+    return all(score.is_integer() for _, score in pieces)
 
 
 def _several(what: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -53,8 +72,8 @@ def _replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]
 
 
 def _model(pieces: list[tuple[str, float]]) -> dict[str, Any]:
-    """Unigram, or BPE, whose scores are ranks."""
-    if not all(score.is_integer() for _, score in pieces):
+    """Unigram or BPE."""
+    if not _is_bpe(pieces):
         return {"type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces], "byte_fallback": False}
     ids = {piece: id for id, (piece, _) in enumerate(pieces)}
     halves = ((piece[:at], piece[at:]) for piece, _ in sorted(pieces[EOS + 1 :], key=lambda piece: -piece[1])

@@ -15,8 +15,9 @@ import torch
 from scalesearch.blocks.core import PAD
 from scalesearch.cli import export as verb
 from scalesearch.cli import translate as translate_verb
-from scalesearch.data import EOS
+from scalesearch.data import EOS, Tokenizer
 from scalesearch.export.huggingface.format import Generating, HuggingFace
+from scalesearch.export.huggingface.tokenizer import check, tokenizer_json
 from scalesearch.nn import build
 from scalesearch.nn.decode import beam_search, greedy, limits
 from scalesearch.space.assembly.architecture import assemble
@@ -26,6 +27,7 @@ from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.scoring.evaluate import Search
 from tests.architectures import answers
 from tests.cli.test_train import run
+from tests.errors import refuses
 from tests.nn.covering import covering
 
 os.environ["HF_MODULES_CACHE"] = tempfile.mkdtemp()  # where it copies code to, decided when it is imported
@@ -158,6 +160,21 @@ def test_its_tokenizer_gives_our_ids_and_texts(trained, folder, corpus):
     assert theirs.batch_decode(ids, skip_special_tokens=True) == trained.tokenizer.decode(ids)
     batch = theirs(lines[:3], text_target=lines[:3], return_tensors="pt", padding=True)
     assert load(folder)(**batch).loss > 0
+
+
+@pytest.mark.parametrize("model", ["bpe", "unigram"])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_tokenizers_of_both_kinds_are_the_same_on_text_that_was_never_seen(model, lowercase, corpus, tmp_path):
+    lines = [*corpus.train.texts.source, *corpus.train.texts.target, "Überall  steht's — “so”.", "<s> </s> <pad> <unk>"]
+    ours = Tokenizer.fit([line.lower() if lowercase else line for line in lines[:-1]], 60, model)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_json(ours, lowercase), ensure_ascii=False))
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"), eos_token="</s>",
+                                                  split_special_tokens=True)
+    check(theirs, ours, lowercase)
+    for line in lines:
+        assert theirs(line)["input_ids"] == [*ours.encode([line.lower() if lowercase else line])[0], EOS]
+    with refuses("other-tokenizer"):
+        check(theirs, Tokenizer.fit(lines[:9], 30, model), lowercase)
 
 
 def test_the_verb_writes_it_and_translate_reads_it(trained_folder, tmp_path):
