@@ -30,5 +30,5 @@ def check(format: Format, block: object, quantise: str) -> None:
     if reasons := format.refusals(block):  # type: ignore[arg-type]
         others = [name for name in FORMATS if name != format.name and not format_of(name).refusals(block)]  # type: ignore[arg-type]
         listed = "".join(f"\n  {reason}" for reason in reasons)
-        raise UserError(f"--to {format.name} cannot hold this architecture:{listed}",
-                        help=f"these can: {', '.join(others)}", code="not-exportable")
+        raise UserError(f"--to {format.name} cannot hold this architecture:{listed}\nThese formats can: "
+                        f"{', '.join(others)}", code="not-exportable")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,14 @@ from scalesearch.data import Corpus
 from scalesearch.export import export as exporting
 from scalesearch.export.base import Decoder, Format, Ranked
 from scalesearch.export.export import Sample, export
+from scalesearch.export.formats import format_of
 from scalesearch.export.torch_ import Torch, TorchDecoder
 from scalesearch.train import read_checkpoint
 from scalesearch.train.scoring.evaluate import Search, translate_lines
 from tests.cli.test_train import run
 from tests.errors import refuses
 from tests.study.fakes import make_driver, make_plan
+from tests.train.conftest import tiny
 
 LINES = "the red dog sees the house\n\none old cat runs\n"
 
@@ -136,3 +139,24 @@ class Other(Format):
 
     def open(self, folder, threads):
         return TorchDecoder(read_checkpoint(Path((folder / "where").read_text())).model)
+
+
+def test_what_a_format_cannot_hold_is_refused_with_those_that_can(trained_folder, tmp_path):
+    trained = read_checkpoint(trained_folder)
+    gated = replace(trained, architecture=tiny(encoder__gate="QgV", encoder__head_dim=8))
+    with refuses("not-exportable", "encoder.attention: the gate QgV", "torch, huggingface, onnx"):
+        export(gated, tmp_path / "out", format_of("ctranslate2"), "int8", None)
+    with refuses("no-such-quantisation", "int8, int16, bf16, none"):
+        export(trained, tmp_path / "out", format_of("ctranslate2"), "int4", None)
+
+
+def test_a_training_becomes_an_int8_artefact_beside_a_verified_float_one(trained_folder, tmp_path):
+    pytest.importorskip("ctranslate2")
+    out = tmp_path / "out"
+    done = run(verb, trained_folder, "--to", "ctranslate2", "--sentences", 12, "--out", out, "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert (said["format"], said["quantisation"]) == ("ctranslate2", "int8") and said["versions"]["ctranslate2"]
+    assert said["verification"]["float"]["different"] == 0 and 0 <= said["verification"]["quantised"]["different"] <= 12
+    assert set(said["bytes"]) == {"model.bin", "config.json", "shared_vocabulary.json"}
+    assert not (out / "model.safetensors").exists() and run(translate_verb, out, text=LINES).stdout.count("\n") == 3
