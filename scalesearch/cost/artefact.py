@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from scalesearch.blocks.core import Block, Size, walk
 from scalesearch.blocks.sizes import by_value
@@ -36,12 +35,18 @@ def artefact_bytes(block: Block, protocol: Protocol) -> Size:
 
 def torch_bytes(block: Block, protocol: Protocol, quantisation: str) -> Size:
     """Of ``model.safetensors`` in float32 and ``tokenizer.model``."""
-    total: Any = 8
+    total: Size = 8
     for line in walk(block, vocab=protocol.shared_vocab):
         for name, shape in line.weights.items():
             head = TENSOR_HEAD + len(line.path) + len(name)
             total = total + line.copies[name] * (FLOAT * weight_size(shape, protocol) + head)
-    return total + by_value(protocol.words, lambda words: round(words * (piece(words) + PIECE_HEAD)))
+    return total + _of_words(protocol, lambda words: piece(words) + PIECE_HEAD)
+
+
+def _of_words(protocol: Protocol, each: Callable[[int], float]) -> Size:
+    """Bytes of a vocabulary's text."""
+    found: Size = by_value(protocol.words, lambda words: round(words * each(words)))
+    return found
 
 
 def piece(words: int) -> float:
@@ -54,7 +59,7 @@ def ctranslate2_bytes(block: Block, protocol: Protocol, quantisation: str) -> Si
     if reasons := refusals(block):
         raise Unbuildable("protocol.artefact", f"ctranslate2 cannot hold it: {reasons[0]}")
     made = plan(block, protocol.shared_vocab)
-    total: Any = CONFIG + len(made.scalars) * SCALAR
+    total: Size = CONFIG + len(made.scalars) * SCALAR
     stored: dict[Hashable, str] = {}
     for variable in sorted(made.variables, key=lambda one: one.name):
         shape, first = variable.shape, stored.setdefault((len(variable.shape), variable.key), variable.name)
@@ -64,7 +69,7 @@ def ctranslate2_bytes(block: Block, protocol: Protocol, quantisation: str) -> Si
         each, a_row, fixed_part = QUANTISED[quantisation] if variable.quantised else (PLAIN.get(quantisation, 4), 0, 0)
         head = len(variable.name) + 8 + 4 * len(shape) + (len(variable.name) + 20) * bool(a_row or fixed_part)
         total = total + math.prod(shape) * each + shape[0] * a_row + fixed_part + head
-    return total + by_value(protocol.words, lambda words: round(words * (piece(words) + piece_quotes(words))))
+    return total + _of_words(protocol, lambda words: piece(words) + piece_quotes(words))
 
 
 def piece_quotes(words: int) -> float:
