@@ -166,6 +166,11 @@ def read_regular(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def beside(file: str | Path, name: str) -> str:
+    """The absolute path of what ``file`` calls ``name``, from its own folder."""
+    return str((Path(file).parent / name).resolve())
+
+
 def read_json(path: Path, form: type[T]) -> T:
     """Reads the JSON file ``path`` as a ``form``: a dataclass, a TypedDict, or any type of plain values.
 

@@ -25,6 +25,7 @@ VERBS = {
     "score": ("score", "Score trained checkpoints on any files, with intervals and paired tests."),
     "analyse": ("analyse", "Heads, tokens, activations, load and gradients of a trained checkpoint."),
     "export": ("export", "A study's best model, or a training, as an artefact that other runtimes load."),
+    "latency": ("latency", "Latency and peak memory of artefacts; a predictor of it for a whole space."),
     "study": ("study.group", "Search a space for its Pareto front; show and plot it."),
 }
 

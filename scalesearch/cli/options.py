@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import Architecture
 
-LENGTHS = ("protocol", "source", "target", "vocab", "artefact")
+LENGTHS = ("protocol", "source", "target", "vocab", "artefact", "latency")
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Answer or change a key: --set encoder.depth=12."
 )
@@ -68,6 +68,7 @@ def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(lengths={"name": lengths.pop("protocol"), **lengths}, **options)
 
     for option in (
+        click.option("--latency", metavar="FIT.json", help="Of latency.predicted: see `scalesearch latency`."),
         click.option("--artefact", metavar="FORMAT", help="Of artefact.bytes, such as ctranslate2-int8."),
         click.option("--vocab", type=int, metavar="V", help="Vocabulary size."),
         click.option("--target", type=int, metavar="T", help="Target tokens a sentence."),

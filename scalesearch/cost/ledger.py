@@ -15,6 +15,7 @@ from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, Line, Shape, Size, walk
 from scalesearch.cost.artefact import artefact_bytes
+from scalesearch.cost.latency import predicted
 from scalesearch.cost.load import load_of
 from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass, weight_size
 from scalesearch.errors import UserError
@@ -55,18 +56,27 @@ class Cost:
         """Uses of weights in one pass: ``load.mean``, ``load.balance``, ``load.min``, ``load.max``."""
         return load_of(self.block)
 
+    @cached_property
+    def latency(self) -> Mapping[str, float]:
+        """``latency.predicted``, ms a sentence, where the protocol has a fit."""
+        return {"latency.predicted": predicted(self.block, self.protocol)} if self.protocol.latency else {}
+
     def __getitem__(self, name: str) -> int | float:
         if name == "artefact.bytes" and name not in self.values:
             raise UserError("artefact.bytes: of which format?", help=f"protocol: {{artefact: …}} or --artefact, one of "
                             f"{', '.join(ARTEFACTS)}", code="no-artefact")
         if name == "refusals.ctranslate2":  # parts that this format cannot hold: 0 where it takes the architecture
             return len(refusals(self.block))
-        return self.load[name] if name.startswith("load.") else self.values[name]
+        if name == "latency.predicted" and not self.latency:
+            raise UserError("latency.predicted: by which fit?", help="protocol: {latency: FIT.json} or --latency; "
+                            "`scalesearch latency calibrate` writes one", code="no-fit")
+        return (self.load if name.startswith("load.") else self.latency if name.startswith("latency.") else
+                self.values)[name]
 
     def to_json(self) -> dict[str, Any]:
         """``params``, ``macs``, ``flops``, ``memory`` (bytes) and ``load`` by section, and the protocol."""
         nested: dict[str, Any] = {}
-        for name, value in {**self.values, **self.load}.items():
+        for name, value in {**self.values, **self.load, **self.latency}.items():
             group, _, section = name.partition(".")
             nested.setdefault(group, {})[section] = value
         return nested | {"refusals": {"ctranslate2": self["refusals.ctranslate2"]}, "protocol": self.protocol.to_json()}

@@ -28,6 +28,8 @@ USUAL = ("params.total", "params.non_embedding", "macs.total")
 ROWS = 1 << 18  # candidates in memory at once, beyond their answers and costs
 UNBUILDABLE = -1  # stands where a candidate cannot be built
 
+FRACTIONS = ("load.", "latency.")  # costs that are no whole numbers
+
 Values = dict[str, NDArray[Any]]
 Build = Callable[[Mapping[str, Any]], Block]
 Look = Callable[[Block, NDArray[np.int64]], None]
@@ -53,7 +55,7 @@ def price(
         Overflow: a cost may not fit 64 bits.
     """
     wanted = tuple(names)
-    costs = {name: np.full(rows, UNBUILDABLE, float if name.startswith("load.") else np.int64) for name in wanted}
+    costs = {name: np.full(rows, UNBUILDABLE, float if name.startswith(FRACTIONS) else np.int64) for name in wanted}
     built = np.zeros(rows, bool)
     job = _Job(protocol, wanted, costs, built, build, look)
     parts = [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]

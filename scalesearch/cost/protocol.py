@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, VOCAB, Axis, Shape, Size
 from scalesearch.blocks.sizes import fixed
+from scalesearch.cost.fit import read_fit
 from scalesearch.errors import UserError
 from scalesearch.space.schema.cost_names import ARTEFACTS, OWN
 
@@ -32,6 +34,7 @@ class Protocol:
         vocab: entries, or ``own`` where each candidate says its own; the blocks of such ones have no such axis.
         lengths: vocabulary to (source, target), where lengths follow from it; costs are then of :meth:`of` alone.
         artefact: format and quantisation of which ``artefact.bytes`` are; None: the bill has no such cost.
+        latency: file of the fit that makes ``latency.predicted``; None: the bill has no such cost.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Protocol:
     counts: Mapping[str, int] = field(default_factory=lambda: dict(PRODUCTS), repr=False)
     lengths: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     artefact: str | None = None
+    latency: str | None = None
 
     @cached_property
     def _sums(self) -> dict[tuple[Axis, ...], int]:
@@ -77,7 +81,12 @@ class Protocol:
         """
         size = self.words if vocab is None else vocab
         source, target = self.lengths[size] if self.lengths else (self.source, self.target)
-        return replace(find_protocol(self.name, source, target, size), counts=self.counts, artefact=self.artefact)
+        return self.at_lengths(source, target, size)
+
+    def at_lengths(self, source: int, target: int, vocab: Size | str) -> Protocol:
+        """This protocol at these lengths, with this vocabulary."""
+        made = find_protocol(self.name, source, target, vocab)
+        return replace(made, counts=self.counts, artefact=self.artefact, latency=self.latency)
 
     def of(self, answers: Mapping[str, Any]) -> Protocol:
         """The protocol of candidates with these answers. Raises Split where their lengths differ."""
@@ -87,13 +96,19 @@ class Protocol:
     def settings(self) -> dict[str, int | str | None]:
         """Name and lengths, as under ``cost: protocol:``; :func:`protocol_of` reads them back."""
         source, target = (None, None) if self.lengths else (self.source, self.target)
-        named = {"artefact": self.artefact} if self.artefact else {}
+        named = {key: getattr(self, key) for key in ("artefact", "latency") if getattr(self, key)}
         return {"name": self.name, "source": source, "target": target, "vocab": self.vocab, **named}
 
     def to_json(self) -> dict[str, Any]:
         """Name, lengths, and what the MACs include."""
         by_vocab = {"lengths": {str(size): list(pair) for size, pair in self.lengths.items()}} if self.lengths else {}
-        return {**self.settings, "passes": len(self.passes), "counts": dict(self.counts), **by_vocab}
+        fit = {"fit": self.fit} if self.fit else {}
+        return {**self.settings, "passes": len(self.passes), "counts": dict(self.counts), **by_vocab, **fit}
+
+    @property
+    def fit(self) -> str:
+        """Device, runtime and fit of predicted latencies, in words; empty where there are none."""
+        return str(read_fit(self.latency)) if self.latency and Path(self.latency).is_file() else ""
 
     @property
     def conventions(self) -> str:
@@ -119,7 +134,7 @@ class Protocol:
         lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]
         said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
         artefact = f", artefact {self.artefact}" if self.artefact else ""
-        return f"{self.name} ({said}{''.join(extra)}{artefact})"
+        return f"{self.name} ({said}{''.join(extra)}{artefact}{f'; latency of {self.fit}' if self.fit else ''})"
 
 
 def weight_size(shape: Shape, protocol: Protocol) -> Size:
@@ -220,7 +235,7 @@ def protocol_of(settings: Mapping[str, Any], **overrides: int | str | None) -> P
     made = find_protocol(chosen.get("name", "forward"), *(chosen.get(key) for key in ("source", "target", "vocab")))
     if (artefact := chosen.get("artefact")) not in (None, *ARTEFACTS):
         raise UserError(f"artefact {artefact}: there are {', '.join(ARTEFACTS)}", code="unknown-artefact")
-    made = replace(made, artefact=artefact)
+    made = replace(made, artefact=artefact, latency=chosen.get("latency"))
     pairs = {int(size): (source, target) for size, (source, target) in chosen.get("lengths", {}).items()}
     return replace(made, lengths=pairs) if pairs else made
 

@@ -72,6 +72,10 @@ class Decoder(ABC):
     def beam(self, rows: list[list[int]], limits: list[int], search: Search) -> list[Ranked]:
         """The ``search.nbest`` best of a beam search."""
 
+    @abstractmethod
+    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+        """Decodes exactly ``length`` tokens of each row, EOS or not: what is timed."""
+
     def decode(self, split: Split, model: Any, search: Search) -> list[Ranked]:
         """Ids and scores of each source sentence's translations, in the split's order.
 

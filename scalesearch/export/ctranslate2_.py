@@ -71,11 +71,15 @@ class CTranslate2Decoder(Decoder):
             found |= dict(zip(places, some))
         return [found[at] for at in range(len(rows))]
 
-    def _run(self, rows: list[list[int]], limit: int, beam: int, penalty: float, nbest: int) -> list[Ranked]:
+    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+        self._run(rows, length, beam, 1.0, 1, length)
+
+    def _run(self, rows: list[list[int]], limit: int, beam: int, penalty: float, nbest: int, least: int = 0
+             ) -> list[Ranked]:
         results = self.translator.translate_batch(
             [[self.tokens[token] for token in row[:-1]] for row in rows],  # the runtime adds EOS
             beam_size=beam, length_penalty=penalty, num_hypotheses=nbest, max_decoding_length=limit,
-            min_decoding_length=0, max_input_length=0, return_scores=True,
+            min_decoding_length=least, max_input_length=0, return_scores=True,
             suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
         return [[([self.ids[token] for token in tokens], score)
                  for tokens, score in zip(result.hypotheses, result.scores)] for result in results]

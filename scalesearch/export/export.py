@@ -93,9 +93,8 @@ def export(trained: Checkpoint, folder: Path, format: Format, quantise: str, sam
         made = Path(place) / "artefact"
         made.mkdir()
         format.write(trained, made, quantise)
-        sizes = {str(file.relative_to(made)): file.stat().st_size for file in sorted(made.rglob("*")) if file.is_file()}
-        found = Artefact(format.name, quantise, versions() | packages, sizes,
-                         provenance=provenance(trained) | (source or {}))
+        found = describe(trained, made, format, quantise)
+        found.versions, found.provenance = versions() | packages, provenance(trained) | (source or {})
         if sample is not None:
             plain = made
             if quantise != "none":
@@ -104,14 +103,22 @@ def export(trained: Checkpoint, folder: Path, format: Format, quantise: str, sam
                 format.write(trained, plain, "none")
             found.verification = verify(trained, sample, format.open(plain, threads),
                                         format.open(made, threads) if quantise != "none" else None)
-        for name in DESCRIPTION:
-            if trained.folder is not None and not (made / name).exists():
-                shutil.copyfile(trained.folder / name, made / name)
         write_json(made / FILE, asdict(found))
         for file in made.rglob("*"):
             sync(file)
         os.replace(made, folder)
         sync_folder(folder.parent)
+    return found
+
+
+def describe(trained: Checkpoint, made: Path, format: Format, quantise: str) -> Artefact:
+    """Makes the files of a format, written into ``made``, an artefact that can be opened; says what it is."""
+    sizes = {str(file.relative_to(made)): file.stat().st_size for file in sorted(made.rglob("*")) if file.is_file()}
+    found = Artefact(format.name, quantise, bytes=sizes)
+    for name in DESCRIPTION:
+        if trained.folder is not None and not (made / name).exists():
+            shutil.copyfile(trained.folder / name, made / name)
+    write_json(made / FILE, asdict(found))
     return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from scalesearch.blocks.core import Block
+from scalesearch.data.split import BOS
 from scalesearch.export.base import Decoder, Format, Ranked
 from scalesearch.nn.decode import beam_search, greedy
 from scalesearch.train.checkpoint import Checkpoint, read_checkpoint
@@ -44,6 +45,13 @@ class TorchDecoder(Decoder):
         found = beam_search(self.model, _padded(rows), search.beam, search.length_penalty, torch.tensor(limits),
                             search.nbest)
         return [[(ids, score) for ids, score in row] for row in found.ranked()]
+
+    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+        # With an end that is never chosen, a search takes a step more than its limit.
+        if beam == 1:
+            greedy(self.model, _padded(rows), length - 1, eos=BOS)
+        else:
+            beam_search(self.model, _padded(rows), beam, 1.0, length - 1, eos=BOS)
 
 
 def _padded(rows: list[list[int]]) -> torch.Tensor:

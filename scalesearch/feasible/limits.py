@@ -19,7 +19,7 @@ from scalesearch.space.syntax.lexer import PATH, SyntaxProblem
 from scalesearch.space.syntax.nodes import Text, from_text
 from scalesearch.space.syntax.value_parser import parse_expression
 
-ADDITIVE = tuple(name for name in COST_NAMES if not name.startswith(("load.", "artefact.")))
+ADDITIVE = tuple(name for name in COST_NAMES if not name.startswith(("load.", "artefact.", "latency.")))
 FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
 UP = ("<=", "<")
 

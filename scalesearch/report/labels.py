@@ -17,7 +17,7 @@ WORDS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair
          "load.balance": "Balance of loads (Jain's index, 0 to 1)",
          "load.min": "Least load (uses of a weight in a pass)",
          "load.max": "Greatest load (uses of a weight in a pass)",
-         "artefact.bytes": "Exported files (bytes)",
+         "artefact.bytes": "Exported files (bytes)", "latency.predicted": "Predicted latency (ms a sentence)",
          "refusals.ctranslate2": "Parts that CTranslate2 cannot hold"}
 SECTIONS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ", "encoder": "encoder ",
             "decoder": "decoder ", "output": "output "}
@@ -68,7 +68,8 @@ def protocol_words(protocol: Protocol) -> str:
     """``protocol forward, 15 source and 15 target tokens, vocabulary 8,000``, and what else it counts."""
     counts = protocol.get("counts") or {}
     extra = "".join(f", plus {count} per {kind} element" for kind, count in counts.items() if kind in COUNTED)
-    return f"protocol {protocol['name']}, {_tokens(protocol)}, {vocabulary(protocol)}{extra}"
+    latency = f"; latency of {protocol['fit']}" if protocol.get("fit") else ""
+    return f"protocol {protocol['name']}, {_tokens(protocol)}, {vocabulary(protocol)}{extra}{latency}"
 
 
 def _tokens(protocol: Protocol) -> str:

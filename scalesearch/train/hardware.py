@@ -97,7 +97,7 @@ def fast_bf16(device: torch.device) -> bool:
     """Whether bf16 products beat fp32: AMX or AVX512-BF16 CPUs, GPUs from Ampere on."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    flags = _cpu_facts().get("flags", "").split()
+    flags = cpu_facts().get("flags", "").split()
     return any(flag in flags for flag in _FAST_BF16_FLAGS)
 
 
@@ -136,10 +136,10 @@ def _keep_freed_memory() -> None:
 
 def processor() -> str:
     """Name of the processor's model, as the system gives it."""
-    return _cpu_facts().get("model name", "unknown processor")
+    return cpu_facts().get("model name", "unknown processor")
 
 
-def _cpu_facts() -> dict[str, str]:
+def cpu_facts() -> dict[str, str]:
     """Entries of /proc/cpuinfo for the first processor; empty on systems without it."""
     facts = Path("/proc/cpuinfo")
     if not facts.exists():

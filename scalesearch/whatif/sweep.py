@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cost import Protocol, find_protocol, protocol_of
+from scalesearch.cost import Protocol, protocol_of
 from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, priced
 from scalesearch.space import Answers, Space
@@ -137,8 +137,7 @@ def _at(protocol: Protocol, chosen: Mapping[str, int]) -> Protocol:
         return protocol
     both = chosen.get("length")
     source, target = (both or chosen.get(key, getattr(protocol, key)) for key in ("source", "target"))
-    other = find_protocol(protocol.name, source, target, chosen.get("vocab", protocol.vocab))
-    return replace(other, counts=protocol.counts, artefact=protocol.artefact)
+    return protocol.at_lengths(source, target, chosen.get("vocab", protocol.vocab))
 
 
 def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:

@@ -12,6 +12,7 @@ from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
+from tests.cost.fits import fit_file
 from tests.errors import refuses
 
 
@@ -36,9 +37,9 @@ def test_sections_add_up(name: str) -> None:
         assert all(row.params >= 0 and row.macs >= 0 for row in rows(c, 4))
 
 
-def test_every_name_of_the_language_is_a_cost() -> None:
-    c = cost(assemble(answers()).block, protocol_of({"artefact": "torch"}))
-    assert set(COST_NAMES) == {*c.values, *c.load, "refusals.ctranslate2"} - {"macs.once"}
+def test_every_name_of_the_language_is_a_cost(tmp_path) -> None:
+    c = cost(assemble(answers()).block, protocol_of({"artefact": "torch", "latency": fit_file(tmp_path)}))
+    assert set(COST_NAMES) == {*c.values, *c.load, *c.latency, "refusals.ctranslate2"} - {"macs.once"}
     nested = c.to_json()
     assert all(nested[name.split(".")[0]][name.split(".")[1]] == c[name] for name in COST_NAMES)
 

@@ -15,6 +15,7 @@ from scalesearch.space.assembly.architecture import Unbuildable, assemble
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
+from tests.cost.fits import fit_file
 
 ROWS = 12
 # Sizes that any structure can have other values of, and how far from what was drawn.
@@ -40,11 +41,11 @@ def member(drawn: dict[str, object], i: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str) -> None:
+def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str, tmp_path) -> None:
     rng, compared = Random(f"population {name}"), 0
     for _ in range(60):
         drawn, lengths = population(rng), (rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
-        protocol = replace(find_protocol(name, *lengths), artefact="torch")
+        protocol = replace(find_protocol(name, *lengths), artefact="torch", latency=fit_file(tmp_path))
         found, built = price(drawn, ROWS, protocol, COST_NAMES)
         for i in range(ROWS):
             try:

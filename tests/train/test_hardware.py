@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(("flags", "fast"), [("fpu avx2 avx512f", False), ("avx512_bf16", True), ("amx_bf16", True)])
 def test_bf16_is_for_processors_that_are_fast_at_it(monkeypatch, flags: str, fast: bool) -> None:
-    monkeypatch.setattr(machines, "_cpu_facts", lambda: {"flags": flags, "model name": "A processor"})
+    monkeypatch.setattr(machines, "cpu_facts", lambda: {"flags": flags, "model name": "A processor"})
     assert fast_bf16(CPU) is fast
     found = Hardware.of(Recipe(steps=1, device="cpu"))
     assert (found.bf16, found.dtype) == (fast, "bf16" if fast else "fp32")

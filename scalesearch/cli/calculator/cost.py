@@ -111,6 +111,10 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
     if as_json:
         modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in rows(result, levels)]
         extra: dict[str, Any] = {"picked": picked} if picked else {}
+        if result.latency:
+            from scalesearch.cost.latency import interval
+
+            extra["interval"] = dict(zip(("low", "high"), interval(result.block, result.protocol)))
         if verified:
             extra["verify"] = [{**vars(check), "agrees": check.agrees} for check in checks]
         print_costs(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra, chosen)
@@ -150,8 +154,14 @@ def _memory(result: Cost) -> str:
     held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
     kept = result["memory.activations"] / 2**20
     artefact = result.protocol.artefact
+    said = ""
+    if result.latency:
+        from scalesearch.cost.latency import interval
+
+        low, high = interval(result.block, result.protocol)
+        said = f"\nlatency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: {low:.3g} to {high:.3g})"
     files = f"\nartefact.bytes {result['artefact.bytes']:,} of {artefact}" if artefact else ""
-    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB{files}"
+    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB{files}{said}"
 
 
 def _checks(checks: list[Check], result: Cost) -> Table:

@@ -81,6 +81,9 @@ class Generating(Decoder):
             found += [ranked[first : first + search.nbest] for first in range(0, len(ranked), search.nbest)]
         return found
 
+    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+        self._generate(rows, [length] * len(rows), num_beams=beam, min_new_tokens=length, max_new_tokens=length)
+
     def _generate(self, rows: list[list[int]], limits: list[int], **settings: Any) -> Any:
         source = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
         return self.model.generate(source, attention_mask=source != PAD, token_limits=torch.tensor(limits),

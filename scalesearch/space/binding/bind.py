@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from scalesearch.files import beside
 from scalesearch.space.binding.binder import ONE_OF, Binder, Spot
 from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.binding.static_checks import cycles, mend, misfits, unsatisfiable
 from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.schema.bound_tree import Branch, index_of
-from scalesearch.space.schema.cost_names import COST_NAMES, OWN, PROTOCOL_SIZES, PROTOCOL_WORDS
+from scalesearch.space.schema.cost_names import COST_NAMES, LATENCY, OWN, PROTOCOL_SIZES, PROTOCOL_WORDS
 from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.diagnostics import Place, Problem, SpaceErrors, suggest
 from scalesearch.space.syntax.domains import Broken, Literal
@@ -138,19 +139,19 @@ class _Document(Binder):
         """What is given of the protocol: its name, sizes."""
         entries: dict[str, Node] = {"name": node} if isinstance(node, Text) else {}
         if isinstance(node, Table):
-            entries = self.known(node, (*PROTOCOL_WORDS, *PROTOCOL_SIZES), "protocol")
+            entries = self.known(node, (*PROTOCOL_WORDS, *PROTOCOL_SIZES, LATENCY), "protocol")
         elif node is not None and not entries:
             self.wrong(node.here, "a protocol is a name or a mapping", "`{ source: 30, target: 30, vocab: 32768 }`")
         protocol: dict[str, str | int] = {"vocab": OWN} if self.own_vocab else {}
         for key, value in entries.items():
             path, words = f"cost.protocol.{key}", PROTOCOL_WORDS.get(key)
-            field = Field("word", words) if words else Field("size")
+            field = Field("word", words) if words else Field("text" if key == LATENCY else "size")
             if key == "vocab" and isinstance(value, Text) and (value.text == OWN or self.own_vocab):
                 self.shared_vocab(value)
                 continue
             spec = self.leaf(field, value, Spot(path, path, value.here)).spec
             if isinstance(spec, Literal) and isinstance(spec.value, str | int):
-                protocol[key] = spec.value
+                protocol[key] = beside(value.place.source.name, str(spec.value)) if key == LATENCY else spec.value
             elif not isinstance(spec, Broken):
                 self.wrong(value.here, f"`{path}` is a constant")
         return protocol

@@ -5,11 +5,12 @@ COST_NAMES = (
     *(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS),
     *("memory.weights", "memory.cache", "memory.activations"),
     *("load.mean", "load.balance", "load.min", "load.max"),
-    *("artefact.bytes", "refusals.ctranslate2"),
+    *("artefact.bytes", "latency.predicted", "refusals.ctranslate2"),
 )
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")
 # Formats, with their quantisations, whose bytes can be foretold.
 ARTEFACTS = ("torch", *(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16", "bf16", "none")))
+LATENCY = "latency"  # protocol.latency: the file of a fit
 PROTOCOL_WORDS = {"name": PROTOCOL_NAMES, "artefact": ARTEFACTS}
 OWN = "own"  # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space

@@ -22,12 +22,13 @@ from random import Random
 
 from scalesearch.errors import UserError
 from scalesearch.feasible.limits import budget_of
-from scalesearch.files import is_name
+from scalesearch.files import beside, is_name
 from scalesearch.library import find_file
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL
 from scalesearch.space import Constraint, Space, SpaceErrors, read_space
 from scalesearch.space.binding.constants import Reader, override, placed, read_constants
+from scalesearch.space.schema.cost_names import LATENCY
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
 from scalesearch.space.syntax.diagnostics import Place, Problem, Source
@@ -127,7 +128,8 @@ class _Study:
         return replace(
             file, name=name, out=folder, space=space, objectives=objectives, rows=rows, trials=trials, seeds=seeds,
             recipe=asked.base, recipe_space=asked, budget=budget,
-            protocol={key: value for key, value in file.protocol.items() if value is not None},
+            protocol={key: beside(file.file, str(value)) if key == LATENCY else value
+                      for key, value in file.protocol.items() if value is not None},
             proposer=replace(file.proposer, name=file.proposer.name or ("random" if rows_only else "bayes"),
                              seed=file.seed if seed is None else seed),
             backend="ray" if address and "backend" not in places else file.backend,

@@ -92,6 +92,8 @@ PROTOCOL = Group({
                      "them in each vocabulary: rounded means of the tokens that a model reads"),
     "artefact": Field("word", ARTEFACTS, default=NONE, also=(NONE,), doc="format and quantisation of which "
                       "`artefact.bytes` are; candidates that it cannot hold are infeasible"),
+    "latency": Field("text", default=NONE, doc="file of `scalesearch latency calibrate` that makes "
+                     "`latency.predicted`, ms a sentence; candidates that its format cannot hold are infeasible"),
 })
 RAY = Group({"address": Field("text", default=NONE, doc="HOST:PORT of a running cluster; auto: the one that this "
                                                         "machine is part of")})

@@ -148,7 +148,7 @@ class Evaluator:
 
 def flat(price: Cost) -> dict[str, float]:
     """Every cost of a bill by its full name, such as ``params.total``."""
-    return {**price.values, **price.load}
+    return {**price.values, **price.load, **price.latency}
 
 
 def _miss(text: str, slack: float) -> str:

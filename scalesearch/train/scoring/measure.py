@@ -53,7 +53,7 @@ class PeakMemory:
         self.device = device
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        self.since = device.type == "cuda" or _forget_peak()
+        self.since = device.type == "cuda" or forget_peak()
 
     def read(self) -> dict[str, Any]:
         """Peak as ``memory`` (MiB) and how it was measured as ``memory_protocol``."""
@@ -61,13 +61,13 @@ class PeakMemory:
             peak = torch.cuda.max_memory_allocated(self.device)
             words = "peak of tensors allocated on the GPU while training and validating"
             return {"memory": peak / MIB, "memory_protocol": words}
-        peak, of = _peak_resident()
+        peak, of = peak_resident()
         since = "while training and validating" if self.since and of == "VmHWM" else "of the process so far"
         words = f"peak resident memory {since} ({of}), interpreter and libraries included"
         return {"memory": peak / MIB, "memory_protocol": words}
 
 
-def _forget_peak() -> bool:
+def forget_peak() -> bool:
     """Returns free memory to the system and resets Linux's peak; False where impossible.
 
     Earlier trainings in the same process leave freed blocks behind, which would count as this one's.
@@ -81,7 +81,7 @@ def _forget_peak() -> bool:
     return True
 
 
-def _peak_resident() -> tuple[int, str]:
+def peak_resident() -> tuple[int, str]:
     """Peak resident memory in bytes, and the system's name of that number."""
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():

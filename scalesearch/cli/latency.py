@@ -1,0 +1,188 @@
+"""``scalesearch latency``: latency and peak memory of artefacts, and a predictor of it for a whole space."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scalesearch.cli.export import QUANTISATIONS
+from scalesearch.cli.options import Output, json_option, load_space, print_json, set_option
+from scalesearch.cost.fit import Setup
+from scalesearch.errors import UserError
+from scalesearch.export.formats import FORMATS
+from scalesearch.terminal import make_table, say
+
+if TYPE_CHECKING:
+    from scalesearch.export.base import Format
+
+MIB = 1 << 20
+
+
+@click.group(name="latency")
+def command() -> None:
+    """Latency of artefacts: measured, and predicted before anything is trained."""
+
+
+def setup_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """How artefacts decode while they are measured: ``setup``, and ``rounds``."""
+
+    @functools.wraps(verb)
+    def gathered(**options: Any) -> Any:
+        return verb(setup=Setup(*(options.pop(name) for name in ("batch", "beam", "source", "target", "threads"))),
+                    **options)
+
+    for option in (
+        click.option("--rounds", default=20, show_default=True, type=click.IntRange(4), help="Of all, in turn."),
+        click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="And cores."),
+        click.option("--target", default=30, show_default=True, type=click.IntRange(2),
+                     help="Tokens of every translation."),
+        click.option("--source", default=30, show_default=True, type=click.IntRange(2),
+                     help="Tokens of every source, EOS among them."),
+        click.option("--beam", default=1, show_default=True, type=click.IntRange(1)),
+        click.option("--batch", default=1, show_default=True, type=click.IntRange(1), help="Sentences at once."),
+    ):
+        gathered = option(gathered)
+    return gathered
+
+
+def format_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """``--to`` and ``--quantize``."""
+    verb = click.option("--quantize", "quantise", type=click.Choice(QUANTISATIONS), help="The format's own, if not "
+                        "given.")(verb)
+    return click.option("--to", "name", default="ctranslate2", show_default=True, type=click.Choice(list(FORMATS)),
+                        help="Format of what is no artefact yet.")(verb)
+
+
+@command.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL_OR_ARTEFACT...")
+@format_options
+@setup_options
+@click.option("--memory", is_flag=True, help="Also the peak memory of each artefact, in a process of its own.")
+@json_option
+def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Setup, rounds: int, memory: bool,
+            as_json: bool) -> None:
+    """Measure latency in ms a sentence, of all in turn, on cores of their own.
+
+    A trained folder is measured as the format of --to, without being verified.
+    """
+    from scalesearch.export import latency
+    from scalesearch.export.export import open_artefact
+
+    found: dict[str, list[latency.Pair]] = {model: [] for model in models}
+    decoders, words, peaks = {}, {}, {}
+    with ExitStack() as stack:
+        folders = {model: stack.enter_context(_artefact(Path(model), name, quantise)) for model in models}
+        with latency.pinned(setup.threads) as cores:
+            for model, folder in folders.items():
+                described, decoders[model] = open_artefact(folder, setup.threads)
+                words[model] = described.tokenizer.vocab_size
+            with _bar() as tell:
+                for at, times in enumerate(latency.rounds(decoders, words, setup, rounds)):
+                    tell("rounds", at + 1, rounds)
+                    for model, pair in times.items():
+                        found[model].append(pair)
+        if memory:
+            peaks = {model: latency.peak_memory(folder, setup) for model, folder in folders.items()}
+    results = {model: asdict(latency.Latency.of(times)) | peaks.get(model, {}) for model, times in found.items()}
+    device = latency.device(setup.threads) | {"pinned": cores}
+    if as_json:
+        print_json({"setup": asdict(setup), "device": device, "measured": results})
+        return
+    headings = ("", "p50 ms", "p90 ms", "CPU ms", "", *("peak MiB", "own MiB") * memory)
+    say(make_table(headings, [
+        (model, *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")), "unsteady" * one["unsteady"],
+         *(f"{one[key] / MIB:,.1f}" for key in ("peak", "own") if memory)) for model, one in results.items()]))
+    say(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core {', '.join(map(str, cores)) or 'any'}")
+
+
+@contextmanager
+def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
+    """The artefact in ``folder``, or one that is made for now of the training in it."""
+    from scalesearch.export.export import FILE, describe
+    from scalesearch.export.formats import check, format_of
+    from scalesearch.train import read_checkpoint
+
+    if (folder / FILE).is_file() and not (folder / "result.json").is_file():  # not a training's copy
+        yield folder
+        return
+    trained, format = read_checkpoint(folder), format_of(name)
+    quantisation = quantise or format.quantisations[0]
+    check(format, trained.architecture.block, quantisation)
+    format.versions()
+    with tempfile.TemporaryDirectory() as place:
+        format.write(trained, Path(place), quantisation)
+        describe(trained, Path(place), format, quantisation)
+        yield Path(place)
+
+
+@command.command()
+@click.argument("file", metavar="SPACE")
+@set_option
+@click.option("--vocab", type=int, metavar="V", help="Vocabulary size, if not the space's.")
+@format_options
+@click.option("--measurements", default=40, show_default=True, type=click.IntRange(9), help="Artefacts to measure.")
+@setup_options
+@click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
+              help="Whose median is predicted; cpu on a machine that others use, too.")
+@click.option("--seed", default=0, show_default=True, help="Of the random candidates.")
+@click.option("--out", required=True, type=Output(), metavar="FIT.json", help="File to write; work goes on beside it.")
+@json_option
+def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str, quantise: str | None,
+              measurements: int, setup: Setup, rounds: int, clock: str, seed: int, out: Path, as_json: bool) -> None:
+    """Fit a predictor of latency for the space SPACE, from artefacts with random weights.
+
+    `protocol: {latency: FIT.json}` then makes latency.predicted a cost of every candidate. Stopped, it goes on where it
+    was when it is run again.
+    """
+    from scalesearch.cost import protocol_of
+    from scalesearch.export.calibration import Job, calibrate, summary
+    from scalesearch.export.formats import format_of
+
+    format, space = format_of(name), load_space(file, settings)
+    quantisation = _quantisation(format, quantise)
+    if clock == "cpu" and setup.threads > 1:
+        raise UserError("--clock cpu counts the time of all threads, which is no latency; give --threads 1",
+                        code="options-conflict")
+    protocol = protocol_of(space.protocol, vocab=vocab)
+    job = Job(space.name, name, quantisation, measurements, rounds, seed, clock, setup, protocol.settings)
+    with _bar() as tell:
+        fit = calibrate(space, protocol, format, job, out, tell)
+    if as_json:
+        print_json(asdict(fit) | {"error": fit.error, "id": fit.id})
+        return
+    for line in (*summary(fit), f"-> {out}"):
+        say(line)
+
+
+def _quantisation(format: Format, quantise: str | None) -> str:
+    if not format.decodes:
+        raise UserError(f"--to {format.name} holds a training's own files; give another format", code="not-exportable")
+    if quantise not in (None, *format.quantisations):
+        raise UserError(f"--quantize {quantise}: {format.name} has {', '.join(format.quantisations)}",
+                        code="no-such-quantisation")
+    return quantise or format.quantisations[0]
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error for each thing that is counted."""
+    from rich.progress import Progress
+
+    from scalesearch.terminal import open_console
+
+    with Progress(console=open_console(stderr=True)) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done)
+
+        yield tell

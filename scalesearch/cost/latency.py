@@ -1,0 +1,106 @@
+"""Latency of an artefact before it is there: features of its bill, and what a fit makes of them.
+
+Features are sums over what a runtime does to decode a sentence, for the encoder's pass, for all decoding steps and for
+the output map apart: ``products`` it starts, their ``macs`` (of a step: the weights that it moves) and ``numbers``
+(read and written), multiply-adds of ``attention`` and its ``scores``. Those of CTranslate2 are of the variables that
+its lowering plans; of other formats of the ledger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.blocks.core import MEMORY, SRC, VOCAB, Block, Size, walk
+from scalesearch.blocks.sizes import evaluated
+from scalesearch.cost.fit import Fit, Setup, read_fit
+from scalesearch.cost.protocol import Protocol, find_protocol
+from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.space.syntax.diagnostics import Unbuildable
+
+CONSTANT = "constant"
+PRODUCT = ("products", "macs", "numbers")
+FEATURES = (CONSTANT, *(f"{stage}.{what}" for stage in ("encoder", "steps", "output") for what in PRODUCT),
+            *(f"{stage}.{what}" for stage in ("encoder", "steps") for what in ("attention", "scores")))
+Sums = dict[str, Any]
+
+
+def predicted(block: Block, protocol: Protocol) -> Any:
+    """ms a sentence that the protocol's fit predicts; an array for a population."""
+    assert protocol.latency is not None
+    fit = read_fit(protocol.latency)
+    return fit.predict(vector(fit, block, protocol))
+
+
+def interval(block: Block, protocol: Protocol) -> tuple[float, float]:
+    """The fit's 90 % interval for one candidate."""
+    assert protocol.latency is not None
+    fit = read_fit(protocol.latency)
+    return fit.interval(vector(fit, block, protocol))
+
+
+def vector(fit: Fit, block: Block, protocol: Protocol) -> NDArray[np.float64]:
+    """The fit's features of an architecture, (features,); of a population (candidates, features)."""
+    found = features(block, fit.artefact, fit.setup, protocol)
+    columns = np.broadcast_arrays(*(np.asarray(evaluated(found.get(name, 0)), float) for name in fit.features))
+    return np.stack(columns, -1)
+
+
+def features(block: Block, artefact: str, setup: Setup, protocol: Protocol) -> Sums:
+    """Features of an architecture by name; what is missing is 0.
+
+    Raises:
+        Unbuildable: the format cannot hold it.
+    """
+    sums: Sums = defaultdict(int, {CONSTANT: 1})
+    (_of_plan if artefact.startswith("ctranslate2") else _of_bill)(sums, block, setup, protocol)
+    return sums
+
+
+def _product(sums: Sums, stage: str, starts: Size, positions: Size, sizes: tuple[Size, ...]) -> None:
+    """Adds a product of these sizes that is applied to ``positions``, in so many ``starts``."""
+    numbers = positions * sum(sizes) if len(sizes) > 1 else 0  # of a chain only the work is known
+    for what, count in zip(PRODUCT, (starts, positions * math.prod(sizes), numbers)):
+        sums[f"{stage}.{what}"] = sums[f"{stage}.{what}"] + count
+
+
+def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> None:
+    if reasons := refusals(block):
+        raise Unbuildable("protocol.latency", f"ctranslate2 cannot hold it: {reasons[0]}")
+    made, source, target = plan(block, protocol.shared_vocab), setup.source, setup.target
+    seen = {"encoder": source * source, "self_attention": target * (target + 1) // 2, "attention": source * target}
+    for variable in made.variables:
+        stack, layer, *rest = variable.name.split("/")
+        if not variable.quantised or layer.startswith("embeddings"):
+            continue
+        once = stack == "encoder" or rest[:2] == ["attention", "linear_1"]  # keys and values of the source
+        stage = "output" if layer == "projection" else "encoder" if once else "steps"
+        _product(sums, stage, 1 if once else target, source if once else target, variable.shape)
+        if rest[:2] in (["self_attention", "linear_1"], ["attention", "linear_2"]):  # an output map, as wide as values
+            pairs = seen[stack if stack == "encoder" else rest[0]]
+            heads = made.scalars[f"{stack}/num_heads"]
+            sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + 2 * pairs * variable.shape[1]
+            sums[f"{stage}.scores"] = sums[f"{stage}.scores"] + pairs * heads
+
+
+def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> None:
+    passes = find_protocol("decode", setup.source, setup.target, protocol.vocab)
+    for line in walk(block, vocab=protocol.shared_vocab):
+        for work in line.work:
+            if work.kind not in ("mac", "mix"):
+                continue
+            named = [extent for extent in work.loops if isinstance(extent, str)]
+            axes = tuple(sorted(axis for axis in named if axis != VOCAB))
+            sizes = (*(extent for extent in work.loops if not isinstance(extent, str)),
+                     *[protocol.words] * named.count(VOCAB))
+            once = bool({SRC, MEMORY} & set(axes))
+            stage = "output" if line.path.startswith("output") else "encoder" if once else "steps"
+            positions = line.calls * passes.extent(axes)
+            if line.weights:
+                _product(sums, stage, line.calls * (1 if once else setup.target), positions, sizes)
+            else:
+                sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + positions * math.prod(sizes)

@@ -1,0 +1,89 @@
+"""Latency foretold: features of the bill, and what a fit makes of them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from scalesearch.cost import cost, protocol_of
+from scalesearch.cost.fit import Setup, jackknife, read_fit
+from scalesearch.cost.latency import features, interval
+from scalesearch.cost.population import price
+from scalesearch.errors import UserError
+from scalesearch.library import find_file
+from scalesearch.space import read_space
+from scalesearch.space.assembly.architecture import assemble
+from scalesearch.space.syntax.diagnostics import Unbuildable
+from tests.cost.fits import fit_file, fit_of
+from tests.errors import refuses
+
+SETUP = Setup(source=7, target=5)
+
+
+def block(name: str = "plain"):
+    return read_space(find_file(f"small/{name}", "spaces")).closed().block
+
+
+def test_products_of_a_plain_model_are_those_of_its_ledger() -> None:
+    """Whether the lowering or the ledger says them: the same multiply-adds, in fewer products, since some are fused."""
+    protocol = protocol_of({"name": "decode", "source": 7, "target": 5, "vocab": 300})
+    ours, theirs = (features(block(), artefact, SETUP, protocol) for artefact in ("onnx-none", "ctranslate2-int8"))
+    work = [name for name in ours if name.endswith((".macs", ".attention"))]
+    assert {name: ours[name] for name in work} == {name: theirs[name] for name in work}
+    assert sum(ours[name] for name in work) == cost(block(), protocol)["macs.total"]
+    assert theirs["encoder.products"] < ours["encoder.products"]
+
+
+@pytest.mark.parametrize("artefact", ["ctranslate2-int8", "onnx-none"])
+def test_a_population_is_predicted_as_each_of_it_alone(tmp_path, artefact) -> None:
+    space = read_space(find_file("small/edgeformer", "spaces"))
+    widths = np.array([16, 24, 64])
+    protocol = protocol_of({"latency": fit_file(tmp_path, artefact), "vocab": 300})
+    base = dict(space.closed().answers)
+    found, built = price(base | {"width": widths}, 3, protocol, ["latency.predicted"])
+    alone = [cost(assemble(base | {"width": int(width)}).block, protocol)["latency.predicted"] for width in widths]
+    assert built.all() and found["latency.predicted"].tolist() == alone and alone[0] < alone[2]
+
+
+def test_a_protocol_names_device_and_fit(tmp_path) -> None:
+    file = fit_file(tmp_path)
+    protocol = protocol_of({"latency": file})
+    assert protocol_of(protocol.settings).at(300).latency == file
+    fit = read_fit(file)
+    for words in (str(protocol), protocol.to_json()["fit"]):
+        assert fit.id in words and "A processor" in words and "held-out error" in words
+    assert fit_of(weights=[0.0] * len(fit.features)).id != fit.id
+
+
+def test_what_no_fit_can_predict_is_refused(tmp_path) -> None:
+    bill = cost(block(), protocol_of({"vocab": 300}))
+    with pytest.raises(UserError, match="by which fit"):
+        bill["latency.predicted"]
+    lost = cost(block(), protocol_of({"vocab": 300, "latency": str(tmp_path / "lost.json")}))
+    with refuses("no-fit", "lost.json"):
+        lost["latency.predicted"]
+    with refuses("file-damaged", "onnx-none.json"):
+        read_fit(fit_file(tmp_path, weights=[1.0]))
+    other = protocol_of({"vocab": 300, "latency": fit_file(tmp_path, "ctranslate2-int8")})
+    with pytest.raises(Unbuildable, match="ctranslate2 cannot hold it"):
+        cost(block("anthe"), other)["latency.predicted"]
+
+
+def test_an_interval_has_the_prediction_in_it_and_few_measurements_promise_nothing(tmp_path) -> None:
+    protocol = protocol_of({"vocab": 300, "latency": fit_file(tmp_path)})
+    said = cost(block(), protocol)["latency.predicted"]
+    low, high = interval(block(), protocol)
+    assert low == pytest.approx(said * 0.81) and high == pytest.approx(said * 1.19)  # the 19th of 20 on either side
+    assert jackknife(np.ones(8), np.full(8, 0.1)) == (0.0, math.inf)
+
+
+def test_a_space_names_its_fit_from_its_own_folder(tmp_path) -> None:
+    file = tmp_path / "space.yaml"
+    fit_file(tmp_path)
+    text = find_file("small/plain", "spaces").read_text()
+    assert "cost:" not in text
+    protocol, budgets = "{ latency: onnx-none.json }", "{ fast: latency.predicted <= 20 }"
+    file.write_text(f"{text}\ncost:\n  protocol: {protocol}\n  budgets: {budgets}\n")
+    space = read_space(file)
+    assert space.protocol["latency"] == str(tmp_path / "onnx-none.json")
+    assert space.budgets["fast"].costs == {"latency.predicted"}

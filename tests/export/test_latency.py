@@ -1,0 +1,174 @@
+"""Latency of artefacts: measured in turn, fitted, and foretold for others."""
+
+import json
+import os
+from dataclasses import replace
+from itertools import count
+from random import Random
+
+import numpy as np
+import pytest
+
+from scalesearch.cost import cost, protocol_of
+from scalesearch.cost.fit import Setup, jackknife, read_fit
+from scalesearch.export import calibration
+from scalesearch.export.base import Decoder
+from scalesearch.export.calibration import Job, calibrate, cross_fitted, farthest, least_squares
+from scalesearch.export.ctranslate2_ import CTranslate2
+from scalesearch.export.latency import WARM_UP, Latency, pinned, rounds
+from scalesearch.export.torch_ import TorchDecoder
+from scalesearch.library import find_file
+from scalesearch.space import read_space
+from tests.errors import refuses
+from tests.export.models import VOCAB, architecture, sentences, untrained
+
+SETUP = Setup(source=6, target=4)
+
+
+class Recorder(Decoder):
+    """Notes what it is asked for; takes a tick of the clock."""
+
+    def __init__(self, name: str, said: list[str]) -> None:
+        self.name, self.said = name, said
+
+    def greedy(self, rows, limits):
+        raise NotImplementedError
+
+    beam = greedy
+
+    def forced(self, rows, length, beam):
+        assert [len(row) for row in rows] == [SETUP.source] * SETUP.batch and length == SETUP.target
+        self.said.append(self.name)
+
+
+def test_artefacts_are_measured_in_turn_forwards_and_backwards_after_a_warm_up() -> None:
+    said: list[str] = []
+    wall, cpu = count(), count(0, 2)
+    decoders = {name: Recorder(name, said) for name in "abc"}
+    found = list(rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, clocks=(wall.__next__, cpu.__next__)))
+    assert "".join(said[3 * WARM_UP :]) == "abccbaabc" and len(said) == 3 * (WARM_UP + 3)
+    assert found == [dict.fromkeys("abc", (1000.0, 2000.0))] * 3
+    assert [*found[1]] == ["c", "b", "a"]
+    assert len(list(rounds(decoders, dict.fromkeys("abc", VOCAB), SETUP, 3, done=2))) == 1
+
+
+@pytest.mark.parametrize(("slower", "unsteady"), [(1.029, False), (1.031, True), (0.9, True)])
+def test_halves_of_the_rounds_that_differ_are_unsteady(slower: float, unsteady: bool) -> None:
+    times = [(10 * (slower if at // 2 % 2 else 1.0), 3.0) for at in range(12)]
+    found = Latency.of(times)
+    assert (found.unsteady, found.cpu, found.rounds) == (unsteady, 3.0, 12)
+    assert not Latency.of([(10 * (slower if at % 2 else 1.0), 3.0) for at in range(12)]).unsteady
+    assert found.p50 <= found.p90
+
+
+def test_this_process_has_its_cores_back_afterwards() -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("no affinities on this system")
+    before = os.sched_getaffinity(0)
+    with pinned(1) as cores:
+        assert os.sched_getaffinity(0) == set(cores) and len(cores) == 1
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_forced_translation_takes_so_many_steps_whatever_the_model_says(beam, tmp_path, monkeypatch) -> None:
+    trained, rows, steps = untrained(architecture()), sentences(3), count()
+    decode = trained.model.decode
+    monkeypatch.setattr(trained.model, "decode", lambda *args: (next(steps), decode(*args))[1])
+    TorchDecoder(trained.model).forced(rows, 9, beam)
+    assert next(steps) == 9
+    CTranslate2().write(trained, tmp_path, "int8")
+    decoder, found = CTranslate2().open(tmp_path, 1), []
+    run = decoder._run
+    monkeypatch.setattr(decoder, "_run", lambda *args: found.extend(run(*args)))
+    decoder.forced(rows, 9, beam)
+    assert [len(ids) for [(ids, _)] in found] == [9] * 3
+
+
+# -- the fit
+
+
+def synthetic(rng: np.random.Generator, rows: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Features of a device, and its times: linear but for relative noise."""
+    values = np.concatenate([np.ones((rows, 1)), rng.lognormal(10, 1, (rows, 5))], 1)
+    truth = np.array([2.0, 1e-4, 0, 3e-5, 2e-4, 1e-5])
+    return values, values @ truth * (1 + noise * rng.standard_normal(rows))
+
+
+def test_a_device_whose_time_is_linear_in_the_features_is_found_exactly() -> None:
+    values, times = synthetic(np.random.default_rng(0), 30, 0)
+    assert least_squares(values, times) == pytest.approx([2, 1e-4, 0, 3e-5, 2e-4, 1e-5], abs=1e-12)
+    _, without, predicted = cross_fitted(values, times)
+    assert predicted == pytest.approx(times) and without.shape == (30, 6)
+
+
+def test_intervals_hold_nine_of_ten_times_of_a_noisy_device() -> None:
+    inside = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        values, times = synthetic(rng, 40, 0.05)
+        _, without, predicted = cross_fitted(values, times)
+        residuals = np.abs(times / predicted - 1)
+        for one, time in zip(*synthetic(rng, 40, 0.05)):
+            low, high = jackknife(without @ one, residuals)
+            inside.append(low <= time <= high)
+    assert 0.85 <= np.mean(inside) <= 0.96
+
+
+def test_chosen_points_lie_far_apart() -> None:
+    points = np.concatenate([np.random.default_rng(0).normal(size=(50, 2)), [[30.0, 0.0], [-30.0, 0.0], [0.0, 30.0]]])
+    assert set(farthest(points, 4)) >= {50, 51, 52} and len(set(farthest(points, 20))) == 20
+
+
+# -- all of it
+
+
+SPACE = """
+space: few
+width: 16 | 32
+encoder: { depth: 1 | 2 | 3, heads: 2, ffn: { relu: { hidden: 16 | 64 } } }
+decoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 16 | 64 } } }
+"""
+
+
+@pytest.fixture
+def job(tmp_path) -> Job:
+    """A calibration of tiny models."""
+    (tmp_path / "few.yaml").write_text(SPACE)
+    return Job("few", "ctranslate2", "int8", 9, 4, 0, "cpu", SETUP, protocol_of({"vocab": 60}).settings)
+
+
+def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(job, tmp_path, monkeypatch) -> None:
+    space, protocol, out = read_space(tmp_path / "few.yaml"), protocol_of(job.protocol), tmp_path / "fit.json"
+
+    def stop(what: str, done: int, of: int) -> None:
+        if what == "rounds" and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(space, protocol, CTranslate2(), job, out, stop)
+    work = tmp_path / "fit.json.work"
+    kept = (work / "times.jsonl").read_text()
+    assert len(kept.splitlines()) == 2 and not out.exists()
+    with (work / "times.jsonl").open("a") as file:
+        file.write('{"cut off')
+    with refuses("other-calibration", "seed"):
+        calibrate(space, protocol, CTranslate2(), replace(job, seed=1), out)
+    monkeypatch.setattr(calibration, "_write", lambda *args: pytest.fail("written again"))
+    fit = calibrate(space, protocol, CTranslate2(), job, out)
+    assert not work.exists() and fit == read_fit(str(out)) and len(fit.candidates) == 9
+    first = [json.loads(line) for line in kept.splitlines()]
+    assert all(one["rounds"] == 4 and one["id"] in first[0] for one in fit.candidates)
+    held_out = np.array([one["held_out"] for one in fit.candidates])
+    measured = np.array([one["cpu"] for one in fit.candidates])
+    assert fit.error == pytest.approx(np.abs(measured / held_out - 1).mean())
+    bill = cost(space.architecture(space.sample(Random(1))).block,
+                protocol_of({"vocab": 60, "latency": str(out)}))
+    assert bill["latency.predicted"] > 0
+
+
+def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
+    space = read_space(find_file("small/plain", "spaces"))
+    with refuses("too-few", "few"):
+        calibrate(space, protocol_of(job.protocol), CTranslate2(), job, tmp_path / "fit.json")
+    assert not (tmp_path / "fit.json.work").exists()
