@@ -11,9 +11,10 @@ from scalesearch.cost.latency import features, interval
 from scalesearch.cost.population import price
 from scalesearch.errors import UserError
 from scalesearch.library import find_file
-from scalesearch.space import read_space
+from scalesearch.space import Space, read_space
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.study.trials.evaluator import Evaluator
 from tests.cost.fits import fit_file, fit_of
 from tests.errors import refuses
 
@@ -87,3 +88,12 @@ def test_a_space_names_its_fit_from_its_own_folder(tmp_path) -> None:
     space = read_space(file)
     assert space.protocol["latency"] == str(tmp_path / "onnx-none.json")
     assert space.budgets["fast"].costs == {"latency.predicted"}
+
+
+def test_a_candidate_of_a_study_has_it_and_one_that_the_format_cannot_hold_is_infeasible(tmp_path) -> None:
+    """Whether the limits name it or not."""
+    space = Space.parse("width: 16\nencoder: { residual_scores: none | global }\ndecoder: { depth: 1 }\n")
+    evaluator = Evaluator(space, protocol_of({"vocab": 60, "latency": fit_file(tmp_path, "ctranslate2-int8")}), ())
+    held, refused = (evaluator.evaluate({"encoder.residual_scores": scores}) for scores in ("none", "global"))
+    assert held.feasible and held.costs["latency.predicted"] > 0
+    assert not refused.feasible and "ctranslate2" in refused.reason

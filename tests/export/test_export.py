@@ -40,6 +40,9 @@ class Wrong(Decoder):
     def beam(self, rows: list[list[int]], limits: list[int], search: object) -> list[Ranked]:
         raise AssertionError("greedy alone is verified")
 
+    def forced(self, rows: list[list[int]], length: int, beam: int) -> None:
+        raise AssertionError("what is verified is not timed")
+
 
 class Faulty(Torch):
     """A format whose artefacts are wrong now and then."""

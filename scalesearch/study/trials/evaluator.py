@@ -18,6 +18,7 @@ from scalesearch.samplers.known import Known
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.questionnaire.answers import Answers, AskFunction
 from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.space.syntax.parameters import Parameter
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.trial import Params, State, Trial
@@ -124,11 +125,11 @@ class Evaluator:
         answers = self.space.answer(lambda path, parameter: params[path])
         try:
             architecture = self.space.architecture(answers)
-        except UserError as error:  # Unbuildable, with the key and the reason
+            return self.evaluate_architecture(architecture, params), architecture
+        except Unbuildable as error:  # by itself, or as the artefact whose bytes or latency are asked for
             constraints = {name: float(name == BUILDABLE) for name in self.names}
             return Trial(-1, State.INFEASIBLE, params=params, answers=dict(answers), constraints=constraints,
                          reason=str(error)), None
-        return self.evaluate_architecture(architecture, params), architecture
 
     def evaluate_architecture(self, architecture: Architecture, params: Params | None = None) -> Trial:
         """The trial that ``architecture`` is; without ``params``, one that the space could not have proposed."""
