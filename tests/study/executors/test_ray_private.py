@@ -34,8 +34,8 @@ def children(process):
     return found
 
 
-def listening(process):
-    """Addresses, in hexadecimal, at which ``process`` and its children listen."""
+def sockets_of(process):
+    """Sockets, as links name them, of ``process`` and its children."""
     sockets = set()
     for one in children(process):
         for link in Path(f"/proc/{one}/fd").glob("*"):
@@ -43,6 +43,11 @@ def listening(process):
                 sockets.add(os.readlink(link))
             except OSError:
                 continue
+    return sockets
+
+
+def listening(sockets):
+    """Addresses, in hexadecimal, at which ``sockets`` listen."""
     rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
 
@@ -62,14 +67,15 @@ def test_nobody_without_the_token_can_use_it_and_nothing_listens_beyond_this_mac
     from scalesearch.study.executors.ray import RayRunner
 
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # whatever the environment says
+    before = sockets_of(os.getpid())  # those of other tests, where they run in one process
     runner = RayRunner(print, 1, Resources())
     try:
         folder = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
         modes = [stat.S_IMODE(place.stat().st_mode) for place in (folder.parent, folder, folder / "auth_token")]
         assert modes == [0o700, 0o700, 0o600]
         assert Path(ray._private.worker._global_node.get_session_dir_path()).is_relative_to(folder)
-        assert listening(os.getpid()) <= {"0100007F", "0000000000000000FFFF00000100007F",
-                                          "00000000000000000000000001000000"}
+        mine = listening(sockets_of(os.getpid()) - before)
+        assert mine and mine <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
         address = ray.get_runtime_context().gcs_address
         assert asked(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(folder / "auth_token")) == "1"
         assert asked(address, RAY_AUTH_MODE="disabled") == ""
