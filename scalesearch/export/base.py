@@ -89,6 +89,7 @@ class Decoder(ABC):
         batches = eval_batches(split, max(1, search.tokens * 2 // (search.beam + 1)))
         found: list[list[Ranked]] = []
         for batch in batches:
+            model.check_length(batch.source.shape[1])
             rows = [row[row > 0].tolist() for row in batch.source]
             most = limits(model, torch.from_numpy(batch.source)).tolist()
             if search.beam == 1:

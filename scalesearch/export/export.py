@@ -179,4 +179,9 @@ def open_artefact(folder: Path, threads: int = 1) -> tuple[Checkpoint, Decoder]:
     """
     format = format_of(read_json(folder / FILE, Artefact).format)
     format.versions()
-    return read_checkpoint(folder, weights=False), format.open(folder, threads)
+    described = read_checkpoint(folder, weights=False)
+    try:
+        return described, format.open(folder, threads)
+    except (OSError, RuntimeError, ValueError) as error:  # as runtimes raise them
+        raise UserError(f"{folder}: its {format.name} artefact cannot be opened: {str(error).splitlines()[0]}. Export "
+                        "it again", code="file-damaged") from error

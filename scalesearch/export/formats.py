@@ -16,7 +16,9 @@ FORMATS = {
 
 
 def format_of(name: str) -> Format:
-    """The format ``name``."""
+    """The format ``name``. Raises UserError where there is none."""
+    if name not in FORMATS:
+        raise UserError(f"format {name}: there are {', '.join(FORMATS)}", code="unknown-format")
     module, _, kind = FORMATS[name].partition(":")
     found: Format = getattr(importlib.import_module(module), kind)()
     return found

@@ -120,7 +120,7 @@ class Model(Module):
 
     def encode(self, source: Tensor) -> Memory:
         """(batch, S) token ids to what decoding needs of them."""
-        self._check_length(source.shape[1])
+        self.check_length(source.shape[1])
         return Memory(*self.block.encode(self, source))
 
     def decode(self, target: Tensor, memory: Memory, cache: Cache | None = None) -> Tensor:
@@ -129,7 +129,7 @@ class Model(Module):
         With a ``cache``, ``target`` holds only the tokens that it has not seen.
         """
         before = memory.states.shape[1] if isinstance(self.block, DecoderOnly) else 0
-        self._check_length(before + target.shape[1] + (0 if cache is None else cache.length))
+        self.check_length(before + target.shape[1] + (0 if cache is None else cache.length))
         return self.block.decode(self, target, memory.states, memory.bias, cache)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -190,7 +190,8 @@ class Model(Module):
         before = source_length if isinstance(self.block, DecoderOnly) else 0
         return None if self.max_length is None else self.max_length - before
 
-    def _check_length(self, length: int) -> None:
+    def check_length(self, length: int) -> None:
+        """Raises UserError where there are no learned positions for a sentence of ``length`` tokens."""
         if self.max_length is not None and length > self.max_length:
             raise UserError(
                 f"a sentence of {length} tokens, but the model has learned positions for {self.max_length}: "

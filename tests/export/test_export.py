@@ -163,3 +163,9 @@ def test_a_training_becomes_an_int8_artefact_beside_a_verified_float_one(trained
     assert said["verification"]["float"]["different"] == 0 and 0 <= said["verification"]["quantised"]["different"] <= 12
     assert set(said["bytes"]) == {"model.bin", "config.json", "shared_vocabulary.json"}
     assert not (out / "model.safetensors").exists() and run(translate_verb, out, text=LINES).stdout.count("\n") == 3
+    (out / "model.bin").write_bytes((out / "model.bin").read_bytes()[:1000])
+    with refuses("file-damaged", "ctranslate2"):
+        raise run(translate_verb, out, text=LINES).exception
+    (out / "artefact.json").write_text((out / "artefact.json").read_text().replace("ctranslate2", "marian"))
+    with refuses("unknown-format", "marian"):
+        raise run(translate_verb, out, text=LINES).exception

@@ -8,7 +8,10 @@ import pytest
 from scalesearch.blocks.poly import Columns
 from scalesearch.cost.population import price
 from scalesearch.cost.protocol import find_protocol
+from scalesearch.feasible.answer import feasible
+from scalesearch.feasible.limits import read_budgets
 from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import SECTIONS, network, section
 from tests.architectures import answers
 
@@ -42,3 +45,26 @@ def test_refusals_of_sections_are_the_wholes_and_a_cost(changes):
     name, sizes = "refusals.ctranslate2", {"encoder.ffn.hidden": np.array([8, 16])}
     costs, built = price(given | sizes, 2, find_protocol("forward", 5, 5, 60), [name])
     assert built.all() and costs[name].tolist() == [len(whole)] * 2
+
+
+SPACE = """
+width: 16 | 32
+norm: pre | post
+embedding: { positions: sinusoidal | none }
+encoder:
+  depth: 1 | 2
+  heads: 2
+  head_dim: = width // 2
+  gate: none | QgV
+  relative_positions: no | yes
+  ffn: { one of: { relu: { hidden: 16 | 32 }, none: {} } }
+decoder: { depth: 1, heads: 2, head_dim: = width // 2, ffn: { relu: { hidden: 16 } } }
+"""
+
+
+def test_the_share_of_a_space_that_it_takes_is_counted_exactly():
+    space, protocol = Space.parse(SPACE), find_protocol("forward", 5, 5, 60)
+    found = feasible(space, protocol, read_budgets(space, ["refusals.ctranslate2 <= 0"]), draws=100)
+    blocks = [space.architecture(sheet).block for sheet in space.enumerate()]
+    assert found.exact and (found.sheets, found.fitting) == (len(blocks), sum(not refusals(one) for one in blocks))
+    assert 0 < found.fitting < found.sheets
