@@ -30,14 +30,14 @@ def architecture(**changes: Any) -> Architecture:
     return assemble(answers(**(small | changes)))
 
 
-def untrained(chosen: Architecture) -> Checkpoint:
+def untrained(chosen: Architecture, ends: float = 4.0) -> Checkpoint:
     """Random weights, none of them a constant, from which greedy translations differ."""
     model, rng = build(chosen.block, vocab=VOCAB).eval(), torch.Generator().manual_seed(5)
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.5).add_(0.3 * torch.randn(weight.shape, generator=rng) * (weight.dim() == 1))
             if weight.shape[0] == VOCAB:
-                weight[EOS].mul_(4)  # so that some end, each at a step of its own
+                weight[EOS].mul_(ends)  # so that some end, each at a step of its own
     return Checkpoint(model, Words(), chosen, False, LONGEST, None, "translation")  # type: ignore[arg-type]
 
 

@@ -10,7 +10,10 @@ from scalesearch.cost import protocol_of
 from scalesearch.cost.artefact import CONFIG, artefact_bytes, piece, piece_quotes
 from scalesearch.export.ctranslate2_ import CTranslate2
 from scalesearch.export.torch_ import TorchDecoder
+from scalesearch.library import find_file
 from scalesearch.lowering.ctranslate2 import LENGTH, plan, refusals
+from scalesearch.space import read_space
+from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.scoring.evaluate import Search
 from tests.export.models import LONGEST, VOCAB, architecture, most, sentences, untrained
 
@@ -62,13 +65,25 @@ def flat(changes: dict[str, object]) -> dict[str, object]:
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_greedy_tokens_are_the_models(changes: dict[str, object], tmp_path: Path) -> None:
-    trained, format = untrained(architecture(**flat(changes))), CTranslate2()
+    wanted = same_tokens(untrained(architecture(**flat(changes))), tmp_path)
+    assert len(set(map(tuple, wanted))) > 5 < len(set(map(len, wanted))), "they say something, and end of themselves"
+
+
+@pytest.mark.parametrize("name", ["plain", "edgeformer"])
+def test_greedy_tokens_of_shipped_architectures_are_the_models(name: str, tmp_path: Path) -> None:
+    space = read_space(find_file(f"small/{name}", "spaces")).set({"width": "32"})
+    assert len(set(map(tuple, same_tokens(untrained(space.closed(), ends=1), tmp_path)))) > 5
+
+
+def same_tokens(trained: Checkpoint, tmp_path: Path) -> list[list[int]]:
+    """Checks that an artefact says what its model does, which is returned."""
+    format = CTranslate2()
     assert not format.refusals(trained.architecture.block)
     format.write(trained, tmp_path, "none")
     limits = most(trained, ROWS)
     wanted = TorchDecoder(trained.model).greedy(ROWS, limits)
     assert format.open(tmp_path, 1).greedy(ROWS, limits) == wanted
-    assert len(set(map(tuple, wanted))) > 5 < len(set(map(len, wanted))), "they say something, and end of themselves"
+    return wanted
 
 
 @pytest.fixture(scope="module")
