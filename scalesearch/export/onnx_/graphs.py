@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from scalesearch.blocks.seq2seq import DecoderOnly
+from scalesearch.errors import UserError
 from scalesearch.nn.model import Cache, Model
 from scalesearch.nn.module import Module
 
@@ -54,7 +55,7 @@ def graphs(model: Model) -> dict[str, Any]:
     model.requires_grad_(False)
     kept = entries(model)
     made = _decoder_only(model, kept) if isinstance(model.block, DecoderOnly) else _encoder_decoder(model, kept)
-    return {name: _traced(model, graph) for name, graph in made.items()}
+    return {name: traced(model, graph) for name, graph in made.items()}
 
 
 @torch.no_grad()
@@ -136,7 +137,7 @@ def _values(cache: Cache, kept: list[Entry]) -> list[Tensor]:
 class _Run(nn.Module):
     """A function on a model, as a module that has the model's weights."""
 
-    def __init__(self, model: Model, run: Callable[..., tuple[Tensor, ...]]) -> None:
+    def __init__(self, model: nn.Module, run: Callable[..., tuple[Tensor, ...]]) -> None:
         super().__init__()
         self.model, self.run = model, run
 
@@ -144,8 +145,8 @@ class _Run(nn.Module):
         return self.run(*inputs)
 
 
-def _traced(model: Model, graph: Graph) -> Any:
-    """``graph`` as a model of onnx_ir."""
+def traced(model: nn.Module, graph: Graph) -> Any:
+    """``graph`` as a model of onnx_ir. Raises UserError where PyTorch cannot trace it."""
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
 
@@ -153,9 +154,14 @@ def _traced(model: Model, graph: Graph) -> Any:
     for shape, dtype in graph.inputs.values():
         examples.append(torch.ones([SIZES[n] if isinstance(n, str) else n for n in shape], dtype=dtype))
         axes.append({at: torch.export.Dim.DYNAMIC for at, n in enumerate(shape) if isinstance(n, str)})
-    with _quiet(), torch.no_grad():
-        program = torch.export.export(_Run(model, graph.run).eval(), tuple(examples), dynamic_shapes=(tuple(axes),))
-        made = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False).model
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.export.export(_Run(model, graph.run).eval(), tuple(examples), dynamic_shapes=(tuple(axes),))
+            made = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False).model
+    except Exception as error:  # of many kinds, with nothing but Exception in common
+        raise UserError(f"PyTorch cannot trace this architecture: {' '.join(str(error).split())[:300]}",
+                        help="a block of a package takes sizes from x.shape; len(x) would make a constant of them",
+                        code="not-traceable") from error
     common.InlinePass()(made)
     fold_constants(made, onnx_shape_inference=False, should_fold=_worth_folding)  # onnxruntime rewrites the rest itself
     for tidy in (common.RemoveUnusedNodesPass(), common.LiftConstantsToInitializersPass(True, 0),
@@ -181,7 +187,9 @@ def _quiet() -> Iterator[None]:
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    log.setLevel(level)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
