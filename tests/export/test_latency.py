@@ -8,17 +8,21 @@ from random import Random
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from scalesearch.cli.latency import command
 from scalesearch.cost import cost, protocol_of
 from scalesearch.cost.fit import Setup, jackknife, read_fit
 from scalesearch.export import calibration
 from scalesearch.export.base import Decoder
 from scalesearch.export.calibration import Job, calibrate, cross_fitted, farthest, least_squares
 from scalesearch.export.ctranslate2_ import CTranslate2
-from scalesearch.export.latency import WARM_UP, Latency, pinned, rounds
-from scalesearch.export.torch_ import TorchDecoder
+from scalesearch.export.export import export
+from scalesearch.export.latency import WARM_UP, Latency, peak_memory, pinned, rounds
+from scalesearch.export.torch_ import Torch, TorchDecoder
 from scalesearch.library import find_file
 from scalesearch.space import read_space
+from scalesearch.train import read_checkpoint
 from tests.errors import refuses
 from tests.export.models import VOCAB, architecture, sentences, untrained
 
@@ -172,3 +176,24 @@ def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
     with refuses("too-few", "few"):
         calibrate(space, protocol_of(job.protocol), CTranslate2(), job, tmp_path / "fit.json")
     assert not (tmp_path / "fit.json.work").exists()
+
+
+def test_a_training_is_measured_as_a_format_and_an_artefact_as_it_is(trained_folder, tmp_path) -> None:
+    out = tmp_path / "model"
+    export(read_checkpoint(trained_folder), out, Torch(), "none", None)
+    (out / "result.json").unlink()  # else it is a training's copy
+    words = ["measure", str(trained_folder), str(out), "--source", "5", "--target", "4", "--rounds", "4", "--json"]
+    found = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
+    assert list(found["measured"]) == [str(trained_folder), str(out)] and found["setup"]["target"] == 4
+    assert all(0 < one["p50"] <= one["p90"] and one["rounds"] == 4 for one in found["measured"].values())
+    assert found["device"]["threads"] == 1
+
+
+@pytest.mark.slow  # a process that imports everything
+def test_memory_of_decoding_is_of_a_process_of_its_own(trained_folder, tmp_path) -> None:
+    out = tmp_path / "model"
+    export(read_checkpoint(trained_folder), out, Torch(), "none", None)
+    found = peak_memory(out, SETUP)
+    assert 0 <= found["own"] < found["peak"]
+    with refuses("not-measured", "lost"):
+        peak_memory(tmp_path / "lost", SETUP)
