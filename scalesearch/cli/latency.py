@@ -73,16 +73,19 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
     A trained folder is measured as the format of --to, without being verified.
     """
     from scalesearch.export import latency
-    from scalesearch.export.export import open_artefact
+    from scalesearch.export.export import FILE, Artefact, open_artefact
+    from scalesearch.export.formats import format_of
+    from scalesearch.files import read_json
 
     found: dict[str, list[latency.Pair]] = {model: [] for model in models}
-    decoders, words, peaks = {}, {}, {}
+    decoders, words, peaks, versions = {}, {}, {}, dict[str, str]()
     with ExitStack() as stack:
         folders = {model: stack.enter_context(_artefact(Path(model), name, quantise)) for model in models}
         with latency.pinned(setup.threads) as cores:
             for model, folder in folders.items():
                 described, decoders[model] = open_artefact(folder, setup.threads)
                 words[model] = described.tokenizer.vocab_size
+                versions |= format_of(read_json(folder / FILE, Artefact).format).versions()
             with _bar() as tell:
                 for at, times in enumerate(latency.rounds(decoders, words, setup, rounds)):
                     tell("rounds", at + 1, rounds)
@@ -91,7 +94,7 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
         if memory:
             peaks = {model: latency.peak_memory(folder, setup) for model, folder in folders.items()}
     results = {model: asdict(latency.Latency.of(times)) | peaks.get(model, {}) for model, times in found.items()}
-    device = latency.device(setup.threads) | {"pinned": cores}
+    device = latency.device(setup.threads) | {"pinned": cores, "versions": versions}
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
@@ -99,7 +102,8 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
     say(make_table(headings, [
         (model, *(f"{one[key]:.3g}" for key in ("p50", "p90", "cpu")), "unsteady" * one["unsteady"],
          *(f"{one[key] / MIB:,.1f}" for key in ("peak", "own") if memory)) for model, one in results.items()]))
-    say(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core {', '.join(map(str, cores)) or 'any'}")
+    say(f"ms a sentence: {setup}; {rounds} rounds on {device['processor']}, core {', '.join(map(str, cores)) or 'any'}"
+        + "".join(f"; {package} {number}" for package, number in versions.items()))
 
 
 @contextmanager
