@@ -46,7 +46,7 @@ def test_tables(file):
     assert "2..4" in output
     assert "50 random candidates (seed 0), protocol forward (source 10, target 10, vocab 100)" in output
     assert "decoder.depth < encoder.depth" in output
-    assert "small: params.total <= 300000" in output
+    assert "small: params.total <= 300k" in output
 
 
 def test_json(file):

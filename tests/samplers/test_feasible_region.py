@@ -81,7 +81,7 @@ def test_draws_meet_the_budget_and_what_the_space_asks_for(budget):
                                     "params.total >= 9k and params.total <= 16k and macs.total <= 150k"])
 def test_draws_have_the_chances_of_rejection(budget):
     space = SMALL.set({"width": "16..22 log", "encoder.ffn.relu.hidden": "= 2 * width | 16"})
-    space = Space.parse(space.to_yaml().replace("params.total <= 60000 and macs.total <= 1M", budget))
+    space = Space.parse(space.to_yaml().replace("params.total <= 60k and macs.total <= 1M", budget))
     budgets = tuple(space.budgets.values())
     known = known_of(space, budgets)
     chance = {}  # of each feasible sheet, parameter by parameter

@@ -82,7 +82,7 @@ decoder: { depth: 2, interleaved: no, heads: 3, head_dim: 16, ffn: { relu: { hid
 share: { encoder.ffn: one }
 """)
     found = json.loads(run(str(space), "--draws", "100", "--near", str(start), "--json"))
-    assert found["budgets"] == ["params.total <= 150000"]
+    assert found["budgets"] == ["params.total <= 150k"]
     assert found["near"] and all(near["costs"]["params.non_embedding"] > 0 for near in found["near"])
     assert min(len(near["changes"]) for near in found["near"]) >= 1
 

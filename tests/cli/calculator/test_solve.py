@@ -50,7 +50,7 @@ def test_a_range_of_the_file_is_kept() -> None:
 
 def test_no_answer_exits_with_1() -> None:
     result = ask("transformer", "max width", "--budget", "params.total <= 10k")
-    assert result.exit_code == 1 and "the nearest, 8, breaks params.total <= 10000 by 264,432" in result.output
+    assert result.exit_code == 1 and "the nearest, 8, breaks params.total <= 10k by 264,432" in result.output
 
 
 def test_trades_list_pairs_and_differences() -> None:
