@@ -69,7 +69,7 @@ def sources(seed: int, count: int, longest: int, vocab: int = V) -> list[list[in
     return [[*(rng.randrange(4, vocab) for _ in range(length)), EOS] for length in lengths]
 
 
-def hold_to_the_contract(found: TorchDecoder, model: Model, rounding: float = 1e-4) -> None:
+def hold_to_the_contract(found: TorchDecoder, model: Model) -> None:
     """``found`` decodes as the model: several sentences at once and one alone, greedy and by beams, within limits."""
     ours, rows = TorchDecoder(model), sources(3, 8, 12)
     limits = [3 + 2 * len(row) % 7 for row in rows]
@@ -78,7 +78,7 @@ def hold_to_the_contract(found: TorchDecoder, model: Model, rounding: float = 1e
     search = Search(3, 0.6, nbest=2)
     for one, other in zip(found.beam(rows, limits, search), ours.beam(rows, limits, search)):
         assert [ids for ids, _ in one] == [ids for ids, _ in other]
-        assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=rounding)
+        assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -138,6 +138,5 @@ def test_a_network_of_every_space_decodes_as_the_model(name: str, tmp_path: Path
         with suppress(Unbuildable):
             architecture = assemble(space.sample(rng))
             break
-    model = lively(architecture)
-    # Of edge's, which has one attention for 6 layers, either's logits are 3e-4 from those of float64.
-    hold_to_the_contract(exported(model, tmp_path / "out"), model, rounding=1e-3)
+    model = build(architecture.block, vocab=V).eval()  # at these widths noise on weights makes logits of hundreds
+    hold_to_the_contract(exported(model, tmp_path / "out"), model)
