@@ -1,0 +1,103 @@
+"""EdgeFormer's Table 6 here: bytes on disk, packed, peak memory and latency of its artefacts, float and int8.
+
+    python benchmarks/edgeformer_table6.py --data FILE [--vocab 2000 8000] [--rounds 20] [--out runs/table6]
+
+The architecture at its printed size (Adapter-LA, width 512), with random weights: none of these depends on what was
+learned. FILE gives the tokenizers, one for each --vocab. Latency is of one sentence of 30 source and 30 target tokens,
+greedy, on one pinned core, all artefacts in turn; memory of a process of its own that opens the artefact and decodes that
+sentence. Packed is xz, as a download would be. Printed, for vocabularies of 32k, 8k and 2k on two cores of a Xeon E-2288G
+by onnxruntime in int8: 28, 15 and 11 MB as 7-zip archives, 60, 47 and 42 MB of memory at the peak.
+"""
+
+import argparse
+import io
+import lzma
+import shutil
+import tarfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from scalesearch.cli.files import read_data
+from scalesearch.cost.fit import Setup
+from scalesearch.data import load_corpus
+from scalesearch.export.base import Decoder
+from scalesearch.export.export import Artefact, describe, open_artefact
+from scalesearch.export.formats import format_of
+from scalesearch.export.latency import Latency, device, peak_memory, pinned, rounds
+from scalesearch.library import find_file
+from scalesearch.nn import build
+from scalesearch.space import read_space
+from scalesearch.train import Recipe
+from scalesearch.train.averaging import write_weights
+from scalesearch.train.checkpoint import WEIGHTS, read_checkpoint
+from scalesearch.train.checkpoint import describe as describe_training
+
+KINDS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Row:
+    """An artefact: its folder, and what was written into it."""
+
+    vocab: int
+    folder: Path
+    artefact: Artefact
+
+    @property
+    def packed(self) -> int:
+        """Bytes of its files in one xz archive."""
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w") as archive:
+            for name in self.artefact.bytes:
+                archive.add(self.folder / name, name)
+        return len(lzma.compress(content.getvalue()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="builtin", help="a data file, or builtin")
+    parser.add_argument("--vocab", type=int, nargs="+", default=[2000, 8000])
+    parser.add_argument("--architecture", default="reference/edgeformer-adapter")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("runs/table6"))
+    given = parser.parse_args()
+    rows = [written(given, vocab, *kind) for vocab in given.vocab for kind in KINDS]
+    setup = Setup(batch=1, beam=1, source=30, target=30, threads=1)
+    with pinned(1):
+        decoders: dict[str, Decoder] = {str(row.folder): open_artefact(row.folder)[1] for row in rows}
+        words = {str(row.folder): row.vocab for row in rows}
+        times = list(rounds(decoders, words, setup, given.rounds))
+    made = Table("vocab", "artefact", "MB", "xz MB", "peak MB", "own MB", "p50 ms", "CPU ms", "", box=None)
+    for row in rows:
+        found = Latency.of([one[str(row.folder)] for one in times])
+        memory = peak_memory(row.folder, setup)
+        made.add_row(str(row.vocab), f"{row.artefact.format} {row.artefact.quantisation}",
+                     f"{sum(row.artefact.bytes.values()) / MB:.2f}", f"{row.packed / MB:.2f}",
+                     f"{memory['peak'] / MB:.0f}", f"{memory['own'] / MB:.1f}", f"{found.p50:.1f}", f"{found.cpu:.1f}",
+                     "unsteady" * found.unsteady)
+    console = Console(width=120)
+    console.print(made)
+    console.print(f"{given.architecture}, random weights; {setup}; {given.rounds} rounds; {device(1)['processor']}")
+
+
+def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> Row:
+    """An artefact of the architecture with random weights; the trained folder is kept."""
+    trained, folder = given.out / f"random-{vocab}", given.out / f"{vocab}-{name}-{quantise}"
+    if not trained.exists():
+        corpus = load_corpus(replace(read_data(given.data)[0], vocab=vocab))
+        architecture = read_space(find_file(given.architecture, "spaces")).closed()
+        describe_training(trained, architecture, corpus, Recipe(steps=1))
+        write_weights(trained / WEIGHTS, build(architecture.block, vocab=corpus.tokenizer.vocab_size).state_dict())
+    model, format = read_checkpoint(trained), format_of(name)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    format.write(model, folder, quantise)
+    return Row(model.tokenizer.vocab_size, folder, describe(model, folder, format, quantise))
+
+
+if __name__ == "__main__":
+    main()
