@@ -3,10 +3,11 @@
     python benchmarks/edgeformer_table6.py --data FILE [--vocab 2000 8000] [--rounds 20] [--out runs/table6]
 
 The architecture at its printed size (Adapter-LA, width 512), with random weights: none of these depends on what was
-learned. FILE gives the tokenizers, one for each --vocab. Latency is of one sentence of 30 source and 30 target tokens,
-greedy, on one pinned core, all artefacts in turn; memory of a process of its own that opens the artefact and decodes that
-sentence. Packed is xz, as a download would be. Printed, for vocabularies of 32k, 8k and 2k on two cores of a Xeon E-2288G
-by onnxruntime in int8: 28, 15 and 11 MB as 7-zip archives, 60, 47 and 42 MB of memory at the peak.
+learned. FILE gives the tokenizers, one for each --vocab. Latency is of one sentence of 30 source and 30 target
+tokens, greedy, on one pinned core, all artefacts in turn; memory of a process of its own that opens the artefact
+and decodes that sentence. Packed is xz, as a download would be. Printed, for vocabularies of 32k, 8k and 2k on two
+cores of a Xeon E-2288G by onnxruntime in int8: 28, 15 and 11 MB as 7-zip archives, 60, 47 and 42 MB of memory at
+the peak.
 """
 
 import argparse
