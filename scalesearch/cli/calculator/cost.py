@@ -119,11 +119,12 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
             extra["verify"] = [{**vars(check), "agrees": check.agrees} for check in checks]
         print_costs(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra, chosen)
     else:
+        memory = _memory(result)  # first, for a fit that is not there
         for table in (_modules(result, levels), _totals(result), *([_checks(checks, result)] if checks else [])):
             say(table)
         if picked:
             say(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
-        say(_memory(result))
+        say(memory)
         say("\n".join([*once_lines({"": result}), f"architecture {architecture.id} · protocol {chosen}"])
             + f" · {chosen.conventions}")
     if not all(check.agrees for check in checks):

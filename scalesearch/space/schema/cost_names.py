@@ -13,4 +13,5 @@ PROTOCOL_SIZES = ("source", "target", "vocab")
 ARTEFACTS = ("torch", *(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16", "bf16", "none")))
 LATENCY = "latency"  # protocol.latency: the file of a fit
 PROTOCOL_WORDS = {"name": PROTOCOL_NAMES, "artefact": ARTEFACTS}
+OF_PROTOCOL = {"artefact.bytes": "artefact", "latency.predicted": "latency"}  # cost to the key that it needs there
 OWN = "own"  # protocol.vocab where each candidate has a vocabulary of its own: the key `vocab` of the space

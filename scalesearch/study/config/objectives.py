@@ -10,7 +10,7 @@ from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.tasks import MEASURED, METRICS, TASKS
 
-NAMES = (*METRICS, *COST_NAMES)
+NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusals.")))  # which are for limits
 
 
 def objective(name: str, direction: str) -> Objective:

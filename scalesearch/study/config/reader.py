@@ -28,7 +28,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL
 from scalesearch.space import Constraint, Space, SpaceErrors, read_space
 from scalesearch.space.binding.constants import Reader, override, placed, read_constants
-from scalesearch.space.schema.cost_names import LATENCY
+from scalesearch.space.schema.cost_names import LATENCY, OF_PROTOCOL
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
 from scalesearch.space.syntax.diagnostics import Place, Problem, Source
@@ -122,6 +122,8 @@ class _Study:
         folder = out or Path(file.out or f"runs/{name}")
         self._check_folders(folder)
         address, budget, seed = self._address(), self._limits(space), file.proposer.seed
+        if space is not None:
+            self._check_protocol(space, objectives, budget)
         asked = self._recipe_space(objectives, rows_only)
         if self.reader.problems or space is None or file.data is None or asked is None:
             return None
@@ -264,6 +266,17 @@ class _Study:
                 check()
             except UserError as error:
                 self._note(error, place)
+
+    def _check_protocol(self, space: Space, objectives: Iterable[Objective], limit: Constraint | None) -> None:
+        """Complains of costs that are of an artefact or of a fit, where the protocol names none."""
+        named = {**space.protocol, **self.file.protocol}
+        costs = {one.name: self._key(one.name) for one in objectives}
+        costs |= {name: self.places["budget"] for name in (limit.costs if limit else ()) if name not in costs}
+        for cost, place in costs.items():
+            key = OF_PROTOCOL.get(cost)
+            if key is not None and named.get(key) is None:
+                self.wrong(place, f"`{cost}`: the protocol names no {key}", f"add `protocol: {{ {key}: … }}`",
+                           code="protocol-incomplete")
 
     def _key(self, name: str) -> Node:
         """The key of an objective in the file."""

@@ -417,3 +417,18 @@ def test_a_study_s_name_leads_nowhere_else(tmp_path, name):
 def test_loggers_are_named(tmp_path, given, names):
     assert read_study(write(tmp_path, SPACE + REST + f"loggers: {given}\n")).loggers == names
     assert "s.yaml:9:11: expected `tensorboard`" in problems(tmp_path, SPACE + REST + "loggers: [tensorbord]\n")
+
+
+@pytest.mark.parametrize("cost, key", [("artefact.bytes", "artefact"), ("latency.predicted", "latency")])
+def test_a_cost_of_an_artefact_needs_the_protocol_to_name_one(tmp_path, cost, key):
+    """As an objective and in the budget; it was a traceback."""
+    wanted = REST.replace("params.total: min", f"{cost}: min")
+    assert wanted != REST
+    for text in (wanted, REST + f"budget: {cost} <= 1M\n"):
+        assert f"`{cost}`: the protocol names no {key}" in problems(tmp_path, SPACE + text)
+    read_study(write(tmp_path, SPACE + REST + "budget: artefact.bytes <= 1M\nprotocol: { artefact: torch }\n"))
+
+
+def test_what_a_format_refuses_is_for_limits_alone(tmp_path):
+    assert "no metric or cost `refusals.ctranslate2`" in problems(
+        tmp_path, SPACE + REST.replace("params.total: min", "refusals.ctranslate2: min"))
