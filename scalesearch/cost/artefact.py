@@ -12,7 +12,8 @@ from collections.abc import Callable, Hashable
 from scalesearch.blocks.core import Block, Size, walk
 from scalesearch.blocks.sizes import by_value
 from scalesearch.cost.protocol import Protocol, weight_size
-from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.lowering.ctranslate2 import plan
+from scalesearch.lowering.refusals import refusals
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 FLOAT = 4

@@ -19,7 +19,8 @@ from scalesearch.blocks.core import MEMORY, SRC, VOCAB, Block, Size, walk
 from scalesearch.blocks.sizes import evaluated
 from scalesearch.cost.fit import Fit, Setup, read_fit
 from scalesearch.cost.protocol import Protocol, find_protocol
-from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.lowering.ctranslate2 import plan
+from scalesearch.lowering.refusals import refusals
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 CONSTANT = "constant"

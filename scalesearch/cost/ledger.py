@@ -19,7 +19,7 @@ from scalesearch.cost.latency import predicted
 from scalesearch.cost.load import load_of
 from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass, weight_size
 from scalesearch.errors import UserError
-from scalesearch.lowering.ctranslate2 import refusals
+from scalesearch.lowering.refusals import refusals
 from scalesearch.space.schema.cost_names import ARTEFACTS
 
 SECTIONS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")

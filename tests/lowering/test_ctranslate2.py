@@ -10,7 +10,8 @@ from scalesearch.cost.population import price
 from scalesearch.cost.protocol import find_protocol
 from scalesearch.feasible.answer import feasible
 from scalesearch.feasible.limits import read_budgets
-from scalesearch.lowering.ctranslate2 import plan, refusals
+from scalesearch.lowering.ctranslate2 import plan
+from scalesearch.lowering.refusals import refusals
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import SECTIONS, network, section
 from tests.architectures import answers

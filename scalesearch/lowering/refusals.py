@@ -1,0 +1,94 @@
+"""What CTranslate2 cannot hold: the reasons why an architecture has no exact lowering, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from scalesearch.blocks.core import Block, Use
+from scalesearch.blocks.embedding import TokenEmbedding
+from scalesearch.blocks.ffn.kinds import SelfGated
+from scalesearch.blocks.layers import DecoderLayer
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.seq2seq import Embeddings
+from scalesearch.blocks.sizes import given
+from scalesearch.blocks.stacks import Stack
+from scalesearch.lowering import sources
+from scalesearch.lowering.ctranslate2 import ACTIVATIONS
+
+
+def refusals(block: Block) -> list[str]:
+    """The reasons why an architecture has no exact lowering, each with the part's path; none if it has one.
+
+    They are the sections' own: those of a :class:`Section` alone are found as well, and their numbers add up.
+    """
+    found: list[str] = []
+    for name, part in block.parts().items():
+        inner: Any = part.block if isinstance(part, Use) else part
+        if name == "output":
+            found += [] if type(inner) in sources.OUTPUTS else [
+                f"output: {type(inner).__name__} is no linear map to scores of all tokens"]
+        elif name == "embedding":
+            both = inner.parts() if isinstance(inner, Embeddings) else {}
+            tables = {f"{name}.{key}": one for key, one in both.items()} or {name: inner}
+            found += [reason for path, one in tables.items() for reason in _of_embedding(path, one)]
+        else:
+            found += _of_stack(name, inner)
+    return found
+
+
+def _of_embedding(path: str, block: Any) -> Iterator[str]:
+    if not isinstance(block, TokenEmbedding):
+        yield f"{path}: {type(block).__name__} reads neighbouring tokens, and the runtime looks up one"
+    elif type(block.table) not in sources.TABLES:
+        yield f"{path}.table: {type(block.table).__name__} is no table"
+
+
+def _of_stack(path: str, stack: Any) -> Iterator[str]:
+    if not isinstance(stack, Stack):
+        yield f"{path}: its layers have two widths, and the runtime's one"
+        return
+    layer = stack.layer
+    if stack.scores is not None:
+        yield f"{path}.scores: scores of the stack's input are added in all layers, and the runtime has none to add"
+    if stack.solver != "euler":
+        yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
+    if isinstance(layer, DecoderLayer):
+        if layer.cross_attention is None:
+            yield f"{path}: it reads source and target as one text, and the runtime's translator has an encoder"
+        else:
+            yield from _of_attention(f"{path}.cross_attention", layer.cross_attention)
+    where = next(f"{path}.{name}" for name, part in layer.parts().items() if getattr(part, "block", None) is layer.main)
+    if not isinstance(layer.main, Attention):
+        yield f"{where}: {type(layer.main).__name__} is no attention"
+    else:
+        yield from _of_attention(where, layer.main)
+        if given(layer.main.clip) and layer.norm == "post":
+            yield f"{where}: relative positions under norms after: the runtime then adds no absolute ones"
+    if not layer.ffn.empty and type(layer.ffn) not in ACTIVATIONS:
+        yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
+    elif type(layer.ffn) is not SelfGated:
+        yield from _no_maps(f"{path}.ffn", layer.ffn, layer.ffn.parts())
+
+
+def _of_attention(path: str, mixer: Attention) -> Iterator[str]:
+    if mixer.gate != "none":
+        yield f"{path}: the gate {mixer.gate} multiplies features, and the runtime's attention has no gate"
+    if mixer.expand:
+        yield f"{path}: head_scaling mixes scores across heads before the softmax"
+    if mixer.residual:
+        yield f"{path}: scores are carried from layer to layer"
+    if mixer.partial is not None:
+        yield f"{path}.partial: a network stands between the heads and the output map"
+    if given(mixer.prompt):
+        yield f"{path}.prompt: keys and values that no token has"
+    if mixer.gate == "none":
+        yield from _no_maps(path, mixer, ("query", "key", "value", "out"))
+
+
+def _no_maps(path: str, block: Block, names: Iterable[str]) -> Iterator[str]:
+    """Of linear maps those that are no matrix."""
+    parts = block.parts()
+    for name in names:
+        if sources.matrix(parts[name], name) is None:
+            yield f"{path}.{name}: {type(parts[name]).__name__} stands for no one matrix"
