@@ -64,6 +64,7 @@ class Regret:
     """What an architecture loses by the study's recipe: in the metric and in validation loss, 0 where it is its best.
 
     ``best`` is the option of least loss; ``at_the_edge``: it is the lowest or highest rate, so more may be lost.
+    ``by_option``: the same of every option, for losses; of one that was stopped as far as can be told.
     """
 
     architecture: str
@@ -72,6 +73,7 @@ class Regret:
     score: float | None
     best: Option
     at_the_edge: bool
+    by_option: tuple[tuple[Option, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,9 @@ def _regret(each: Sequence[Training], own: Option, sign: float) -> Regret:
     factors = [one.factor for one in each if one.rule == best.rule]
     lost = mine.loss - best.loss if best.loss is not None and np.isfinite(best.loss) else 0.0
     return Regret(mine.architecture, mine.kinds, lost, None if mine.score is None else mine.score * sign - min(scores),
-                  best.option, len(factors) > 1 and best.factor in (min(factors), max(factors)))
+                  best.option, len(factors) > 1 and best.factor in (min(factors), max(factors)),
+                  tuple((option, loss - best.loss) for option, loss in final_losses(each).items()
+                        if best.loss is not None and np.isfinite(best.loss)))
 
 
 def _tau(rows: Sequence[Sequence[Training]], own: Option, sign: float, confidence: float, seed: int) -> Interval | None:
@@ -228,10 +232,13 @@ def bootstrapped(table: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 
 def _kinds(regrets: Sequence[Regret], confidence: float) -> list[Kind]:
     finite = [regret for regret in regrets if np.isfinite(regret.loss)]
-    names = dict.fromkeys(kind for regret in finite for kind in regret.kinds)
-    split = {name: ([one.loss for one in finite if name in one.kinds], [one.loss for one in finite
-                                                                        if name not in one.kinds]) for name in names}
-    level = 1 - (1 - confidence) / max(1, len(names))
+    groups: dict[tuple[bool, ...], list[str]] = {}  # kinds of the same architectures are one question, not several
+    for name in dict.fromkeys(kind for regret in finite for kind in regret.kinds):
+        groups.setdefault(tuple(name in one.kinds for one in finite), []).append(name)
+    split = {", ".join(names): ([one.loss for one, there in zip(finite, inside) if there],
+                                [one.loss for one, there in zip(finite, inside) if not there])
+             for inside, names in groups.items()}
+    level = 1 - (1 - confidence) / max(1, len(split))
     found = [Kind(name, len(inside), mean(inside, confidence), _difference(inside, outside, level))
              for name, (inside, outside) in split.items()]
     return sorted(found, key=lambda kind: (not kind.unfair, -kind.regret.value))

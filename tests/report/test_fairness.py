@@ -1,6 +1,7 @@
 """An audit's findings from tables of trainings of which the answer is known."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.report.fairness import DRAWS, Training, bootstrapped, fairness, final_losses, kendall, words
+from scalesearch.report.fairness_figure import heatmap
 
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0)
 OWN = ("none", 1.0)
@@ -55,6 +57,24 @@ def test_a_kind_at_a_disadvantage_is_named_and_others_are_not():
     assert worst.difference.value == pytest.approx(-next(
         kind for kind in found.kinds if kind.name == "norm pre").difference.value)
     assert "norm post" in " ".join(found.lines()) and "norm post" in found.to_json()["unfair"]
+
+
+def test_kinds_of_the_same_architectures_are_one_question():
+    pre, post = ("norm pre", "gate none"), ("norm post",)
+    table = [one for at in range(4) for one in bowl(f"a{at}", pre if at < 2 else post, 1)]
+    found = {kind.name: kind.architectures for kind in fairness(table, OWN, "bleu", "max").kinds}
+    assert found == {"norm pre, gate none": 2, "norm post": 2}
+
+
+def test_the_figure_has_a_row_an_architecture_with_what_each_recipe_loses():
+    table = bowl("wide", (), 0.5) + bowl("narrow", (), 1.0)
+    table[-1] = replace(table[-1], loss=math.inf)  # of "narrow", at the largest rate
+    found = fairness(table, OWN, "bleu", "max")
+    (axes, *_) = heatmap(found).axes
+    said = [text.get_text() for text in axes.texts]
+    assert said == ["0.10", "0.00", "0.10", "0.40", "0.90", "0.40", "0.10", "0.00", "0.10", "fails", "none"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["wide", "narrow"]
+    assert heatmap(fairness([], OWN, "bleu", "max")) is None
 
 
 def test_the_fairest_rate_and_rule_are_found():

@@ -269,5 +269,10 @@ def findings(results: Results, plan: AuditPlan | None = None) -> Fairness | None
     if plan is None:
         return None
     main = next(one for one in study.meta.objectives if one.name == study.meta.main_objective)
-    done = [one for member in plan.members for one in trainings_of(plan, member, study.folder, main.name)]
+    done = [replace(one, architecture=_name(study.trials[member.trial])) for member in plan.members
+            for one in trainings_of(plan, member, study.folder, main.name)]
     return fairness(done, plan.own, main.name, main.direction, results.verdict.confidence)
+
+
+def _name(trial: Trial) -> str:
+    return f"{trial.label} ({trial.number})" if trial.label else f"trial {trial.number}"

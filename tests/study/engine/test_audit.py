@@ -108,7 +108,7 @@ def test_an_audit_finds_the_kind_that_the_recipe_is_unfair_to_and_is_gone_on_wit
     assert found["own"] == ["none", 1.0] and json.loads(Path("found/audit/findings.json").read_text()) == found
     call("report", "found")
     page = Path("found/report.html").read_text()
-    assert "Fairness of the recipe" in page and "norm post" in page
+    assert "Fairness of the recipe" in page and "norm post" in page and "fairness-losses" in page
     said = call("audit", "found", "--share", "0.5", status=2)
     assert "found/audit" in said
 
@@ -164,6 +164,20 @@ def test_a_real_audit_of_a_tiny_study(call, monkeypatch):
     assert len(found.regrets) == 2 and all(one.loss >= 0 and math.isfinite(one.loss) for one in found.regrets)
     for result in Path("found/audit").glob("*/*/result.json"):
         assert json.loads(result.read_text())["steps"] == 4
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_an_audit_by_ray_finds_what_one_in_this_process_does(call):
+    from scalesearch.study.executors.worker import train_job
+
+    arguments = ("audit", "found", "--architectures", "2", "--rates", "1,4", "--share", "0.1", "--until", "0.5")
+    call(*arguments, "--workers", "2", by=train_job)
+    by_ray = findings(load(Path("found")))
+    Path("found/audit").rename("found/audit-by-ray")
+    call(*arguments, by=train_job)
+    here = findings(load(Path("found")))
+    assert len(here.regrets) == 2 and by_ray == here, (by_ray, here)
 
 
 # -- what is chosen, and what goes on

@@ -3,9 +3,14 @@
 from typing import Any
 
 from scalesearch.report.fairness import Interval, words
+from scalesearch.report.fairness_figure import heatmap
 from scalesearch.study.results.audit import findings
 from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.page.parts import MISSING, Cell, Section, number, table, text
+from scalesearch.study.results.page.svg import picture
+
+CAPTION = "Validation loss above the least of its architecture, by recipe. What was stopped early counts as far " \
+    "behind at its end as it was there."
 
 
 def section(facts: Facts) -> Section | None:
@@ -20,8 +25,11 @@ def section(facts: Facts) -> Section | None:
     kinds = [[one.name, one.architectures, _cell(one.regret), _cell(one.difference), "yes" if one.unfair else "no"]
              for one in found.kinds]
     recipes = [[words(one.option), _cell(one.regret), number(one.tau, ".2f")] for one in found.alternatives]
+    figure = heatmap(found)
     return Section("fairness", "Fairness of the recipe", [
         text(*found.lines()),
+        *([picture(figure, "fairness-losses", CAPTION + " The numbers stand in the tables below.", CAPTION)]
+          if figure else []),
         table(["architecture", "regret (loss)", f"regret ({found.metric})", "best", "at the edge"], regrets,
               "What each architecture loses by the study's recipe.", "fairness-regrets"),
         table(["kind", "architectures", "mean regret (loss)", "more than others", "unfair"], kinds,
