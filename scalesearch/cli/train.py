@@ -51,11 +51,11 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     how = load_recipe(recipe, of_recipe)
     _, chosen = load_architecture(architecture, tuple(one for one in settings if one not in of_recipe))
     _check_folder(out, resume)
-
-
+    from scalesearch.export.scoring import artefact_decoder, check_decoder
     from scalesearch.train import train
     from scalesearch.train.parallel.team import ProcessLost
 
+    check_decoder(how, chosen.block)
     console = open_console(stderr=as_json)
     corpus = load_data(data, how, chosen.vocab)
     if resume:
@@ -64,7 +64,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
     try:
         with _bar(console) as report:
             result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume,
-                           processes=processes)
+                           processes=processes, artefacts=artefact_decoder)
     except ProcessLost as lost:
         click.echo(plain(f"{lost}; go on with --resume"), err=True)
         raise SystemExit(1) from None

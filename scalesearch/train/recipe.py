@@ -7,12 +7,14 @@ from typing import Any
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.space.binding.constants import node_of, read_constants, settle
+from scalesearch.space.schema.cost_names import RUNTIMES
 from scalesearch.space.schema.settings import schema_of, setting
 from scalesearch.space.schema.types import Field
 from scalesearch.tasks import TASKS
 
 BUDGETS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
 FREE = ("threads", "checkpoint_minutes", "name")  # change nothing that is learned: a resumed run may have others
+MODEL = "model"  # `decode_with`: no artefact
 SHARE = "updates, or below 1 a share of the budget"
 
 
@@ -140,6 +142,8 @@ class Recipe:
     beam: int = setting(5, "of decoding; 1 is greedy", synonyms=("beam_size", "num_beams", "beam_width"))
     length_penalty: float = setting(1.0, "exponent of the length that a hypothesis's score is divided by", low=0,
                                     synonyms=("lenpen", "alpha", "len_penalty"))
+    decode_with: str = setting(MODEL, "what translates the texts that are scored at the end: the model as it was "
+                               "trained, or its artefact of that format and quantisation", words=(MODEL, *RUNTIMES))
     score_on: str = setting("both", "both: one chooses by valid, and test is reported beside it",
                             words=("both", "valid", "test"), synonyms=("score_split", "eval_split"))
     measure: str = setting("none", "latency of a sentence and peak memory of training too; a study sets it by its "

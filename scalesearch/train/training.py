@@ -14,7 +14,7 @@ from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
 from scalesearch.train.effort import Effort, Meter
 from scalesearch.train.engine import Engine, first_model
-from scalesearch.train.finish import finish
+from scalesearch.train.finish import Artefacts, finish
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 from scalesearch.train.loop import Report, Run
 from scalesearch.train.parallel.gradients import follow, lead
@@ -37,6 +37,7 @@ def train(
     processes: int = 1,
     team: Team | None = None,
     proxies: bool = False,
+    artefacts: Artefacts | None = None,
 ) -> Result:
     """Trains ``architecture`` on ``corpus`` and scores it; writes all files to ``directory``.
 
@@ -52,6 +53,7 @@ def train(
         processes: number of processes on this machine that share each update, on CPUs or with a GPU each. The sentences
             of an update stay the same, and without dropout so do the losses, but for rounding.
         team: processes that are running already, of which this one leads; the others do :func:`parallel.follow`.
+        artefacts: makes what translates where the recipe says ``decode_with``; see :mod:`scalesearch.export.scoring`.
         proxies: also compute the zero-cost proxies of the initial weights; see :func:`.proxies.proxies`.
 
     Returns:
@@ -94,7 +96,7 @@ def train(
             engine = _engine(model, architecture, corpus, recipe, seed, hardware, members)
             run = Run(engine, corpus, recipe, folder, seed, stop, tell, meter)
             run.identity = wanted
-            _train_and_score(run, resume, result, until)
+            _train_and_score(run, resume, result, until, artefacts)
             result.metrics |= scores
         except (TrainingFailed, CausalityError) as error:
             result.state, result.reason = "failed", str(error)
@@ -132,7 +134,8 @@ def _joined_team(processes: int, team: Team | None, recipe: Recipe, hardware: Ha
         yield started
 
 
-def _train_and_score(run: Run, resume: bool, result: Result, until: float) -> None:
+def _train_and_score(run: Run, resume: bool, result: Result, until: float,
+                     artefacts: Artefacts | None) -> None:
     """Trains to the end and scores, or to a pause; saves when interrupted."""
     folder, peak = run.directory, PeakMemory(run.engine.hardware.device)
     state = checkpoint.load_state(folder) if resume else None
@@ -148,7 +151,7 @@ def _train_and_score(run: Run, resume: bool, result: Result, until: float) -> No
             result.state, result.metrics = "paused", run.measure()
             return
         used = peak.read() if run.recipe.measure in ("memory", "both") else {}
-        result.metrics = {**finish(run), **used}
+        result.metrics = {**finish(run, artefacts), **used}
     except Interrupted as stopped:
         run.save()
         raise Interrupted(f"{stopped}: saved after {run.spent.steps} updates in {folder}; go on with --resume",

@@ -11,6 +11,7 @@ PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight
 PROTOCOL_SIZES = ("source", "target", "vocab")
 # Formats, with their quantisations, whose bytes can be foretold.
 ARTEFACTS = ("torch", *(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16", "bf16", "none")))
+RUNTIMES = (*ARTEFACTS[1:], "onnx-int8", "onnx-none")  # that decode in a training's place: `recipe.decode_with`
 LATENCY = "latency"  # protocol.latency: the file of a fit
 PROTOCOL_WORDS = {"name": PROTOCOL_NAMES, "artefact": ARTEFACTS}
 OF_PROTOCOL = {"artefact.bytes": "artefact", "latency.predicted": "latency"}  # cost to the key that it needs there

@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 
 from scalesearch.errors import UserError
+from scalesearch.export.scoring import check_packages
 from scalesearch.feasible.limits import budget_of
 from scalesearch.files import beside, is_name
 from scalesearch.library import find_file
@@ -39,7 +40,7 @@ from scalesearch.study.config.designs import check_keys, read_rows, space_key
 from scalesearch.study.config.objectives import measure, objective, refuse_foreign
 from scalesearch.study.config.rows import NONE, SEARCH
 from scalesearch.study.config.sections import misplaced, seeds_of
-from scalesearch.study.config.spec import STUDY, StudySpec
+from scalesearch.study.config.spec import EXPORTABLE, STUDY, StudySpec
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.config.values import ANSWERS, read_answers, written
 from scalesearch.study.config.vocabulary import conflicts
@@ -205,6 +206,8 @@ class _Study:
     def _limits(self, space: Space | None) -> Constraint | None:
         """The budget, and that a format takes the candidate where the file asks for that."""
         budget, name = self._budget(space), self.file.exportable
+        runtime = self.file.recipe.decode_with.partition("-")[0] if self.file.recipe else ""
+        name = runtime if name in (None, NONE) and runtime in EXPORTABLE else name
         if name in (None, NONE) or space is None:
             return budget
         taken = budget_of(space, from_text("exportable", "", f"refusals.{name} <= 0"))
@@ -260,6 +263,7 @@ class _Study:
             at = self.places.get(space_key(self.file.kind, self.places)) or self.table.place
             checks = [(partial(check_model_kind, data.task, kind), at) for kind in model_kinds(space)] + checks
         if self.file.recipe is not None:
+            checks.append((partial(check_packages, self.file.recipe), self.places["recipe"]))
             checks.insert(0, (partial(check_compatible, data, self.file.recipe), self.places["data"]))
         for check, place in checks:
             try:

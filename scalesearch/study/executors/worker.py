@@ -54,17 +54,19 @@ def train_job(folder: str, team: Any = None) -> None:
 
 def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     from scalesearch.data import DataSpec, load_corpus
+    from scalesearch.export.scoring import artefact_decoder, check_decoder
     from scalesearch.space import read_space
     from scalesearch.train import Recipe, train
 
     architecture = read_space(place / "architecture.yaml").closed()
     corpus = load_corpus(DataSpec.from_mapping(job["data"]).at(architecture.vocab), Path(job["cache"]))
     recipe, processes = Recipe.from_mapping(job["recipe"]), job.get("processes", 1)
+    check_decoder(recipe, architecture.block)
     if processes > 1:
         recipe = replace(recipe, threads=recipe.threads or job["threads"])  # of each, not of all together
     result = train(architecture, corpus, recipe, place, seed=job["seed"], report=Progress(place), resume=True,
                    until=job.get("until", 1.0), processes=processes, team=team,
-                   proxies=job.get("proxies", False))
+                   proxies=job.get("proxies", False), artefacts=artefact_decoder)
     return result.to_json()
 
 

@@ -22,6 +22,7 @@ DECODE_TOKENS = 6144  # source tokens in a batch when decoding, divided among th
 Check = Callable[[], None]
 Progress = Callable[[int, int], None]
 Translations = list[tuple[str, float | None]]  # of one sentence, the best first
+Decode = Callable[[Split, "Search"], list[Translations]]
 T = TypeVar("T")
 
 
@@ -134,13 +135,19 @@ def translate_lines(trained: Checkpoint, lines: list[str], decode: Callable[[Spl
 
 
 def score_split(engine: Engine, corpus: Corpus, name: str, search: Search, check: Check = lambda: None,
-                progress: Progress = lambda done, of: None) -> dict[str, Any]:
-    """Losses, perplexity and the task's metrics, with their signatures, on the split ``name`` of ``corpus``."""
+                progress: Progress = lambda done, of: None, decode: Decode | None = None) -> dict[str, Any]:
+    """Losses, perplexity and the task's metrics, with their signatures, on the split ``name`` of ``corpus``.
+
+    ``decode`` translates in the model's place.
+    """
     task, split = TASKS[corpus.spec.task], getattr(corpus, name)
     loss, metrics = loss_per_token(engine, split, check), {}
     if task.score is not None:
-        found = translate(engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
-        metrics = {**task.score([best[0] for best, *_ in found], split.texts, corpus.spec), "decode": search.protocol}
+        found = decode(split, search) if decode else translate(
+            engine.model, split, corpus.tokenizer, engine.hardware, search, check, progress)
+        by = f", by {engine.recipe.decode_with}" if decode else ""
+        metrics = {**task.score([best[0] for best, *_ in found], split.texts, corpus.spec),
+                   "decode": search.protocol + by}
     rate = tokens_per_character(corpus, name)
     metrics |= {"loss": loss, "perplexity": perplexity(loss), "loss_per_char": loss * rate}
     if task.of_loss is not None:

@@ -1,0 +1,53 @@
+"""Trainings that are scored by their artefacts: equal in float, named, and refused where no artefact can be had."""
+
+from dataclasses import replace
+
+import pytest
+
+from scalesearch.data import Corpus
+from scalesearch.export import scoring
+from scalesearch.export.scoring import artefact_decoder, check_decoder, check_packages
+from scalesearch.train import train
+from scalesearch.train.scoring.evaluate import Search
+from tests.errors import refuses
+from tests.train.conftest import recipe, tiny
+
+
+@pytest.fixture(scope="module")
+def float32(corpus: Corpus, tmp_path_factory):
+    """A training of an instant that is scored in float32 by the model itself."""
+    how = recipe(steps=30, max_tokens=400, precision="fp32", beam=1)
+    return how, train(tiny(width=32), corpus, how, tmp_path_factory.mktemp("own") / "model")
+
+
+@pytest.mark.parametrize("name", ["ctranslate2-none", "onnx-none"])
+def test_a_training_is_scored_by_its_artefact_as_by_itself(corpus, float32, tmp_path, name):
+    pytest.importorskip(name.partition("-")[0].replace("onnx", "onnxruntime"))
+    how, own = float32
+    by_artefact = replace(how, decode_with=name)
+    found = train(tiny(width=32), corpus, by_artefact, tmp_path / "model", artefacts=artefact_decoder)
+    assert found.metrics["decode"] == f"greedy, by {name}" == found.metrics["test"]["decode"]
+    assert own.metrics["decode"] == "greedy"
+    same = ("bleu", "bleu_signature", "loss", "valid_loss")
+    assert {key: found.metrics[key] for key in same} == {key: own.metrics[key] for key in same}
+
+
+def test_it_is_the_artefact_that_translates(corpus, float32, tmp_path, trained_folder, monkeypatch):
+    pytest.importorskip("ctranslate2")
+    with artefact_decoder(trained_folder, "ctranslate2-int8") as decode:
+        found = decode(corpus.valid, Search(1))
+    assert len(found) == len(corpus.valid) and all(len(best) == 1 for best in found)
+    called = []
+    monkeypatch.setattr(scoring.Format, "versions", lambda self: called.append(self.name))
+    check_decoder(replace(float32[0], decode_with="onnx-int8"), tiny(width=32).block)
+    assert called == ["onnx"]
+
+
+def test_what_has_no_artefact_is_refused_before_it_is_trained(monkeypatch):
+    how, gated = recipe(decode_with="ctranslate2-int8"), tiny(encoder__head_dim=8, encoder__gate="QgV").block
+    with refuses("not-exportable", "gate"):
+        check_decoder(how, gated)
+    check_decoder(recipe(), gated)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with refuses("package-missing", "scalesearch[export]", key="recipe.decode_with"):
+        check_packages(how)
