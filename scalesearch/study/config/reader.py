@@ -275,7 +275,8 @@ class _Study:
         """Complains of costs that are of an artefact or of a fit, where the protocol names none."""
         named = {**space.protocol, **self.file.protocol}
         costs = {one.name: self._key(one.name) for one in objectives}
-        costs |= {name: self.places["budget"] for name in (limit.costs if limit else ()) if name not in costs}
+        costs |= {name: self.places["budget"] for name in (limit.costs if limit else ()) if name not in costs
+                  and name in OF_PROTOCOL}
         for cost, place in costs.items():
             key = OF_PROTOCOL.get(cost)
             if key is not None and named.get(key) is None:

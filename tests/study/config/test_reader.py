@@ -432,3 +432,13 @@ def test_a_cost_of_an_artefact_needs_the_protocol_to_name_one(tmp_path, cost, ke
 def test_what_a_format_refuses_is_for_limits_alone(tmp_path):
     assert "no metric or cost `refusals.ctranslate2`" in problems(
         tmp_path, SPACE + REST.replace("params.total: min", "refusals.ctranslate2: min"))
+
+
+def test_what_an_artefact_must_hold_limits_candidates_without_a_budget(tmp_path):
+    def costs(recipe, more=""):
+        budget = read_study(write(tmp_path, SPACE + REST.replace("steps: 5", f"steps: 5{recipe}") + more)).budget
+        return None if budget is None else tuple(budget.costs)
+
+    held = ("refusals.ctranslate2",)
+    assert costs("", "exportable: ctranslate2\n") == costs(", decode_with: ctranslate2-int8") == held
+    assert costs(", decode_with: onnx-int8") is None  # which holds everything
