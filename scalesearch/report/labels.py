@@ -32,7 +32,8 @@ def describe(name: str, protocol: Protocol | None = None) -> str:
     if metric in METRICS:
         return _of_split(METRICS[metric].words, "" if metric in MEASURED else "valid" if metric == name else "test")
     if name in WORDS:
-        return WORDS[name]
+        artefact = protocol.get("artefact") if protocol and name == "artefact.bytes" else None
+        return f"Files of {artefact} (bytes)" if artefact else WORDS[name]
     label = (SECTIONS[section] + WORDS[group]).strip()
     label = label[0].upper() + label[1:]
     if not protocol:

@@ -38,6 +38,7 @@ def test_axes_name_unit_protocol_and_synthetic_data():
                                  "(forward: 20 source, 18 target tokens, vocabulary 1,000)")
     assert axes.get_ylabel() == "BLEU (valid) on grammar (synthetic)"
     assert describe("params.non_embedding", PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
+    assert describe("artefact.bytes", {**PROTOCOL, "artefact": "torch"}) == "Files of torch (bytes)"
 
 
 @pytest.mark.parametrize(("widest", "scale"), [(6.2, "linear"), (7.0, "log")])

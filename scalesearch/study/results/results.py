@@ -110,10 +110,11 @@ class Results:
 
     @property
     def signature(self) -> str:
-        """Signature of the task's metric, by the first complete trial; empty before there is one."""
+        """Signature of the task's metric, and of decoding, by the first complete trial; empty before there is one."""
         metrics = self._first_record.get("metrics") or {}
         signatures = {key: text for key, text in metrics.items() if key.endswith("_signature") and text}
-        return str(signatures.get("bleu_signature") or next(iter(signatures.values()), ""))
+        found = signatures.get("bleu_signature") or next(iter(signatures.values()), "")
+        return " · ".join(str(one) for one in (found, metrics.get("decode")) if one)
 
     @property
     def task(self) -> str:
