@@ -61,11 +61,7 @@ def load_study(study: str, out: Path | None = None) -> Results:
 
 
 def folder_of(study: str, out: Path | None) -> Path:
-    """The study's folder: the one that is given, or where the study file STUDY puts it.
-
-    Raises:
-        UserError: there is neither.
-    """
+    """The study's folder: the one that is given, or where the study file STUDY puts it."""
     folder = Path(study)
     if folder.exists() and not folder.is_file():
         return folder

@@ -72,9 +72,6 @@ def compose(
 
     Args:
         what, example: is expected, for error messages.
-
-    Raises:
-        SpaceErrors: not YAML, empty, too large, or not a mapping.
     """
     try:
         composer = _Composer(source)

@@ -18,11 +18,7 @@ HIDDEN = "***"
 
 
 def storage_url(text: str) -> str | None:
-    """The URL that ``storage: text`` names, or None for the embedded storage.
-
-    Raises:
-        UserError: it is not a URL.
-    """
+    """The URL that ``storage: text`` names, or None for the embedded storage."""
     if text == EMBEDDED:
         return None
     if not FORM.fullmatch(text):

@@ -83,11 +83,7 @@ class Teacher:
 
 
 def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
-    """Finds the study's teacher, which is not yet at work; None where there is none.
-
-    Raises:
-        UserError: its architecture leaves something open, or its folder holds no finished training of this task.
-    """
+    """Finds the study's teacher, which is not yet at work; None where there is none."""
     wanted = spec.teacher
     if wanted is None:
         return None
@@ -102,11 +98,7 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
 
 
 def _finished(folder: Path, corpus: Corpus) -> Architecture:
-    """The architecture of the training in ``folder``.
-
-    Raises:
-        UserError: there is none, it is not finished, or it learned another task or another vocabulary.
-    """
+    """The architecture of the training in ``folder``."""
     from scalesearch.space import read_space
     from scalesearch.train.checkpoint import ARCHITECTURE, DATA, TOKENIZER, WEIGHTS
 

@@ -177,11 +177,7 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
 
 
 def as_begun(spec: StudySpec, resume: bool) -> StudySpec:
-    """Gives ``spec`` the name that its study began with. A fork is named after its folder.
-
-    Raises:
-        UserError: there is a study, and ``resume`` is off.
-    """
+    """Gives ``spec`` the name that its study began with. A fork is named after its folder."""
     study = StudyDir(spec.out)
     if not study.begun():
         return spec

@@ -145,11 +145,7 @@ LOGGERS = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
 def make_loggers(names: Iterable[str], study: StudyDir, tell: Callable[[str], object]) -> list[Logger]:
-    """The loggers of ``study``.
-
-    Raises:
-        UserError: the package of one of them is missing.
-    """
+    """The loggers of ``study``."""
     try:
         return [LOGGERS[name](study, tell) for name in names]
     except ImportError as error:

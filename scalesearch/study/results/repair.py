@@ -34,11 +34,7 @@ class Repaired:
 
 
 def repair(folder: Path, to: Path) -> Repaired:
-    """Copies what is whole of the study in ``folder`` to ``to``, which is made.
-
-    Raises:
-        UserError: ``to`` is there already, or ``study.json`` itself is missing, damaged or of another format.
-    """
+    """Copies what is whole of the study in ``folder`` to ``to``, which is made."""
     old = StudyDir(folder).look()
     if to.exists():
         raise UserError(f"{to} is there already; choose another folder with --to", code="already-exists")

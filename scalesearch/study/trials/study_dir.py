@@ -100,11 +100,7 @@ class StudyDir:
             raise self.log.damaged(number, error) from None
 
     def look(self) -> "StudyDir":
-        """Reads what the study is, and nothing of what has happened in it.
-
-        Raises:
-            UserError: no study is here, it is damaged, or of another format.
-        """
+        """Reads what the study is, and nothing of what has happened in it."""
         if not self.exists():
             raise UserError(f"{self.folder}: there is no study here (no study.json); start one with "
                             "`scalesearch study run STUDY.yaml`", code="no-study")
@@ -147,11 +143,7 @@ class StudyDir:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Makes this process the study's only owner while inside.
-
-        Raises:
-            UserError: another process owns it, or the folder cannot be written.
-        """
+        """Makes this process the study's only owner while inside."""
         lock = FileLock(self.folder / ".owner.lock")
         note = self.folder / ".owner"
         try:

@@ -20,11 +20,7 @@ class Trials:
         self._first: dict[str, int] = {}
 
     def apply(self, event: Event) -> Trial:
-        """Takes in one event and returns the trial as it now is.
-
-        Raises:
-            ValueError: it is about a trial that was never proposed, or proposes one again.
-        """
+        """Takes in one event and returns the trial as it now is."""
         known = self._trials.get(event.trial)
         if (known is None) != (event.proposed is not None):
             raise ValueError(f"trial {event.trial} was {'never' if known is None else 'already'} proposed")
