@@ -131,7 +131,9 @@ def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
 @set_option
 @click.option("--vocab", type=int, metavar="V", help="Vocabulary size, if not the space's.")
 @format_options
-@click.option("--measurements", default=40, show_default=True, type=click.IntRange(9), help="Artefacts to measure.")
+@click.option("--measurements", default=40, show_default=True, type=click.IntRange(9), help="Artefacts to fit.")
+@click.option("--held-out", default=0, show_default=True, type=click.IntRange(0),
+              help="More artefacts, measured in the same rounds, on which the fit is tested.")
 @setup_options
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
               help="Whose median is predicted; cpu on a machine that others use, too.")
@@ -139,7 +141,8 @@ def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
 @click.option("--out", required=True, type=Output(), metavar="FIT.json", help="File to write; work goes on beside it.")
 @json_option
 def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str, quantise: str | None,
-              measurements: int, setup: Setup, rounds: int, clock: str, seed: int, out: Path, as_json: bool) -> None:
+              measurements: int, held_out: int, setup: Setup, rounds: int, clock: str, seed: int, out: Path,
+              as_json: bool) -> None:
     """Fit a predictor of latency for the space SPACE, from artefacts with random weights.
 
     `protocol: {latency: FIT.json}` then makes latency.predicted a cost of every candidate. Stopped, it goes on where it
@@ -155,7 +158,7 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str
         raise UserError("--clock cpu counts the time of all threads, which is no latency; give --threads 1",
                         code="options-conflict")
     protocol = protocol_of(space.protocol, vocab=vocab)
-    job = Job(space.name, name, quantisation, measurements, rounds, seed, clock, setup, protocol.settings)
+    job = Job(space.name, name, quantisation, measurements, held_out, rounds, seed, clock, setup, protocol.settings)
     with _bar() as tell:
         fit = calibrate(space, protocol, format, job, out, tell)
     if as_json:

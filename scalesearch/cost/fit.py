@@ -46,6 +46,7 @@ class Fit:
         without: the same, fitted without each of the measured in turn.
         residuals: |measured / predicted - 1| of each by the weights fitted without it.
         candidates: identity, parameters, times in ms a sentence, prediction without it.
+        others: the same of artefacts that were measured with them and not fitted, and their 90 % intervals.
         left_out: draws that the format cannot hold.
     """
 
@@ -64,6 +65,7 @@ class Fit:
     rounds: int = 0
     left_out: int = 0
     candidates: list[dict[str, Any]] = field(default_factory=list)
+    others: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def error(self) -> float:
@@ -73,7 +75,7 @@ class Fit:
     @property
     def id(self) -> str:
         """Hash of everything that decides a prediction."""
-        said = {key: value for key, value in asdict(self).items() if key not in ("candidates", "space")}
+        said = {key: value for key, value in asdict(self).items() if key not in ("candidates", "others", "space")}
         return blake2b(repr(said).encode(), digest_size=6).hexdigest()
 
     def __str__(self) -> str:

@@ -3,30 +3,37 @@
 Features are sums over what a runtime does to decode a sentence, for the encoder's pass, for all decoding steps and for
 the output map apart: ``products`` it starts, their ``macs`` (of a step: the weights that it moves) and ``numbers``
 (read and written), multiply-adds of ``attention`` and its ``scores``. Those of CTranslate2 are of the variables that
-its lowering plans; of other formats of the ledger.
+its lowering plans; of other formats of the ledger. ``bytes`` are of the encoder's weights, shared ones once; those that
+each step reads anew cost more where a cache does not hold them, so what is ``beyond`` caches of several sizes is a
+feature each, and the fit finds which of them the device has.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import MEMORY, SRC, VOCAB, Block, Size, walk
-from scalesearch.blocks.sizes import evaluated
+from scalesearch.blocks.sizes import evaluated, maximum
 from scalesearch.cost.fit import Fit, Setup, read_fit
-from scalesearch.cost.protocol import Protocol, find_protocol
+from scalesearch.cost.protocol import Protocol, find_protocol, weight_size
 from scalesearch.lowering.ctranslate2 import plan
 from scalesearch.lowering.refusals import refusals
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 CONSTANT = "constant"
 PRODUCT = ("products", "macs", "numbers")
+MEGA = 1_000_000
+CACHES = tuple(round(MEGA * 2 ** (at / 2)) for at in range(13))  # bytes: 1 to 64 MB
+SIZES = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}  # bytes of a weight
 FEATURES = (CONSTANT, *(f"{stage}.{what}" for stage in ("encoder", "steps", "output") for what in PRODUCT),
-            *(f"{stage}.{what}" for stage in ("encoder", "steps") for what in ("attention", "scores")))
+            *(f"{stage}.{what}" for stage in ("encoder", "steps") for what in ("attention", "scores")),
+            "encoder.bytes", *(f"steps.beyond.{cache}" for cache in CACHES))
 Sums = dict[str, Any]
 
 
@@ -58,8 +65,10 @@ def features(block: Block, artefact: str, setup: Setup, protocol: Protocol) -> S
         Unbuildable: the format cannot hold it.
     """
     sums: Sums = defaultdict(int, {CONSTANT: 1})
-    (_of_plan if artefact.startswith("ctranslate2") else _of_bill)(sums, block, setup, protocol)
-    return sums
+    held = (_of_plan if artefact.startswith("ctranslate2") else _of_bill)(sums, block, setup, protocol)
+    once, steps = (number * SIZES[artefact.rpartition("-")[2]] for number in held)
+    return sums | {"encoder.bytes": once} | {
+        f"steps.beyond.{cache}": setup.target * maximum(steps - cache, 0) for cache in CACHES}
 
 
 def _product(sums: Sums, stage: str, starts: Size, positions: Size, sizes: tuple[Size, ...]) -> None:
@@ -69,26 +78,32 @@ def _product(sums: Sums, stage: str, starts: Size, positions: Size, sizes: tuple
         sums[f"{stage}.{what}"] = sums[f"{stage}.{what}"] + count
 
 
-def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> None:
+def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size]:
+    """Adds what the plan does; weights that are read once, and at each step."""
     if reasons := refusals(block):
         raise Unbuildable("protocol.latency", f"ctranslate2 cannot hold it: {reasons[0]}")
     made, source, target = plan(block, protocol.shared_vocab), setup.source, setup.target
     seen = {"encoder": source * source, "self_attention": target * (target + 1) // 2, "attention": source * target}
+    held: dict[bool, dict[Hashable, Size]] = {True: {}, False: {}}
     for variable in made.variables:
         stack, layer, *rest = variable.name.split("/")
         if not variable.quantised or layer.startswith("embeddings"):
             continue
         once = stack == "encoder" or rest[:2] == ["attention", "linear_1"]  # keys and values of the source
         stage = "output" if layer == "projection" else "encoder" if once else "steps"
+        held[once][variable.key] = math.prod(variable.shape)
         _product(sums, stage, 1 if once else target, source if once else target, variable.shape)
         if rest[:2] in (["self_attention", "linear_1"], ["attention", "linear_2"]):  # an output map, as wide as values
             pairs = seen[stack if stack == "encoder" else rest[0]]
             heads = made.scalars[f"{stack}/num_heads"]
             sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + 2 * pairs * variable.shape[1]
             sums[f"{stage}.scores"] = sums[f"{stage}.scores"] + pairs * heads
+    return sum(held[True].values()), sum(held[False].values())
 
 
-def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> None:
+def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size]:
+    """Adds what the ledger does; weights that are read once, and at each step."""
+    held: dict[bool, dict[str, Size]] = {True: {}, False: {}}
     passes = find_protocol("decode", setup.source, setup.target, protocol.vocab)
     for line in walk(block, vocab=protocol.shared_vocab):
         for work in line.work:
@@ -102,6 +117,10 @@ def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> None
             stage = "output" if line.path.startswith("output") else "encoder" if once else "steps"
             positions = line.calls * passes.extent(axes)
             if line.weights:
+                held[stage == "encoder"][line.path] = sum(  # what is lent or tied is read too
+                    maximum(line.copies[name], 1) * weight_size(shape, protocol)
+                    for name, shape in line.weights.items())
                 _product(sums, stage, line.calls * (1 if once else setup.target), positions, sizes)
             else:
                 sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + positions * math.prod(sizes)
+    return sum(held[True].values()), sum(held[False].values())

@@ -45,6 +45,7 @@ class Job:
     format: str
     quantisation: str
     measurements: int
+    held_out: int
     rounds: int
     seed: int
     clock: str
@@ -140,9 +141,13 @@ def _write(one: Candidate, format: Format, job: Job, folder: Path) -> None:
 
 
 def spread(space: Space, protocol: Protocol, format: Format, job: Job) -> tuple[dict[str, Candidate], int]:
-    """Architectures far from each other in the logarithms of their features, by id, and how many were left out."""
+    """Architectures by id, those to be fitted first, and how many draws were left out.
+
+    They are far from each other in the logarithms of their features; those that are held out are drawn from the rest.
+    """
+    count = job.measurements + job.held_out
     rng, found, left_out = random.Random(job.seed), dict[str, Candidate](), 0
-    for _ in range(POOL * job.measurements):
+    for _ in range(POOL * count):
         one = _drawn(space, protocol, job, rng)
         if one is None:
             continue
@@ -150,15 +155,16 @@ def spread(space: Space, protocol: Protocol, format: Format, job: Job) -> tuple[
             left_out += 1
         else:
             found.setdefault(one.architecture.id, one)
-    if len(found) < job.measurements:
-        raise UserError(f"{job.space}: {len(found)} of {POOL * job.measurements:,} random candidates differ, can be "
-                        f"built, meet the space's constraints and are taken by {format.name}; {job.measurements} are "
+    if len(found) < count:
+        raise UserError(f"{job.space}: {len(found)} of {POOL * count:,} random candidates differ, can be "
+                        f"built, meet the space's constraints and are taken by {format.name}; {count} are "
                         "to be measured", help="measure fewer, or widen the space", code="too-few")
     names = list(found)
     logs = np.log1p(np.stack([one.values for one in found.values()]))
     scale = logs.std(0)
-    return {names[at]: found[names[at]] for at in farthest(logs[:, scale > 0] / scale[scale > 0], job.measurements)}, \
-        left_out
+    spread = farthest(logs[:, scale > 0] / scale[scale > 0], job.measurements)
+    others = rng.sample(sorted(set(range(len(names))) - set(spread)), job.held_out)
+    return {names[at]: found[names[at]] for at in (*spread, *others)}, left_out
 
 
 def _drawn(space: Space, protocol: Protocol, job: Job, rng: random.Random) -> Candidate | None:
@@ -197,14 +203,18 @@ def fitted(chosen: Mapping[str, Candidate], times: list[dict[str, Pair]], job: J
     """The fit of what was measured."""
     found = {name: Latency.of([tuple(one[name]) for one in times]) for name in chosen}  # type: ignore[misc]
     wanted = np.array([one.cpu if job.clock == "cpu" else one.p50 for one in found.values()])
-    values = np.stack([one.values for one in chosen.values()])
-    weights, without, predicted = cross_fitted(values, wanted)
+    values, count = np.stack([one.values for one in chosen.values()]), job.measurements
+    weights, without, predicted = cross_fitted(values[:count], wanted[:count])
     rows = [{"id": name, "answers": dict(one.architecture.answers), **asdict(found[name]),
-             "features": one.values.tolist(), "held_out": float(said)}
-            for (name, one), said in zip(chosen.items(), predicted)]
-    return Fit(f"{job.format}-{job.quantisation}", job.setup, job.clock, job.protocol["vocab"],
-               device(job.setup.threads), versions, list(FEATURES), weights.tolist(), without.tolist(),
-               np.abs(wanted / predicted - 1).tolist(), job.space, job.seed, job.rounds, left_out, rows)
+             "features": one.values.tolist()} for name, one in chosen.items()]
+    fit = Fit(f"{job.format}-{job.quantisation}", job.setup, job.clock, job.protocol["vocab"],
+              device(job.setup.threads), versions, list(FEATURES), weights.tolist(), without.tolist(),
+              np.abs(wanted[:count] / predicted - 1).tolist(), job.space, job.seed, job.rounds, left_out)
+    fit.candidates.extend(row | {"held_out": float(said)} for row, said in zip(rows, predicted))
+    for row, value in zip(rows[count:], values[count:]):
+        low, high = fit.interval(value)
+        fit.others.append(row | {"held_out": fit.predict(value), "low": low, "high": high})
+    return fit
 
 
 def cross_fitted(values: Array, wanted: Array) -> tuple[Array, Array, Array]:
@@ -232,6 +242,12 @@ def summary(fit: Fit) -> Iterator[str]:
     yield (f"p50 {min(times):.3g} to {max(times):.3g} ms a sentence; {fit.rounds} rounds, "
            f"{sum(one['unsteady'] for one in fit.candidates)} of {len(times)} unsteady; {fit.left_out} draws left out, "
            "which the format cannot hold")
+    if fit.others:
+        wanted, said, low, high = (np.array([one[key] for one in fit.others])
+                                   for key in ("cpu" if fit.clock == "cpu" else "p50", "held_out", "low", "high"))
+        errors, inside = np.abs(said / wanted - 1), (low <= wanted) & (wanted <= high)
+        yield (f"{len(wanted)} others, not fitted: error {errors.mean():.1%} in the mean, {np.median(errors):.1%} in "
+               f"the median; {inside.mean():.0%} lie in their 90 % intervals")
     for name, weight in zip(fit.features, fit.weights):
         if weight:
             yield f"  {name}: {weight:.3g} ms each"

@@ -139,7 +139,7 @@ decoder: { depth: 1 | 2, heads: 2, ffn: { relu: { hidden: 16 | 64 } } }
 def job(tmp_path) -> Job:
     """A calibration of tiny models."""
     (tmp_path / "few.yaml").write_text(SPACE)
-    return Job("few", "ctranslate2", "int8", 9, 4, 0, "cpu", SETUP, protocol_of({"vocab": 60}).settings)
+    return Job("few", "ctranslate2", "int8", 9, 2, 4, 0, "cpu", SETUP, protocol_of({"vocab": 60}).settings)
 
 
 def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(job, tmp_path, monkeypatch) -> None:
@@ -169,6 +169,9 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_prices_every_candidate(j
     bill = cost(space.architecture(space.sample(Random(1))).block,
                 protocol_of({"vocab": 60, "latency": str(out)}))
     assert bill["latency.predicted"] > 0
+    told = "\n".join(calibration.summary(fit))
+    assert len(fit.others) == 2 and not {one["id"] for one in fit.others} & {one["id"] for one in fit.candidates}
+    assert all(one["low"] < one["held_out"] < one["high"] for one in fit.others) and "2 others, not fitted" in told
 
 
 def test_too_small_a_space_cannot_be_calibrated(job, tmp_path) -> None:
