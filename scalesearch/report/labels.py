@@ -32,8 +32,11 @@ def describe(name: str, protocol: Protocol | None = None) -> str:
     if metric in METRICS:
         return _of_split(METRICS[metric].words, "" if metric in MEASURED else "valid" if metric == name else "test")
     if name in WORDS:
-        artefact = protocol.get("artefact") if protocol and name == "artefact.bytes" else None
-        return f"Files of {artefact} (bytes)" if artefact else WORDS[name]
+        artefact, fit = (protocol.get("artefact"), protocol.get("fit")) if protocol else (None, None)
+        if name == "artefact.bytes" and artefact:
+            return f"Files of {artefact} (bytes)"
+        artefact, *_, device = str(fit).partition(";")[0].split(", ")  # the rest of its setup stands in the notes
+        return f"{WORDS[name]}\n({artefact} on {device})" if name == "latency.predicted" and fit else WORDS[name]
     label = (SECTIONS[section] + WORDS[group]).strip()
     label = label[0].upper() + label[1:]
     if not protocol:

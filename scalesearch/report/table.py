@@ -175,7 +175,7 @@ def number(value: Any, name: str) -> str:
     if value is None or pd.isna(value):
         return ""
     group = name.partition(".")[0]
-    if group in ("params", "macs", "flops", "memory"):
+    if group in ("params", "macs", "flops", "memory", "artefact"):
         return f"{int(value):,}"
     return f"{value:.1f}" if name.endswith("seconds") else f"{value:.3g}" if group == "load" else f"{value:.2f}"
 

@@ -39,6 +39,9 @@ def test_axes_name_unit_protocol_and_synthetic_data():
     assert axes.get_ylabel() == "BLEU (valid) on grammar (synthetic)"
     assert describe("params.non_embedding", PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
     assert describe("artefact.bytes", {**PROTOCOL, "artefact": "torch"}) == "Files of torch (bytes)"
+    fitted = {**PROTOCOL, "fit": "ctranslate2-int8, batch 1, a device; fit 12 of 40"}
+    assert describe("latency.predicted", fitted) == \
+        "Predicted latency (ms a sentence)\n(ctranslate2-int8 on a device)"
 
 
 @pytest.mark.parametrize(("widest", "scale"), [(6.2, "linear"), (7.0, "log")])
