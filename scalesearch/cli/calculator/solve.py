@@ -128,9 +128,9 @@ def _one(one: Solution) -> Iterator[str]:
         yield f"{one.way} {one.key} = {one.best.value:,}"
         if one.follows:
             yield f"so {', '.join(f'{key} = {value}' for key, value in one.follows.items())}"
-        yield ", ".join(f"{name} {value:,}" for name, value in one.best.costs.items())
+        yield ", ".join(f"{name} {_amount(value)}" for name, value in one.best.costs.items())
         for limit in one.best.limits:
-            yield f"  {limit.text}: {f'{abs(limit.slack):,} left' if limit.slack is not None else 'holds'}"
+            yield f"  {limit.text}: {f'{_amount(abs(limit.slack))} left' if limit.slack is not None else 'holds'}"
         yield _next(one)
     elif one.nearest is None:
         yield f"no {one.key} from {one.low:,} to {one.high:,} can be built"
@@ -149,9 +149,14 @@ def _next(one: Solution) -> str:
     return f"next: no {more} value {'of the range ' if one.step != 1 or one.unbuildable == 0 else ''}can be built"
 
 
+def _amount(value: float, sign: str = "") -> str:
+    """A cost to the unit, or to four digits where it is no count."""
+    return f"{value:{sign},}" if isinstance(value, int) else f"{value:{sign},.4g}"
+
+
 def _breaks(limits: Iterable[LimitCheck]) -> str:
     """Which limits, and by how much."""
-    return " and ".join(f"{one.text} by {abs(one.slack):,}" if one.slack is not None else one.text for one in limits)
+    return " and ".join(one.text if one.slack is None else f"{one.text} by {_amount(abs(one.slack))}" for one in limits)
 
 
 def _searched(one: Solution) -> str:
@@ -189,8 +194,8 @@ def _table(answer: Solutions) -> Table:
             reason = f"already at {near.value:,}: {_breaks(near.broken)}" if near else "cannot be built"
             rows.append([*cells, "-", *("" for _ in (*names, *limits)), "", reason])
             continue
-        cells += [f"{one.best.value:,}", *(f"{one.best.costs.get(name, 0):,}" for name in names)]
-        cells += [f"{limit.slack:,}" for limit in one.best.limits if limit.name]
+        cells += [f"{one.best.value:,}", *(_amount(one.best.costs.get(name, 0)) for name in names)]
+        cells += [_amount(limit.slack) for limit in one.best.limits if limit.name]
         after = _breaks(one.next.broken) if one.next else "nothing limits it" if one.open_end else ""
         rows.append([*cells, f"{one.next.value:,}" if one.next else "-", after])
     headings = (*answer[0].given, f"{answer[0].way} {answer[0].key}", *names, *(f"room: {text}" for text in limits),
@@ -210,13 +215,13 @@ def _show_trades(answer: Trades, reference: str, protocol: Protocol) -> None:
         cells = [f"{row[key]:,}" for key in answer.keys]
         for name, held in answer.reference.items():
             away = row[name] - held
-            cells += [f"{row[name]:,}", f"{away:+,}" if away else "0", f"{percent(row[name], held):+.3f}"]
+            cells += [_amount(row[name]), _amount(away, "+") if away else "0", f"{percent(row[name], held):+.3f}"]
         rows.append(cells)
     headings = (*answer.keys, *(text for name in answer.reference for text in (name, "difference", "%")))
     say(make_table(headings, rows, left=()), wide_console())
     if len(answer.rows) > SHOWN:
         say(f"… {len(answer.rows) - SHOWN:,} more: --csv FILE or --json has them all")
-    costs = ", ".join(f"{name} {value:,}" for name, value in answer.reference.items())
+    costs = ", ".join(f"{name} {_amount(value)}" for name, value in answer.reference.items())
     tried = ", ".join(f"{key} up to {high:,}" for key, high in answer.high.items())
     built = f", {answer.unbuildable:,} cannot be built" if answer.unbuildable else ""
     held = " and ".join(map(str, answer.holds))
