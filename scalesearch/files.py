@@ -93,7 +93,7 @@ def room_for(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -114,6 +114,14 @@ def sweep_parts(folder: Path, mine: Callable[[str], bool]) -> None:
     for part in folder.glob(".?*.????????"):  # as mkstemp names it
         if mine(part.name[1:-9]):
             part.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes ``folder`` and those above it that are missing, to survive a power cut."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:

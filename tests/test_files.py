@@ -73,6 +73,20 @@ def test_a_link_stays_one_and_its_target_is_written(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "folder")) == ["new", "target"]
 
 
+def test_what_is_written_survives_a_power_cut_with_the_folders_made_for_it(tmp_path: Path, monkeypatch) -> None:
+    file, synced, sync = tmp_path / "new" / "newer" / "file", [], os.fsync
+
+    def noted(handle: int) -> None:
+        sync(handle)
+        synced.append((Path(f"/proc/self/fd/{handle}").resolve(), file.exists()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_text(file, "text")
+    *folders, (part, before), last = synced
+    assert folders == [(tmp_path, False), (tmp_path / "new", False)] and last == (file.parent, True)
+    assert part.parent == file.parent and not before  # the content, then its name
+
+
 def test_a_pipe_is_written_to_where_somebody_reads_it(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -16,14 +16,17 @@ import shutil
 import signal
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
-from ray._private import ray_constants
+from ray._private import ray_constants, services
 from ray._raylet import AuthenticationTokenLoader, Config
 
+SLOW = 120.0  # seconds that a busy machine may take to start a node, of which Ray itself waits 30
 TOKEN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
@@ -105,3 +108,24 @@ def _environment(token: Path) -> Iterator[None]:
 def _read_again() -> None:
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """A stretch in which Ray waits ``SLOW`` seconds for the node that it starts."""
+    asked, limit = services.get_node, time.monotonic() + SLOW
+
+    def wait(*node: Any) -> Any:
+        while True:
+            try:
+                return asked(*node)
+            except RuntimeError:  # it has not registered yet
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.2)
+
+    services.get_node = wait
+    try:
+        yield
+    finally:
+        services.get_node = asked

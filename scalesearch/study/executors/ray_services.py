@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 
 from scalesearch.errors import UserError
 from scalesearch.signals import restored
-from scalesearch.study.executors.ray_private import private
+from scalesearch.study.executors.ray_private import patient, private
 from scalesearch.study.trials.study_dir import AGAIN
 
 EVERY = 1.0  # seconds between two probes
@@ -55,7 +55,8 @@ def _start() -> None:
     for left in reversed(range(STARTS)):
         try:
             folder = _own.enter_context(private())
-            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **QUIET)
+            with patient():
+                ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **QUIET)
             return
         except Exception as error:  # Ray raises no class of its own here
             disconnect()

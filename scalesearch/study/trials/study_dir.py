@@ -27,7 +27,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFull, read_json, sweep_parts, write_json, write_text
+from scalesearch.files import DiskFull, make_folder, read_json, sweep_parts, write_json, write_text
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.trials.event_log import EventLog
 from scalesearch.study.trials.record import SCORES, Record
@@ -147,7 +147,7 @@ class StudyDir:
         lock = FileLock(self.folder / ".owner.lock")
         note = self.folder / ".owner"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             lock.acquire(timeout=0)
         except Timeout:
             owner = note.read_text() if note.is_file() else "another process"

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,6 +65,34 @@ def test_a_raylet_and_a_control_service_that_die_are_noticed_and_started_again(t
     finally:
         runner.stop()
     assert not started_here("raylet") and not started_here("gcs_server")
+
+
+def test_a_node_that_registers_late_is_waited_for(monkeypatch):
+    """On a busy machine it took longer than the 30 seconds after which Ray gives up."""
+    from scalesearch.study.executors import ray_private
+
+    answers = [{"labels": {}}, *[RuntimeError()] * 3]
+
+    def ask(*_):
+        answer = answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    time = 0.0
+
+    def sleep(seconds):
+        nonlocal time
+        time += 40.0
+
+    monkeypatch.setattr(ray_private.services, "get_node", ask)
+    monkeypatch.setattr(ray_private, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: time))
+    with ray_private.patient():
+        assert ray_private.services.get_node("address", "node") == {"labels": {}} and time == 120.0
+        answers.extend([RuntimeError()] * 9)
+        with pytest.raises(RuntimeError):
+            ray_private.services.get_node("address", "node")
+    assert ray_private.services.get_node is ask
 
 
 def runner_without_ray(monkeypatch, address):
