@@ -32,11 +32,7 @@ def describe(name: str, protocol: Protocol | None = None) -> str:
     if metric in METRICS:
         return _of_split(METRICS[metric].words, "" if metric in MEASURED else "valid" if metric == name else "test")
     if name in WORDS:
-        artefact, fit = (protocol.get("artefact"), protocol.get("fit")) if protocol else (None, None)
-        if name == "artefact.bytes" and artefact:
-            return f"Files of {artefact} (bytes)"
-        artefact, *_, device = str(fit).partition(";")[0].split(", ")  # the rest of its setup stands in the notes
-        return f"{WORDS[name]}\n({artefact} on {device})" if name == "latency.predicted" and fit else WORDS[name]
+        return _of_artefact(name, protocol or {}) or WORDS[name]
     label = (SECTIONS[section] + WORDS[group]).strip()
     label = label[0].upper() + label[1:]
     if not protocol:
@@ -46,6 +42,17 @@ def describe(name: str, protocol: Protocol | None = None) -> str:
     tokens = "lengths of the corpus" if protocol.get("lengths") else \
         f"{protocol['source']} source, {protocol['target']} target tokens"
     return f"{label}\n({protocol['name']}: {tokens}, {vocabulary(protocol)})"
+
+
+def _of_artefact(name: str, protocol: Protocol) -> str:
+    """Label of a cost of an artefact that the protocol names; empty for others."""
+    artefact, fit = protocol.get("artefact"), protocol.get("fit")
+    if name == "artefact.bytes" and artefact:
+        return f"Files of {artefact} (bytes)"
+    if name == "latency.predicted" and fit:
+        setup = str(fit).partition(";")[0].split(", ")  # all of it stands in the notes
+        return f"{WORDS[name]}\n({setup[0]} on {setup[-1]})"
+    return ""
 
 
 def _of_split(words: str, split: str) -> str:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from scalesearch.report.label_placement import place
-from scalesearch.report.labels import describe
+from scalesearch.report.labels import WORDS, describe
 from scalesearch.report.plot import MAX_NAMED, Subject, tradeoff
 from scalesearch.report.style import FRONT, save
 from scalesearch.report.table import frame
@@ -39,6 +39,7 @@ def test_axes_name_unit_protocol_and_synthetic_data():
     assert axes.get_ylabel() == "BLEU (valid) on grammar (synthetic)"
     assert describe("params.non_embedding", PROTOCOL) == "Non-embedding parameters (vocabulary 1,000)"
     assert describe("artefact.bytes", {**PROTOCOL, "artefact": "torch"}) == "Files of torch (bytes)"
+    assert [describe(name, PROTOCOL) for name in WORDS if "." in name] == [WORDS[name] for name in WORDS if "." in name]
     fitted = {**PROTOCOL, "fit": "ctranslate2-int8, batch 1, a device; fit 12 of 40"}
     assert describe("latency.predicted", fitted) == \
         "Predicted latency (ms a sentence)\n(ctranslate2-int8 on a device)"
