@@ -81,7 +81,7 @@ def _of_attention(path: str, mixer: Attention) -> Iterator[str]:
     if mixer.partial is not None:
         yield f"{path}.partial: a network stands between the heads and the output map"
     if given(mixer.prompt):
-        yield f"{path}.prompt: keys and values that no token has"
+        yield f"{path}.prompt: keys and values of no token, and the runtime makes them of tokens' states alone"
     if mixer.gate == "none":
         yield from _no_maps(path, mixer, ("query", "key", "value", "out"))
 
