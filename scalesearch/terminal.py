@@ -50,10 +50,8 @@ def wide_console() -> Console:
     return open_console(width=max(WIDEST, open_console().width))
 
 
-def make_table(
-    headings: Iterable[Any], rows: Iterable[Sequence[Any]], left: Collection[int] = (0,), title: str | None = None,
-    lines: bool = False, styles: Sequence[str] = (),
-) -> Table:  # fmt: skip
+def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]], left: Collection[int] = (0,),
+               title: str | None = None, lines: bool = False, styles: Sequence[str] = ()) -> Table:  # fmt: skip
     """A table of texts; numbers that do not fit are folded, never cut.
 
     Args:

@@ -164,10 +164,8 @@ class Line:
     work: Sequence[Work]
 
 
-def walk(
-    node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1, copies: Size = 1,
-    tie: tuple[Size, Tie] | None = None,
-) -> Iterator[Line]:
+def walk(node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1, copies: Size = 1,
+         tie: tuple[Size, Tie] | None = None) -> Iterator[Line]:
     """Yield the lines of the bill beneath ``node``, repeated layers as counts.
 
     Args:

@@ -81,10 +81,8 @@ class FactorisedOutput(Block):
     vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {
-            "down": Use(Transposed(self.d, self.rank, (TGT,)), tied=f"{self.path}.up"),
-            "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=f"{self.path}.table"),
-        }
+        return {"down": Use(Transposed(self.d, self.rank, (TGT,)), tied=f"{self.path}.up"),
+                "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=f"{self.path}.table")}
 
     def forward(self, m: Any, x: Any) -> Any:
         return m.table(m.down(x))

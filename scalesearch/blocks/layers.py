@@ -84,9 +84,8 @@ class DecoderLayer(Block):
         cross = {} if self.cross_attention is None else {"cross_attention": self.cross_attention}
         return with_norms(first | cross | {"ffn": self.ffn}, self.main.d, {"ffn": 2 if self.interleaved else 1})
 
-    def forward(
-        self, m: Any, x: Any, present: Any, bias: Any, memory: Any, memory_bias: Any, cache: Any, carried: Any = None
-    ) -> Any:
+    def forward(self, m: Any, x: Any, present: Any, bias: Any, memory: Any, memory_bias: Any, cache: Any,
+                carried: Any = None) -> Any:
         name = f"self_{self.main.slot}"
         mix, norm = getattr(m, name), getattr(m, f"{name}_norm")
         x = sublayer(m, self.norm, norm, x, lambda y: mix(y, present, bias, cache, carried))

@@ -30,15 +30,8 @@ class Option:
             raise ValueError("an option of kind word says its words: among=(…)")
 
 
-def option(
-    default: str,
-    *,
-    kind: str = "size",
-    among: tuple[Any, ...] = (),
-    low: int | None = None,
-    high: int | None = None,
-    doc: str = "",
-) -> Any:
+def option(default: str, *, kind: str = "size", among: tuple[Any, ...] = (), low: int | None = None,
+           high: int | None = None, doc: str = "") -> Any:
     """A block field that is a key of the space language.
 
     Args:

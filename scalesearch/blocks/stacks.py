@@ -56,12 +56,8 @@ def _change(layer: Layer, x: Any) -> Any:
     return layer(x) - x
 
 
-SOLVERS = {
-    "euler": Solver(1, lambda m, layer, x: layer(x)),
-    "rk2": Solver(2, rk2),
-    "rk2-learned": Solver(2, rk2_learned, gated=True),
-    "rk4": Solver(4, rk4),
-}
+SOLVERS = {"euler": Solver(1, lambda m, layer, x: layer(x)), "rk2": Solver(2, rk2),
+           "rk2-learned": Solver(2, rk2_learned, gated=True), "rk4": Solver(4, rk4)}
 
 
 @block

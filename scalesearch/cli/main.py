@@ -13,10 +13,8 @@ from scalesearch.terminal import plain
 VERBS = {
     "check": ("check", "Validate a space file; say how large it is and what passes its constraints."),
     "cost": ("calculator.cost", "Params, MACs, FLOPs and memory of an architecture, exactly."),
-    "feasible": (
-        "calculator.feasible",
-        "What of a space fits a budget, exactly where it can be counted; what binds; the best shapes.",
-    ),
+    "feasible": ("calculator.feasible",
+                 "What of a space fits a budget, exactly where it can be counted; what binds; the best shapes."),
     "reference": ("reference", "What three papers print of their models, recomputed, and on one ruler."),
     "solve": ("calculator.solve", "The largest size within a budget, and trades between sizes, exactly."),
     "train": ("train", "Train one architecture on a parallel corpus."),

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from scalesearch.space.assembly.architecture import Architecture
 
 LENGTHS = ("protocol", "source", "target", "vocab", "artefact", "latency")
-set_option = click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Answer or change a key: --set encoder.depth=12."
-)
+set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
+                          help="Answer or change a key: --set encoder.depth=12.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 
 

@@ -82,11 +82,10 @@ def _cells(entry: Entry) -> list[Any]:
     from rich.text import Text
 
     row, common = entry.row, entry.common
-    return [
-        row.paper, row.table, row.label, row.quantity, row.printed, f"{entry.exact:,}",
-        Text(str(entry.verdict), STYLES[entry.verdict.name]),
-        *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")), f"{common['flops.total'] / 1e9:.3f}",
-    ]  # fmt: skip
+    return [row.paper, row.table, row.label, row.quantity, row.printed, f"{entry.exact:,}",
+            Text(str(entry.verdict), STYLES[entry.verdict.name]),
+            *(f"{common[key]:,}" for key in ("params.non_embedding", "params.total")),
+            f"{common['flops.total'] / 1e9:.3f}"]  # fmt: skip
 
 
 def _remarks(entries: list[Entry]) -> None:

@@ -8,8 +8,5 @@ from scalesearch.data.spec import DataSpec
 from scalesearch.data.split import BOS, EOS, PAD, UNK, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
 
-__all__ = [
-    "BOS", "EOS", "PAD", "UNK",
-    "Batch", "Batches", "Corpus", "DataSpec", "Feed", "PairOfFiles", "Rows", "Split", "Tokenizer",
-    "batches", "default_cache", "eval_batches", "load_corpus", "make_batch", "put_back",
-]
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Batch", "Batches", "Corpus", "DataSpec", "Feed", "PairOfFiles", "Rows", "Split",
+           "Tokenizer", "batches", "default_cache", "eval_batches", "load_corpus", "make_batch", "put_back"]

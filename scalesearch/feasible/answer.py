@@ -63,14 +63,8 @@ class Feasibility:
     notes: list[str] = field(default_factory=list)
 
 
-def feasible(
-    space: Space,
-    protocol: Protocol,
-    budgets: tuple[Constraint, ...],
-    draws: int = 4000,
-    seed: int = 1,
-    progress: Progress = lambda text: None,
-) -> Feasibility:
+def feasible(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], draws: int = 4000, seed: int = 1,
+             progress: Progress = lambda text: None) -> Feasibility:
     """What of ``space`` fits ``budgets`` under ``protocol``; exact where the space can be counted.
 
     Args:
@@ -102,12 +96,11 @@ def _counted(counter: Counter, drawn: Estimate, draws: int) -> Feasibility:
     distinct, distinct_fitting = counter.distinct(counter.required), counter.distinct()
     counter.progress("looking for the front and the extremes")
     front, whole, extremes = _ends(counter, notes)
-    return Feasibility(
-        True, share, share, share, _values(counter), _reasons(reasons, counter.sound),
-        drawn.sample.drop(columns="broken"), draws, drawn.strata, sheets=counter.sheets, sound=counter.sound,
-        fitting=counter.fitting, distinct=distinct, distinct_fitting=distinct_fitting, front=front, front_whole=whole,
-        extremes=extremes, least=_least(counter) if not counter.fitting else {}, notes=notes,
-    )  # fmt: skip
+    return Feasibility(True, share, share, share, _values(counter), _reasons(reasons, counter.sound),
+                       drawn.sample.drop(columns="broken"), draws, drawn.strata, sheets=counter.sheets,
+                       sound=counter.sound, fitting=counter.fitting, distinct=distinct,
+                       distinct_fitting=distinct_fitting, front=front, front_whole=whole, extremes=extremes,
+                       least=_least(counter) if not counter.fitting else {}, notes=notes)  # fmt: skip
 
 
 def _ends(counter: Counter, notes: list[str]) -> tuple[list[Point], bool, dict[str, Point]]:

@@ -68,9 +68,8 @@ def _group(members: list[Candidate], protocol: Protocol, names: tuple[str, ...])
     return price_table(answers, sheets, protocol, names)
 
 
-def price_table(
-    answers: Mapping[str, Any], sheets: Sequence[Mapping[str, Any]], protocol: Protocol, names: tuple[str, ...]
-) -> list[Costs | None]:
+def price_table(answers: Mapping[str, Any], sheets: Sequence[Mapping[str, Any]], protocol: Protocol,
+                names: tuple[str, ...]) -> list[Costs | None]:
     """The costs of candidates of one structure: ``answers`` has arrays of what ``sheets`` differ in."""
     try:
         columns, built = price(answers, len(sheets), protocol, names)

@@ -37,9 +37,8 @@ class Estimate:
     sample: pd.DataFrame = field(repr=False)
 
 
-def estimate(
-    space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], draws: int, seed: int
-) -> Estimate:
+def estimate(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], draws: int,
+             seed: int) -> Estimate:
     """``draws`` candidates of ``space``, as many from each stratum of its most telling parameter.
 
     Args:

@@ -77,9 +77,8 @@ class _State:
     costs: Costs
 
 
-def nearest(
-    start: Start, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...], count: int = 5
-) -> list[Near]:
+def nearest(start: Start, protocol: Protocol, budgets: tuple[Constraint, ...], names: tuple[str, ...],
+            count: int = 5) -> list[Near]:
     """Up to ``count`` feasible candidates with the fewest changed answers; none where none is near.
 
     A beam search: exact for one change, and keeps the candidates that miss the budgets by least beyond that. ``start``

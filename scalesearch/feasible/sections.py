@@ -156,9 +156,8 @@ class Decomposition:
         parts = [self._listed(pieces[n], apart[n], mine[n], shared, most) for n in (0, 1)]
         return joined(*parts, most, partial(Part, name))
 
-    def _listed(
-        self, piece: Piece, keys: list[str], where: list[Constraint], shared: frozenset[str], most: int
-    ) -> Part:
+    def _listed(self, piece: Piece, keys: list[str], where: list[Constraint], shared: frozenset[str],
+                most: int) -> Part:
         """The candidates of a section, or of one half of it."""
         wanted = dict.fromkeys([*keys, *self._together(keys, shared)])
         wanted |= dict.fromkeys(key for constraint in where for key in constraint.names())
@@ -173,9 +172,8 @@ class Decomposition:
         """Keys that ``keys`` depend on and that shared parameters decide: they come up whenever they exist."""
         return [leaf.key for leaf in leaves_behind(self.form, keys) if self._asks(leaf) & shared]
 
-    def _priced(
-        self, piece: Piece, table: Table, keys: Container[str], networks: Networks, first: int
-    ) -> tuple[Any, Any]:
+    def _priced(self, piece: Piece, table: Table, keys: Container[str], networks: Networks,
+                first: int) -> tuple[Any, Any]:
         """Costs and soundness of the candidates of one table, whose networks are noted from place ``first`` on."""
         if table.faulty:
             return np.zeros((table.rows, len(self.names)), np.int64), np.zeros(table.rows, bool)
@@ -193,9 +191,8 @@ class Decomposition:
             costs, built = costs - without, built & plain
         return costs, built
 
-    def _price(
-        self, piece: Piece, build: Build, table: Table, keys: Container[str], look: Look | None
-    ) -> tuple[Any, Any]:
+    def _price(self, piece: Piece, build: Build, table: Table, keys: Container[str],
+               look: Look | None) -> tuple[Any, Any]:
         def watched(answers: Mapping[str, Any]) -> Block:
             return build(Given(answers, keys, self.form.by_key, piece))
 

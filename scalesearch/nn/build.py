@@ -16,16 +16,8 @@ from scalesearch.nn.module import Dropout, Module
 Built = TypeVar("Built", bound=Module)
 
 
-def build(
-    block: Block,
-    *,
-    vocab: int,
-    init: str = "xavier",
-    seed: int = 1,
-    dropout: Dropout | None = None,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Model:
+def build(block: Block, *, vocab: int, init: str = "xavier", seed: int = 1, dropout: Dropout | None = None,
+          device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Model:
     """The model that ``block`` describes, with ``vocab`` tokens, initialised by the scheme ``init`` from ``seed``."""
     return _made(Model(block.at(vocab), dropout or Dropout()), vocab, init, seed, device, dtype)
 

@@ -100,16 +100,8 @@ def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, b
 
 
 @folding
-def beam_search(
-    model: Any,
-    source: Tensor,
-    beam: int = 5,
-    length_penalty: float = 1.0,
-    max_length: int | Tensor | None = None,
-    nbest: int = 1,
-    bos: int = BOS,
-    eos: int = EOS,
-) -> Hypotheses:
+def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float = 1.0,
+                max_length: int | Tensor | None = None, nbest: int = 1, bos: int = BOS, eos: int = EOS) -> Hypotheses:
     """Beam search in which a finished hypothesis keeps its place: ``beam`` = 1 is greedy.
 
     Score: log P(y | x) / \\|y\\|^α, with EOS counted in \\|y\\| and α = ``length_penalty`` ≥ 0 (fairseq's ``lenpen``;

@@ -30,14 +30,8 @@ def initialise(model: Module, scheme: str, seed: int) -> None:
                     _draw(node, path, name, weight, SCHEMES[scheme], generator)
 
 
-def _draw(
-    node: Module,
-    path: str,
-    name: str,
-    weight: Tensor,
-    matrix: Callable[..., None],
-    generator: torch.Generator,
-) -> None:
+def _draw(node: Module, path: str, name: str, weight: Tensor, matrix: Callable[..., None],
+          generator: torch.Generator) -> None:
     """Draw one weight as :meth:`Block.start` says, or by the scheme's ``matrix``."""
     start = node.block.start(name)
     if start in ("table", "tokens"):
@@ -124,11 +118,5 @@ def _adapters_end(path: str) -> bool:
     return len(parts) > 1 and parts[-1] == "up" and parts[-2].endswith("_adapter")
 
 
-SCHEMES: dict[str, Callable[..., None]] = {
-    "xavier": xavier,
-    "released": released,
-    "partialformer": released,
-    "edgeformer": released,
-    "anthe": anthe,
-    "torch": torch_default,
-}
+SCHEMES: dict[str, Callable[..., None]] = {"xavier": xavier, "released": released, "partialformer": released,
+                                           "edgeformer": released, "anthe": anthe, "torch": torch_default}

@@ -50,11 +50,9 @@ def verify(block: Block, source: int, target: int, vocab: int) -> list[Check]:
     traced = fvcore_macs(model, inputs)
     alone = f"{once:,} on weights alone, which come before inference" if once else ""
     why = f"{NORM_STEPS} for each of {norms:,} LayerNorm elements" + (f"; {alone}" if alone else "")
-    return [
-        Check("params", "torch", ours["params.total"], numel),
-        Check("MACs", "FlopCounterMode / 2", ours["macs.total"], flop_counter_macs(model, inputs), once, alone),
-        Check("MACs", "fvcore", ours["macs.total"], traced, NORM_STEPS * norms + once, why),
-    ]
+    return [Check("params", "torch", ours["params.total"], numel),
+            Check("MACs", "FlopCounterMode / 2", ours["macs.total"], flop_counter_macs(model, inputs), once, alone),
+            Check("MACs", "fvcore", ours["macs.total"], traced, NORM_STEPS * norms + once, why)]
 
 
 def flop_counter_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:

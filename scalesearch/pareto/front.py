@@ -49,9 +49,8 @@ def pareto_ranks(values: NDArray[np.float64], directions: Sequence[str]) -> NDAr
     return ranks
 
 
-def staircase(
-    x: NDArray[np.float64], y: NDArray[np.float64], directions: tuple[str, str]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def staircase(x: NDArray[np.float64], y: NDArray[np.float64],
+              directions: tuple[str, str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corners (x, y) of the front of two objectives, from the best ``x`` to the best ``y``, each once."""
     values = np.column_stack([x, y])
     points = np.unique(losses(values[pareto_front(values, directions)], directions), axis=0)

@@ -31,25 +31,12 @@ class Entry:
     def to_json(self) -> dict[str, Any]:
         """Everything, exact."""
         row = self.row
-        return {
-            "paper": row.paper,
-            "table": row.table,
-            "row": row.label,
-            "file": f"reference/{row.file}",
-            "set": dict(row.settings),
-            "layer": row.layer,
-            "architecture": self.architecture.id,
-            "quantity": row.quantity,
-            "protocol": row.protocol.to_json(),
-            "printed": row.printed,
-            "reference": row.expected,
-            "recomputed": self.exact,
-            "verdict": self.verdict.name,
-            "rounding": self.verdict.by,
-            "why": self.why,
-            "note": row.note,
-            "common": {name: self.common[name] for name in SHARED} | {"protocol": self.common.protocol.to_json()},
-        }
+        return {"paper": row.paper, "table": row.table, "row": row.label, "file": f"reference/{row.file}",
+                "set": dict(row.settings), "layer": row.layer, "architecture": self.architecture.id,
+                "quantity": row.quantity, "protocol": row.protocol.to_json(), "printed": row.printed,
+                "reference": row.expected, "recomputed": self.exact, "verdict": self.verdict.name,
+                "rounding": self.verdict.by, "why": self.why, "note": row.note,
+                "common": {name: self.common[name] for name in SHARED} | {"protocol": self.common.protocol.to_json()}}
 
     @property
     def why(self) -> str:

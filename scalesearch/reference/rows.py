@@ -68,22 +68,11 @@ def _rows(sheet: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Row]:
     why = entry.get("why", "")
     for quantity in (key for key in entry if "." in key):
         printed, expected = entry[quantity]
-        yield Row(
-            paper=sheet["paper"],
-            space=sheet["space"],
-            table=str(entry["table"]),
-            label=entry["row"],
-            file=entry["file"],
-            settings={key: str(value) for key, value in entry.get("set", {}).items()},
-            layer=entry.get("layer"),
-            quantity=quantity,
-            protocol=_protocol(sheet, entry.get("vocab")),
-            printed=printed,
-            expected=expected,
-            rounding=tuple(sheet["rounding"]),
-            why=why.get(quantity, "") if isinstance(why, Mapping) else why,
-            note=entry.get("note", ""),
-        )
+        yield Row(paper=sheet["paper"], space=sheet["space"], table=str(entry["table"]), label=entry["row"],
+                  file=entry["file"], settings={key: str(value) for key, value in entry.get("set", {}).items()},
+                  layer=entry.get("layer"), quantity=quantity, protocol=_protocol(sheet, entry.get("vocab")),
+                  printed=printed, expected=expected, rounding=tuple(sheet["rounding"]),
+                  why=why.get(quantity, "") if isinstance(why, Mapping) else why, note=entry.get("note", ""))
 
 
 def _protocol(sheet: Mapping[str, Any], vocab: str | None) -> Protocol:

@@ -19,9 +19,8 @@ STRIDE = 6.0  # pixels between the points that stand for a line
 FAR = 10  # points of offset from which a line leads from the label to its point
 
 
-def place(
-    axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]], size: float = 8
-) -> list[Annotation]:
+def place(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]],
+          size: float = 8) -> list[Annotation]:
     """Writes each (x, y, text) beside its point, where it covers least; call it after the limits are set.
 
     Args:

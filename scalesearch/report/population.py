@@ -33,14 +33,9 @@ HIGHEST, MAX_COLUMNS = 8.0, 3  # inches of a column of panels, and columns of a 
 Panel = tuple[str, pd.DataFrame]  # a parameter and its answers
 
 
-def plane(
-    sample: pd.DataFrame,
-    front: Sequence[tuple[float, float]],
-    limits: Mapping[str, float],
-    protocol: Mapping[str, Any],
-    references: Sequence[tuple[float, float, str]] = (),
-    axes_names: tuple[str, str] = ("macs.total", "params.non_embedding"),
-) -> Figure:
+def plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]], limits: Mapping[str, float],
+          protocol: Mapping[str, Any], references: Sequence[tuple[float, float, str]] = (),
+          axes_names: tuple[str, str] = ("macs.total", "params.non_embedding")) -> Figure:
     """Candidates of a space by two costs, the budget's box, the front, and named points; all on log axes.
 
     Args:

@@ -20,9 +20,8 @@ LENGTHS = ("source", "target", "length", "vocab")
 WORDS = {"source": "Source tokens S", "target": "Target tokens T", "length": "Tokens S = T", "vocab": "Vocabulary V"}
 
 
-def curves(
-    table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, Any], marks: Mapping[int, str] | None = None
-) -> Figure:
+def curves(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, Any],
+           marks: Mapping[int, str] | None = None) -> Figure:
     """A figure of the costs in ``table`` against the first key, a line for each value of the second.
 
     Args:

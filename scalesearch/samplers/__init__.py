@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from scalesearch.samplers.sheet import Define
 
 ENTRY_POINTS = "scalesearch.samplers"
-OURS = {
-    "bayes": ("hypervolume_gp", "HypervolumeGP"), "local": ("front_neighbours", "FrontNeighbours"),
-    "random": ("uninformed", "RandomDraws"), "grid": ("uninformed", "Grid"),
-}
+OURS = {"bayes": ("hypervolume_gp", "HypervolumeGP"), "local": ("front_neighbours", "FrontNeighbours"),
+        "random": ("uninformed", "RandomDraws"), "grid": ("uninformed", "Grid")}
 SHORT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "tpe": ("TPESampler", {"n_startup_trials": 10, "constant_liar": True}),
     "nsga2": ("NSGAIISampler", {"population_size": 20}),
@@ -38,12 +36,9 @@ SHORT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 NAMES = (*OURS, *SHORT)
 LEARN_FROM_INFEASIBLE = ("TPESampler",)  # others of Optuna's rank what is infeasible last, or leave it out
-REFUSED = {
-    "CmaEsSampler": "it keeps its state in the study, which a study that is resumed does not have",
-    "QMCSampler": "it keeps its place in the study, which a study that is resumed does not have",
-    "GridSampler": "take `grid`, which knows the space",
-    "PartialFixedSampler": "fix parameters in the space",
-}
+REFUSED = {"CmaEsSampler": "it keeps its state in the study, which a study that is resumed does not have",
+           "QMCSampler": "it keeps its place in the study, which a study that is resumed does not have",
+           "GridSampler": "take `grid`, which knows the space", "PartialFixedSampler": "fix parameters in the space"}
 
 
 @dataclass(frozen=True)

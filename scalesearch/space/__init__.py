@@ -12,19 +12,5 @@ from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Pa
 from scalesearch.space.syntax.schedules import Call, Reference
 from scalesearch.space.syntax.value_parser import parse_schedule
 
-__all__ = [
-    "Answers",
-    "Call",
-    "Choice",
-    "Constraint",
-    "FloatRange",
-    "IntRange",
-    "Problem",
-    "Parameter",
-    "Reference",
-    "Space",
-    "SpaceErrors",
-    "Unbuildable",
-    "parse_schedule",
-    "read_space",
-]
+__all__ = ["Answers", "Call", "Choice", "Constraint", "FloatRange", "IntRange", "Problem", "Parameter", "Reference",
+           "Space", "SpaceErrors", "Unbuildable", "parse_schedule", "read_space"]

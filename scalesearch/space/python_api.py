@@ -21,9 +21,8 @@ def OneOf(*options: Any) -> str:
     return " | ".join(map(write, options))
 
 
-def Variants(
-    variants: Mapping[str, Mapping[str, Any]] | None = None, /, **more: Mapping[str, Any]
-) -> dict[str, dict[str, Mapping[str, Any]]]:
+def Variants(variants: Mapping[str, Mapping[str, Any]] | None = None, /,
+             **more: Mapping[str, Any]) -> dict[str, dict[str, Mapping[str, Any]]]:
     """One of several kinds with keys of their own: ``Variants(relu={"hidden": "= 4 * width"}, none={})``."""
     return {"one of": {**(variants or {}), **more}}
 

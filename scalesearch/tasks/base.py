@@ -95,7 +95,5 @@ class Task:
 
 PER_TOKEN = {"loss": Metric("min", 0.0, "Loss (nats per token)"), "perplexity": Metric("min", 1.0, "Perplexity")}
 COMMON = {**PER_TOKEN, "loss_per_char": Metric("min", 0.0, "Loss per character (nats)")}
-MEASURED = {
-    "latency": Metric("min", 0.0, "Latency (ms per sentence, one at a time, greedy)"),
-    "memory": Metric("min", 0.0, "Peak memory of training (MiB)"),
-}
+MEASURED = {"latency": Metric("min", 0.0, "Latency (ms per sentence, one at a time, greedy)"),
+            "memory": Metric("min", 0.0, "Peak memory of training (MiB)")}

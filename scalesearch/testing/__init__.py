@@ -8,13 +8,5 @@ from scalesearch.testing.draws import random_architecture
 from scalesearch.testing.kinds import check_count, check_ffn, check_mixer
 from scalesearch.testing.specimen import Specimen
 
-__all__ = [
-    "Specimen",
-    "check_bill",
-    "check_columns",
-    "check_count",
-    "check_ffn",
-    "check_mixer",
-    "check_model",
-    "random_architecture",
-]
+__all__ = ["Specimen", "check_bill", "check_columns", "check_count", "check_ffn", "check_mixer", "check_model",
+           "random_architecture"]

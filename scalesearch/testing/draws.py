@@ -94,7 +94,5 @@ def random_schedule(rng: Random, depth: int) -> Any:
     first = rng.randint(1, depth)
     groups = rng.randint(1, 3)
     counted = f"{first}, {depth - first}" if first < depth else f"{depth}"
-    return rng.choice([
-        "own", "one", "sandwich", f"cycle({groups})", f"sequence({groups})", f"reverse_cycle({groups})",
-        f"runs({counted})", f"load({counted})", [rng.randint(0, 2) for _ in range(depth)],
-    ])
+    return rng.choice(["own", "one", "sandwich", f"cycle({groups})", f"sequence({groups})", f"reverse_cycle({groups})",
+                       f"runs({counted})", f"load({counted})", [rng.randint(0, 2) for _ in range(depth)]])

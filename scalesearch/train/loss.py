@@ -17,14 +17,8 @@ CHUNK = 256  # rows at a time: 256 · 8,000 fp32 logits are 8 MB, which a last-l
 CHUNK_GPU = 4096
 
 
-def cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    target: Tensor,
-    smoothing: float = 0.0,
-    chunk: int | None = None,
-) -> Tensor:
+def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float = 0.0,
+                  chunk: int | None = None) -> Tensor:
     """Label-smoothed cross-entropy (Szegedy et al. 2016) summed over rows, in nats; a scalar.
 
     Args:

@@ -25,20 +25,9 @@ from scalesearch.train.scoring import proxies as zero_cost
 from scalesearch.train.scoring.measure import PeakMemory
 
 
-def train(
-    architecture: Any,
-    corpus: Corpus,
-    recipe: Recipe,
-    directory: Path | str,
-    seed: int = 1,
-    report: Report | None = None,
-    resume: bool = True,
-    until: float = 1.0,
-    processes: int = 1,
-    team: Team | None = None,
-    proxies: bool = False,
-    artefacts: Artefacts | None = None,
-) -> Result:
+def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | str, seed: int = 1,
+          report: Report | None = None, resume: bool = True, until: float = 1.0, processes: int = 1,
+          team: Team | None = None, proxies: bool = False, artefacts: Artefacts | None = None) -> Result:
     """Trains ``architecture`` on ``corpus`` and scores it; writes all files to ``directory``.
 
     With ``resume``, a complete result in ``directory`` is returned as it is, and an interrupted run is resumed with the

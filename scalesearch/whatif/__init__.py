@@ -13,21 +13,5 @@ from scalesearch.whatif.solve import Solution, Solutions, solve
 from scalesearch.whatif.sweep import Sweep, sweep
 from scalesearch.whatif.trade import Trades, trade
 
-__all__ = [
-    "ModuleRow",
-    "Citation",
-    "Comparison",
-    "Crossing",
-    "Crossings",
-    "Formula",
-    "Solution",
-    "Solutions",
-    "Sweep",
-    "Trades",
-    "cite",
-    "compare",
-    "crossings",
-    "solve",
-    "sweep",
-    "trade",
-]
+__all__ = ["ModuleRow", "Citation", "Comparison", "Crossing", "Crossings", "Formula", "Solution", "Solutions", "Sweep",
+           "Trades", "cite", "compare", "crossings", "solve", "sweep", "trade"]

@@ -113,14 +113,8 @@ class Solutions(tuple[Solution, ...]):
         return pd.DataFrame([solution.row() for solution in self])
 
 
-def solve(
-    space: Space,
-    goal: str,
-    budget: str | Sequence[str] = (),
-    each: Mapping[str, Sequence[int]] | None = None,
-    protocol: Protocol | None = None,
-    step: int = 1,
-) -> Solutions:
+def solve(space: Space, goal: str, budget: str | Sequence[str] = (), each: Mapping[str, Sequence[int]] | None = None,
+          protocol: Protocol | None = None, step: int = 1) -> Solutions:
     """The largest or smallest value of a size within the budget, for every combination of the sizes in ``each``.
 
     Args:
@@ -241,15 +235,13 @@ class _Search:
         beyond = [v for v in built if best is not None and (v > best if largest else v < best)]
         after = (min if largest else max)(beyond, default=None)
         nearest = None if within else min(built, key=lambda value: self._miss(built[value]), default=None)
-        return Solution(
-            self.way, self.key, self.given, best=self._point(best, built), next=self._point(after, built),
-            follows=self._follows(built[best]) if best is not None else {},
-            tried=len(candidates), unbuildable=len(candidates) - len(built), within=len(within),
-            low=values[0] if values else 0, high=values[-1] if values else 0,
-            step=values.step if isinstance(values, range) else 0,
-            open_end=open_end and largest and after is None and best is not None,
-            rising=self._rising(built), exhaustive=len(candidates) == len(values), nearest=self._point(nearest, built),
-        )  # fmt: skip
+        return Solution(self.way, self.key, self.given, best=self._point(best, built), next=self._point(after, built),
+                        follows=self._follows(built[best]) if best is not None else {}, tried=len(candidates),
+                        unbuildable=len(candidates) - len(built), within=len(within), low=values[0] if values else 0,
+                        high=values[-1] if values else 0, step=values.step if isinstance(values, range) else 0,
+                        open_end=open_end and largest and after is None and best is not None,
+                        rising=self._rising(built), exhaustive=len(candidates) == len(values),
+                        nearest=self._point(nearest, built))  # fmt: skip
 
     def _miss(self, candidate: Candidate) -> float:
         return max(limit.slack(candidate.__getitem__) for limit in self.limits)

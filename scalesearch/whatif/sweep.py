@@ -53,10 +53,8 @@ class Sweep:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            "protocol": self.protocol.to_json(), "sweep": list(self.keys), "rows": [dict(row) for row in self.rows],
-            "crossings": [crossing.to_json() for crossing in self.crossings],
-        }  # fmt: skip
+        return {"protocol": self.protocol.to_json(), "sweep": list(self.keys), "rows": [dict(row) for row in self.rows],
+                "crossings": [crossing.to_json() for crossing in self.crossings]}  # fmt: skip
 
 
 def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = None) -> Sweep:
@@ -104,10 +102,8 @@ def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
     return sheets
 
 
-def _rows(
-    sheets: Sequence[Answers], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
-    columns: Sequence[str],
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+def _rows(sheets: Sequence[Answers], keys: Mapping[str, str], protocol: Protocol, chosen: Mapping[str, int],
+          columns: Sequence[str]) -> Iterator[dict[str, Any]]:  # fmt: skip
     for candidate in priced([Candidate.of(sheet) for sheet in sheets], protocol, COLUMNS):
         values = {key: candidate.answers.get(key) for key in keys} | dict(chosen)
         costs = dict.fromkeys(columns) | dict(candidate.costs or {})

@@ -100,15 +100,9 @@ def read_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
     return tuple(holds)
 
 
-def trade(
-    space: Space,
-    keys: Sequence[str],
-    hold: str | Sequence[str],
-    of: Mapping[str, Any] | None = None,
-    budget: Sequence[str] = (),
-    protocol: Protocol | None = None,
-    ranges: Mapping[str, Sequence[int]] | None = None,
-) -> Trades:
+def trade(space: Space, keys: Sequence[str], hold: str | Sequence[str], of: Mapping[str, Any] | None = None,
+          budget: Sequence[str] = (), protocol: Protocol | None = None,
+          ranges: Mapping[str, Sequence[int]] | None = None) -> Trades:
     """Every pair of the sizes ``keys`` whose costs stay within ``hold`` of a reference.
 
     Args:

@@ -155,14 +155,12 @@ class Attention(Mixer):
         if self.expand or given(self.clip) or self.residual:
             name = ("cross" if self.cross else "self") if self.residual else None
             out = self.heads if self.expand else 0
-            return Scores(
-                self.score_heads, self.head_dim, values, self.queries, self.keys, out, self.clip, name, self.prompt
-            )
+            return Scores(self.score_heads, self.head_dim, values, self.queries, self.keys, out, self.clip, name,
+                          self.prompt)
         return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt)
 
-    def forward(
-        self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None, memory: Any = None
-    ) -> Any:
+    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None,
+                memory: Any = None) -> Any:
         y = x if memory is None else memory
         joined = self._joined(m, x) if memory is None and m.folds is not None and cache is not None else None
         query = self.gating.features(functools.partial(self._map, m), "Q", x) if joined is None else joined[0]

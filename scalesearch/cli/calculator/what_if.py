@@ -23,10 +23,8 @@ PLAIN = {"none", "off", "own", "nothing", "matrices", "euler", "auto", "solved",
 # -- side by side
 
 
-def show_comparison(
-    files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...], lengths: dict[str, Any], levels: int,
-    csv: str | None, as_json: bool,
-) -> None:  # fmt: skip
+def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
+                    lengths: dict[str, Any], levels: int, csv: str | None, as_json: bool) -> None:  # fmt: skip
     """Prints what ``files``, and the first with ``against``, cost under one protocol: the first file's."""
     from scalesearch.cost import cost, protocol_of
     from scalesearch.whatif import compare
@@ -85,10 +83,8 @@ def _differences(comparison: Comparison, quantity: str, words: str) -> Table:
 # -- a sweep
 
 
-def show_sweep(
-    file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], lengths: dict[str, Any], plot: str | None,
-    csv: str | None, as_json: bool,
-) -> None:  # fmt: skip
+def show_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...], lengths: dict[str, Any], plot: str | None,
+               csv: str | None, as_json: bool) -> None:  # fmt: skip
     """Prints costs for every combination of the values in ``sweeps``; draws and writes them where asked."""
     from scalesearch.cost import protocol_of
     from scalesearch.whatif import sweep
@@ -151,9 +147,7 @@ def _draw(table: Sweep, path: Path) -> list[Path]:
 # -- formulas
 
 
-def show_formulas(
-    file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, as_json: bool
-) -> None:
+def show_formulas(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: int, as_json: bool) -> None:
     """Prints the closed forms of params and MACs, by section (``levels`` 1) or by module."""
     from scalesearch.cost import protocol_of
     from scalesearch.whatif import cite

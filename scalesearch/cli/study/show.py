@@ -188,20 +188,10 @@ def wrote(files: Iterable[Path], console: Console | None = None) -> None:
 
 def as_json_of(results: Results) -> dict[str, Any]:
     volume, meta = results.hypervolume(), results.study.meta
-    return {
-        "study": meta.name,
-        "folder": str(results.study.folder),
-        "objectives": results.objectives,
-        "protocol": meta.protocol,
-        "data": meta.to_json()["data"],
-        "synthetic": meta.synthetic,
-        "bleu_signature": results.signature,
-        "seed": meta.seed,
-        "seeds": results.verdict.to_json(),
-        "teacher": results.teacher,
-        "lost": results.lost,
-        "counts": dict(Counter(str(trial.state) for trial in results.study.trials.candidates()).most_common()),
-        "front": json.loads(results.front.to_json(orient="records")),
-        "proxies": results.proxies().to_json(),
-        "hypervolume": None if volume is None else {"value": volume[0], "reference": volume[1]},
-    }
+    return {"study": meta.name, "folder": str(results.study.folder), "objectives": results.objectives,
+            "protocol": meta.protocol, "data": meta.to_json()["data"], "synthetic": meta.synthetic,
+            "bleu_signature": results.signature, "seed": meta.seed, "seeds": results.verdict.to_json(),
+            "teacher": results.teacher, "lost": results.lost,
+            "counts": dict(Counter(str(trial.state) for trial in results.study.trials.candidates()).most_common()),
+            "front": json.loads(results.front.to_json(orient="records")), "proxies": results.proxies().to_json(),
+            "hypervolume": None if volume is None else {"value": volume[0], "reference": volume[1]}}

@@ -83,25 +83,14 @@ def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: boo
     shared = off(a, f"{stack}.key_value_heads")
     identity = a.get(f"{stack}.projections", "matrices") == "identity"
     relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
-    made = Attention(
-        a["width"],
-        queries,
-        stack == "decoder",
-        IDENTITY if identity else site(a, "attention"),
-        heads=a[f"{stack}.heads"],
-        head_dim=a[f"{stack}.head_dim"],
-        score_heads=a[f"{stack}.score_heads"],
-        projected=projected,
-        keys=keys,
-        cross=cross,
-        expand=a.get(f"{stack}.head_scaling", "none") == "mlp",
-        kv_heads=0 if shared is None else shared,
-        clip=a[f"{stack}.relative_clip"] if relative else 0,
-        residual=a.get(f"{stack}.residual_scores", "none") == "previous",
-        gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
-        partial=_partial(a, stack, queries, cross),
-        **(_adaptation(a) if stack == "encoder" else {}),
-    )
+    made = Attention(a["width"], queries, stack == "decoder", IDENTITY if identity else site(a, "attention"),
+                     heads=a[f"{stack}.heads"], head_dim=a[f"{stack}.head_dim"], score_heads=a[f"{stack}.score_heads"],
+                     projected=projected, keys=keys, cross=cross,
+                     expand=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=0 if shared is None else shared,
+                     clip=a[f"{stack}.relative_clip"] if relative else 0,
+                     residual=a.get(f"{stack}.residual_scores", "none") == "previous",
+                     gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
+                     partial=_partial(a, stack, queries, cross), **(_adaptation(a) if stack == "encoder" else {}))
     return fitted(made, stack)
 
 

@@ -41,15 +41,10 @@ def _shared(depth: str, what: str) -> Field:
 
 
 def _share() -> Group:
-    encoder = {
-        "attention": _shared("encoder.depth", "mixer; also called `mixing`"),
-        "ffn": _shared("encoder.depth", "feed-forward"),
-    }
-    decoder = {
-        "self": _shared("decoder.depth", "mixer"),
-        "cross": _shared("decoder.depth", "cross-attention"),
-        "ffn": _shared("decoder.depth", "feed-forward"),
-    }
+    encoder = {"attention": _shared("encoder.depth", "mixer; also called `mixing`"),
+               "ffn": _shared("encoder.depth", "feed-forward")}
+    decoder = {"self": _shared("decoder.depth", "mixer"), "cross": _shared("decoder.depth", "cross-attention"),
+               "ffn": _shared("decoder.depth", "feed-forward")}
     fields: dict[str, Field | Group] = {
         "encoder": Group(encoder, clears=True, spellings={"mixing": "attention"}, doc="of the encoder's layers"),
         "decoder": Group(decoder, clears=True, doc="of the decoder's layers"),
@@ -122,10 +117,8 @@ def _chain() -> Group:
 
 
 def _low_rank() -> Group:
-    fields: dict[str, Field | Group] = {
-        "attention": count("rank of the maps of query, key and value"),
-        "ffn": count("rank of feed-forward matrices"),
-    }
+    fields: dict[str, Field | Group] = {"attention": count("rank of the maps of query, key and value"),
+                                        "ffn": count("rank of feed-forward matrices")}
     return Group(fields, clears=True, doc="matrices as two of low rank")
 
 
@@ -157,19 +150,16 @@ def _schema(*registered: object) -> Group:
             "encoder",
             "6",
             {
-                "solver": Field(
-                    "word", tuple(SOLVERS), default="euler", doc="order of a layer's step (ODE Transformer)"
-                ),
+                "solver": Field("word", tuple(SOLVERS), default="euler",
+                                doc="order of a layer's step (ODE Transformer)"),
                 "middle_width": count("width of all layers but the first and last (Subformer)"),
             },
         ),
         "decoder": stack(
             "decoder",
             "6",
-            {
-                "interleaved": flag("no", "feed-forward after each of the two attentions"),
-                "cross_gate": Field("word", GATES, default="none", doc="Anthe's gate in cross-attention"),
-            },
+            {"interleaved": flag("no", "feed-forward after each of the two attentions"),
+             "cross_gate": Field("word", GATES, default="none", doc="Anthe's gate in cross-attention")},
         ),
         "share": _share(),
         "adapt": _adapt(),

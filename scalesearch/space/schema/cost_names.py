@@ -1,12 +1,10 @@
 """The names of costs that a constraint or a budget may use."""
 
 PARTS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
-COST_NAMES = (
-    *(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS),
-    *("memory.weights", "memory.cache", "memory.activations"),
-    *("load.mean", "load.balance", "load.min", "load.max"),
-    *("artefact.bytes", "latency.predicted", "refusals.ctranslate2"),
-)
+COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for part in PARTS),
+              *("memory.weights", "memory.cache", "memory.activations"),
+              *("load.mean", "load.balance", "load.min", "load.max"),
+              *("artefact.bytes", "latency.predicted", "refusals.ctranslate2"))
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")
 # Formats, with their quantisations, whose bytes can be foretold.

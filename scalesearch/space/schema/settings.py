@@ -25,23 +25,10 @@ OPTIONAL = "none"
 NAME = "a name (a text without slashes, of at most 200 bytes)"
 
 
-def setting(
-    default: Any,
-    doc: str,
-    *,
-    unit: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    words: tuple[str, ...] = (),
-    also: tuple[str, ...] = (),
-    synonyms: tuple[str, ...] = (),
-    read: Callable[[Node, Complain], Any] | None = None,
-    form: str = "",
-    key: str = "",
-    of: Group | None = None,
-    items: Group | None = None,
-    shown: str = "",
-) -> Any:
+def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None, high: float | None = None,
+            words: tuple[str, ...] = (), also: tuple[str, ...] = (), synonyms: tuple[str, ...] = (),
+            read: Callable[[Node, Complain], Any] | None = None, form: str = "", key: str = "", of: Group | None = None,
+            items: Group | None = None, shown: str = "") -> Any:
     """A field of a dataclass that a file may give.
 
     Args:

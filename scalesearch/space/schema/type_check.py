@@ -24,16 +24,12 @@ def describe(field: Field) -> str:
     also = f", or {either(field.also)}" if field.also else ""
     low = lowest(field)
     bounds = " and".join(f" {sign} {bound:g}" for sign, bound in ((">=", low), ("<=", field.high)) if bound is not None)
-    return {
-        "size": either(map(say, field.among)) + also if field.among else f"a whole number{bounds}{also}",
-        "number": f"a number{bounds}{also}",
-        "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}{also}",
-        "flag": "`yes` or `no`",
-        "schedule": f"a schedule (one of {either(field.calls)}, a list, or a layer of another)",
-        "list": f"a list of {'words, each ' + either(field.words) if field.words else 'whole numbers'}{also}",
-        "text": f"a text{also}",
-        "node": field.form,
-    }[field.kind]
+    return {"size": either(map(say, field.among)) + also if field.among else f"a whole number{bounds}{also}",
+            "number": f"a number{bounds}{also}",
+            "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}{also}", "flag": "`yes` or `no`",
+            "schedule": f"a schedule (one of {either(field.calls)}, a list, or a layer of another)",
+            "list": f"a list of {'words, each ' + either(field.words) if field.words else 'whole numbers'}{also}",
+            "text": f"a text{also}", "node": field.form}[field.kind]
 
 
 def lowest(field: Field) -> float | None:
@@ -94,9 +90,8 @@ def _not_legal(spec: Literal, field: Field, paths: Iterable[str]) -> SyntaxProbl
     words = {"flag": ("yes", "no"), "word": field.words, "schedule": tuple(field.calls)}.get(field.kind, field.also)
     if isinstance(spec.value, str):
         if spec.value in paths or "." in spec.value:
-            return SyntaxProblem(
-                f"`{text}` names a key, not a value", spec.span, f"for the same answer, write `= {text}`"
-            )
+            return SyntaxProblem(f"`{text}` names a key, not a value", spec.span,
+                                 f"for the same answer, write `= {text}`")
         return SyntaxProblem(f"`{text}` is not {describe(field)}", spec.span, suggest(text, words) if words else None)
     kind = "yes/no" if isinstance(spec.value, bool) else "a number"
     return SyntaxProblem(f"expected {describe(field)}, found {kind}", spec.span)
@@ -154,9 +149,8 @@ def _items(spec: Items, field: Field) -> Spec:
     for value, span in zip(spec.values, spans, strict=True):
         if field.words and field.kind == "list":
             if value not in field.words:
-                raise SyntaxProblem(
-                    f"`{say(value)}` is not a word of this list", span, suggest(say(value), field.words)
-                )
+                raise SyntaxProblem(f"`{say(value)}` is not a word of this list", span,
+                                    suggest(say(value), field.words))
         elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise SyntaxProblem(f"`{say(value)}` is not a whole number >= 0", span)
     if field.kind == "schedule" and not spec.values:
@@ -177,9 +171,8 @@ def _call(spec: CallOf, field: Field) -> Spec:
     if count < legal.minimum or (legal.maximum is not None and count > legal.maximum):
         most = "" if legal.maximum == legal.minimum else " or more" if legal.maximum is None else f" to {legal.maximum}"
         many = "argument" if legal.minimum == 1 and not most else "arguments"
-        raise SyntaxProblem(
-            f"`{spec.name}` takes {legal.minimum}{most} {many}, not {count}", spec.span, legal.doc or None
-        )
+        raise SyntaxProblem(f"`{spec.name}` takes {legal.minimum}{most} {many}, not {count}", spec.span,
+                            legal.doc or None)
     for argument in spec.arguments:
         _check_argument(argument)
     return spec

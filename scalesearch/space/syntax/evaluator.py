@@ -83,9 +83,8 @@ def _number(value: Any) -> bool:
     return is_array(value) or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+ORDER: Mapping[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt,
+                                                   ">=": operator.ge}  # fmt: skip
 
 
 def compare(op: str, left: Any, right: Any) -> Any:

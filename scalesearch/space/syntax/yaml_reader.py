@@ -65,9 +65,7 @@ def _nearby(path: Path) -> str:
     return f"\n  = help: {suggest(path.name, sorted(names)[:8])}" if names else ""
 
 
-def compose(
-    source: Source, what: str = "a space", example: str = "width: 256 | 512"
-) -> tuple[Table, list[Problem]]:
+def compose(source: Source, what: str = "a space", example: str = "width: 256 | 512") -> tuple[Table, list[Problem]]:
     """The top mapping of a YAML text, with the problems of its aliases and keys.
 
     Args:

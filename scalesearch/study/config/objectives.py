@@ -34,10 +34,8 @@ def refuse_foreign(objective: Objective, spec: DataSpec) -> None:
     raise UserError(why, help=f"its metrics are {', '.join(known)}", code="metric-unavailable")
 
 
-_ASKING = {
-    "tokenised_bleu": "it is a metric of translation with `tokenised: true` in `data:`",
-    "comet": "it is a metric of translation with `comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da",
-}
+_ASKING = {"tokenised_bleu": "it is a metric of translation with `tokenised: true` in `data:`",
+           "comet": "it is a metric of translation with `comet: MODEL` in `data:`, such as Unbabel/wmt22-comet-da"}
 
 
 def measure(objectives: tuple[Objective, ...], given: str) -> str:

@@ -21,12 +21,8 @@ from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text
 from scalesearch.space.syntax.value_parser import parse_value
 
-WORDS = {
-    "deeper": ("encoder.depth",),
-    "wider": ("width",),
-    "heads": ("encoder.heads", "decoder.heads"),
-    "head_dim": ("encoder.head_dim", "decoder.head_dim"),
-}
+WORDS = {"deeper": ("encoder.depth",), "wider": ("width",), "heads": ("encoder.heads", "decoder.heads"),
+         "head_dim": ("encoder.head_dim", "decoder.head_dim")}
 EXAMPLE = "such as `deeper: 2 | 3 | 4 | 6`, `{width: 64 | 96, encoder.heads: 4 | 6}`, or a list of such mappings"
 MOST = 1000  # steps of a rule
 Change = dict[str, str]

@@ -158,17 +158,11 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
     result = read_json(school / FILE, Result)
     metrics = result.metrics
     scored = {metrics["split"]: metrics, **({"test": metrics["test"]} if "test" in metrics else {})}
-    return {
-        "architecture": teacher.architecture.id,
-        "params": result.params,
-        "bleu": {split: scores["bleu"] for split, scores in scored.items()},
-        "decode": metrics["decode"],
-        "seed": result.seed,
-        "corpus": result.corpus,
-        "cpu_seconds": result.total_cpu_seconds,
-        "translations": {"pairs": made.pairs, "decode": made.decode, "cpu_seconds": made.cpu_seconds},
-        "mix": teacher.spec.mix,
-    }
+    return {"architecture": teacher.architecture.id, "params": result.params,
+            "bleu": {split: scores["bleu"] for split, scores in scored.items()}, "decode": metrics["decode"],
+            "seed": result.seed, "corpus": result.corpus, "cpu_seconds": result.total_cpu_seconds,
+            "translations": {"pairs": made.pairs, "decode": made.decode, "cpu_seconds": made.cpu_seconds},
+            "mix": teacher.spec.mix}
 
 
 def _finish(folder: Path, job: JobFile, words: str, attempts: int, runner: Runner, console: Console) -> Translated:

@@ -96,14 +96,11 @@ class DryRun:
         if spec.rows is not None:
             return {**common, **spec.rows.to_json(), "trainings": self.trainings, "architectures": trials}
         assert self.feasibility is not None, "of a search"
-        return {
-            **common,
-            "recipe": spec.recipe_space.texts,
-            "space": {"hash": spec.space.hash, "size": self.size, "parameters": len(spec.space.dimensions())},
-            "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
-            "missed": dict(self.feasibility.missed), "trials": spec.trials, "proposals": trials,
-            "warm_start": self.warm and self.warm.to_json(),
-        }
+        return {**common, "recipe": spec.recipe_space.texts,
+                "space": {"hash": spec.space.hash, "size": self.size, "parameters": len(spec.space.dimensions())},
+                "sampled": self.feasibility.samples, "feasible": self.feasibility.feasible,
+                "missed": dict(self.feasibility.missed), "trials": spec.trials, "proposals": trials,
+                "warm_start": self.warm and self.warm.to_json()}
 
     def show(self, console: Console) -> None:
         """Prints it for people."""

@@ -55,15 +55,13 @@ def set_up(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> Se
     evaluator, facts = make_evaluator(spec, corpora), corpora.facts
     spec = drop_infeasible_rows(spec, evaluator)
     rows = {**spec.rows.to_json(), "rows": tuple(row.label for row in spec.rows.rows)} if spec.rows else {}
-    meta = StudyMeta(
-        id=uuid.uuid4().hex, name=spec.name, created=now(), space=spec.space.hash,
-        protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=spec.recipe.to_json(),
-        seed=spec.seed, data=facts, synthetic=facts.synthetic,
-        trials=spec.trials + len(references(spec)), limits=tuple(limit.text for limit in evaluator.limits),
-        bounds=upper_bounds(evaluator.limits), versions=versions(*SEARCHERS), teacher=teacher,
-        sampler=None if spec.rows else spec.proposer, rungs=spec.rungs, seeds=spec.seeds, warm_start=spec.warm,
-        questions=spec.recipe_space.texts, **rows,
-    ).as_read()
+    meta = StudyMeta(id=uuid.uuid4().hex, name=spec.name, created=now(), space=spec.space.hash,
+                     protocol=evaluator.protocol.to_json(), objectives=spec.objectives, recipe=spec.recipe.to_json(),
+                     seed=spec.seed, data=facts, synthetic=facts.synthetic, trials=spec.trials + len(references(spec)),
+                     limits=tuple(limit.text for limit in evaluator.limits), bounds=upper_bounds(evaluator.limits),
+                     versions=versions(*SEARCHERS), teacher=teacher, sampler=None if spec.rows else spec.proposer,
+                     rungs=spec.rungs, seeds=spec.seeds, warm_start=spec.warm, questions=spec.recipe_space.texts,
+                     **rows).as_read()
     job = {"data": spec.data.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
            "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}

@@ -108,16 +108,15 @@ def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
     begun = SCORING if at_end else TRAINING if report.kind else STARTING
     doing = SILENT if silent else begun if owner else WAITING
     steps = ((job or {}).get("recipe") or {}).get("steps")
-    return RunningTrial(
-        trial=trial.number, kind=str(trial.origin) if named else "candidate", name=trial.name, id=trial.architecture,
-        params=trial.costs.get("params.total"), macs=trial.costs.get("macs.total"),
-        attempt=max(1, trial.attempts - reached), doing=doing, words=silent or _words(doing, report), share=done,
-        rung=rung, until=until, seconds_left=0.0 if at_end else left, full_seconds=pace,
-        elapsed=max(0.0, time.time() - owner.since) if owner and owner.since is not None else None, step=report.step,
-        steps=steps if isinstance(steps, int) else None, loss=report.loss,
-        valid=report.validation and report.validation.valid_loss, host=owner and owner.host,
-        process=owner and owner.process,
-    )
+    return RunningTrial(trial=trial.number, kind=str(trial.origin) if named else "candidate", name=trial.name,
+                        id=trial.architecture, params=trial.costs.get("params.total"),
+                        macs=trial.costs.get("macs.total"), attempt=max(1, trial.attempts - reached), doing=doing,
+                        words=silent or _words(doing, report), share=done, rung=rung, until=until,
+                        seconds_left=0.0 if at_end else left, full_seconds=pace,
+                        elapsed=max(0.0, time.time() - owner.since) if owner and owner.since is not None else None,
+                        step=report.step, steps=steps if isinstance(steps, int) else None, loss=report.loss,
+                        valid=report.validation and report.validation.valid_loss, host=owner and owner.host,
+                        process=owner and owner.process)
 
 
 def _words(doing: str, report: Report) -> str:

@@ -141,11 +141,9 @@ class Snapshots:
             forecast = read_forecast(study.folder)
             budget = forecast and budget_of(forecast, trials, meta.rungs)
             self._front = trials.events, front_of(meta, trials), budget
-        return StudySnapshot(
-            meta.name, str(study.folder), time.time(), owner, done_so_far(now), eta, _counts(trials), tuple(training),
-            teacher, rung_rows(trials, meta.rungs), self._front[1], tuple(events)[-SHOWN_EVENTS:], problem,
-            self._front[2],
-        )
+        return StudySnapshot(meta.name, str(study.folder), time.time(), owner, done_so_far(now), eta, _counts(trials),
+                             tuple(training), teacher, rung_rows(trials, meta.rungs), self._front[1],
+                             tuple(events)[-SHOWN_EVENTS:], problem, self._front[2])
 
 
 class Watch:

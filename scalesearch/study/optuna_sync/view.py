@@ -109,10 +109,9 @@ class SearchStudy:
 def frozen(trial: Trial, space: Any, objectives: tuple[Objective, ...]) -> FrozenTrial:
     """``trial`` in Optuna's words."""
     params, distributions = encode(space, trial.params) if trial.params else ({}, {})
-    return optuna.create_trial(
-        state=STATES.get(trial.state, TrialState.RUNNING), values=_values(trial, objectives), params=params,
-        distributions=distributions, user_attrs=attributes(trial, objectives), constraints=dict(trial.constraints),
-    )
+    return optuna.create_trial(state=STATES.get(trial.state, TrialState.RUNNING), values=_values(trial, objectives),
+                               params=params, distributions=distributions, user_attrs=attributes(trial, objectives),
+                               constraints=dict(trial.constraints))
 
 
 def attributes(trial: Trial, objectives: tuple[Objective, ...]) -> dict[str, Any]:

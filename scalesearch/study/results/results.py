@@ -171,12 +171,11 @@ class Results:
         """Notes for reading the numbers: protocol, corpus, signature, seed."""
         meta = self.study.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
-        lines = [
-            f"Costs: {protocol_words(meta.protocol)}; {conventions(meta.protocol)}.", *once(meta.protocol, *self.once),
-            f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
-            "Chosen by scores on valid; what is called test was not looked at in choosing.",
-            *self.verdict.notes(meta.seed),
-        ]
+        lines = [f"Costs: {protocol_words(meta.protocol)}; {conventions(meta.protocol)}.",
+                 *once(meta.protocol, *self.once),
+                 f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
+                 "Chosen by scores on valid; what is called test was not looked at in choosing.",
+                 *self.verdict.notes(meta.seed)]
         name = "BLEU" if self.task == "translation" else f"Metrics of {self.task}"
         taught = [describe_taught(self.teacher)] if self.teacher else []
         return [*self.warnings(), *lines, *taught, *([f"{name}: {self.signature}"] if self.signature else [])]

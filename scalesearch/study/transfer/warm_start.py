@@ -117,13 +117,11 @@ def _usable(study: StudyDir, plan: Plan, left: Counter[str], other: dict[str, No
 def differences(record: Record, trial: Trial, plan: Plan) -> list[str]:
     """Differences of ``record`` to the training that ``trial`` is here. Scores count where there are none."""
     mine = plan.shared
-    pairs = {
-        "other data": (record.get("data", {}).get("hash"), data_of(trial, mine).get("hash")),
-        "another recipe": (same_recipe(record, trial, mine.get("recipe", {})), True),
-        "another seed": (record.get("seed"), mine.get("study_seed")),
-        "another teacher": (bool(record.get("teacher")), bool(mine.get("teacher"))),
-        "another number of processes": (record.get("processes", 1), plan.job.get("processes", 1)),
-    }
+    pairs = {"other data": (record.get("data", {}).get("hash"), data_of(trial, mine).get("hash")),
+             "another recipe": (same_recipe(record, trial, mine.get("recipe", {})), True),
+             "another seed": (record.get("seed"), mine.get("study_seed")),
+             "another teacher": (bool(record.get("teacher")), bool(mine.get("teacher"))),
+             "another number of processes": (record.get("processes", 1), plan.job.get("processes", 1))}
     return [words for words, (theirs, ours) in pairs.items() if theirs != ours]
 
 

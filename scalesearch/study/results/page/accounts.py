@@ -116,15 +116,13 @@ def provenance(facts: Facts) -> Section:
 def _main(facts: Facts, meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     rows, subject = facts.results.table, facts.results.subject
     used = {name: ", ".join(sorted({str(value) for value in rows[name].dropna()})) for name in ("device", "dtype")}
-    found = {
-        **{key: meta[key] for key in ("name", "id", "created")}, "space (hash)": meta["space"],
-        "data (hash)": f"{meta['data']['name']}, {meta['data']['hash']}", "seed": meta["seed"],
-        "objectives": _plain(meta["objectives"]),
-        "constraints": "; ".join(meta["limits"]) or _plain(meta["bounds"]),
-        "costs": protocol_words(subject.protocol), "metrics (signature)": subject.signature,
-        **{key: _plain(meta[key]) for key in ("sampler", "rungs", "seeds", "teacher")},
-        "devices": used["device"], "precision": used["dtype"],
-    }
+    found = {**{key: meta[key] for key in ("name", "id", "created")}, "space (hash)": meta["space"],
+             "data (hash)": f"{meta['data']['name']}, {meta['data']['hash']}", "seed": meta["seed"],
+             "objectives": _plain(meta["objectives"]),
+             "constraints": "; ".join(meta["limits"]) or _plain(meta["bounds"]),
+             "costs": protocol_words(subject.protocol), "metrics (signature)": subject.signature,
+             **{key: _plain(meta[key]) for key in ("sampler", "rungs", "seeds", "teacher")}, "devices": used["device"],
+             "precision": used["dtype"]}
     return [(name, value) for name, value in found.items() if value not in (None, "")]
 
 
