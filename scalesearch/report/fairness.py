@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.files import finite
 from scalesearch.pareto.noise import CONFIDENCE, percent
 
 DRAWS = 2000  # of the bootstrap
@@ -124,7 +125,7 @@ class Fairness:
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields; what is infinite is None."""
-        made: dict[str, Any] = _finite({**asdict(self), "unfair": [kind.name for kind in self.kinds if kind.unfair]})
+        made: dict[str, Any] = finite({**asdict(self), "unfair": [kind.name for kind in self.kinds if kind.unfair]})
         return made
 
     def lines(self) -> list[str]:
@@ -292,11 +293,3 @@ def final_losses(each: Sequence[Training]) -> Mapping[Option, float]:
             rung, loss = min(done)
             found[one.option] = loss + max(0.0, one.rung - rung)
     return found
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -10,9 +10,8 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.protocol import weight_size
 from scalesearch.library import find_file, library_folder
 from scalesearch.reference import COMMON, PAPERS, Row, left_out, load_rows, recompute
-from scalesearch.reference.recompute import architecture_of, space_of
+from scalesearch.reference.recompute import architecture_of, judge, rounded, space_of
 from scalesearch.reference.rows import read_table
-from scalesearch.reference.verdict import judge, rounded
 from scalesearch.space import Space, read_space
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.questionnaire.answers import Answers

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.executors.worker import finish
-from scalesearch.study.results.html_report import write_page
+from scalesearch.study.results.page.render import write_page
 from scalesearch.study.results.results import load
 from scalesearch.study.trials.study_dir import StudyDir
 from tests.study.fakes import architecture_of, fake_result, make_driver, make_plan

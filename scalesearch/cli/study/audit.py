@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -48,7 +48,8 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     console = open_console(stderr=as_json)
     plan = engine.plan_of(results, Settings(architectures, _rates(rates), _words(rules), share, until))
     if dry_run:
-        print_json(_foretold(plan)) if as_json else _show_plan(plan)
+        print_json({**asdict(plan), "trainings": plan.trainings, "stretches": plan.stretches,
+                    "cpu_seconds": plan.cpu_seconds}) if as_json else _show_plan(plan)
         return
     job = job_of(results.study)
     resources = Resources(threads_per_trial=job["threads"], nice=job.get("nice", 0), address=address,
@@ -73,11 +74,6 @@ def _rates(text: str) -> tuple[float, ...]:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in text.split(",") if one.strip())
-
-
-def _foretold(plan: AuditPlan) -> dict[str, Any]:
-    return {**asdict(plan), "trainings": plan.trainings, "stretches": plan.stretches,
-            "cpu_seconds": plan.cpu_seconds}
 
 
 def _show_plan(plan: AuditPlan) -> None:

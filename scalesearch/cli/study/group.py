@@ -136,7 +136,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 @json_option
 def report(results: Results, to: Path | None, alone: bool, as_json: bool) -> None:
     """One HTML page of everything found so far; it needs no network."""
-    from scalesearch.study.results.html_report import write_page
+    from scalesearch.study.results.page.render import write_page
 
     file = write_page(results, to or results.study.folder / "report.html", alone)
     print_json({"files": [str(file)]}) if as_json else say(file)

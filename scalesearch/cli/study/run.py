@@ -143,7 +143,7 @@ def _report_rows(results: Results, console: Console | None) -> tuple[list[Path],
 
     if results.study.meta.kind == "scaling":
         from scalesearch.report.scaling.tables import to_json
-        from scalesearch.study.results.scaling import scaling_of, write_scaling
+        from scalesearch.study.results.tables import scaling_of, write_scaling
 
         study = scaling_of(results)
         if console is not None:

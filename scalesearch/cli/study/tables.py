@@ -52,7 +52,7 @@ def scaling(results: Results, metric: str | None, places: tuple[str, ...], confi
             as_json: bool) -> None:
     """Laws, forecasts, score per million parameters and the rule to follow, of a scaling study."""
     from scalesearch.report.scaling.tables import to_json
-    from scalesearch.study.results.scaling import scaling_of, write_scaling
+    from scalesearch.study.results.tables import scaling_of, write_scaling
 
     study = scaling_of(results, metric, [size_at(place) for place in places], confidence)
     files = write_scaling(study, to or results.study.folder)

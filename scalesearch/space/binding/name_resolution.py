@@ -18,7 +18,7 @@ from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.parameters import say
 
 ANY = frozenset({"number", "flag", "word", "list", "text"})
-NUMBER, TRUTH, WORD = frozenset({"number"}), frozenset({"flag"}), frozenset({"word"})
+NUMBER, TRUTH = frozenset({"number"}), frozenset({"flag"})
 WHAT = {"number": "a number", "flag": "yes or no", "word": "a word", "list": "a list", "text": "a text"}
 LOGIC = ("and", "or", "not")
 COST = Field("number")

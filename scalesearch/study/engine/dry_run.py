@@ -31,7 +31,7 @@ from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Event, Kind, State, Trial
 from scalesearch.study.trials.trials import Trials
-from scalesearch.terminal import say
+from scalesearch.terminal import make_table, say
 
 SHOWN = 8
 ENOUGH = 400  # feasible candidates drawn, after which their share is known to a twentieth of itself
@@ -148,29 +148,22 @@ class DryRun:
         ]
 
     def _rates_table(self) -> Table:
-        table = Table(title=f"Learning rates of {self.trained[0].architecture}, by group of weights",
-                      title_justify="left")
-        for heading in ("weights", "params", "peak", "init", "by", "such as"):
-            table.add_column(heading, justify="left" if heading in ("weights", "by", "such as") else "right",
-                             overflow="fold")
-        for row in self.rates:
-            table.add_row(row["role"], short(row["params"]), f"{row['lr']:.2e}", f"× {row['init']:.2f}",
-                          row["optimizer"], row["first"])
-        return table
+        rows = [(row["role"], short(row["params"]), f"{row['lr']:.2e}", f"× {row['init']:.2f}", row["optimizer"],
+                 row["first"]) for row in self.rates]
+        return make_table(("weights", "params", "peak", "init", "by", "such as"), rows, (0, 4, 5),
+                          f"Learning rates of {self.trained[0].architecture}, by group of weights", lines=True)
 
     def _table(self) -> Table:
-        rows = self.spec.rows is not None
-        table = Table(title="Rows" if rows else "The first proposals", title_justify="left")
-        asked = self.spec.recipe_space.texts
-        for heading in (*(["row"] if rows else []), "params", "MACs", "architecture", *asked, "what becomes of it"):
-            table.add_column(heading, justify="right" if heading in ("params", "MACs") else "left", overflow="fold")
-        trained = {trial.number for trial in self.trained}
+        named, asked = self.spec.rows is not None, self.spec.recipe_space.texts
+        headings = (*["row"] * named, "params", "MACs", "architecture", *asked, "what becomes of it")
+        trained, rows = {trial.number for trial in self.trained}, []
         for trial in self.trials:
             costs = [short(trial.costs[f"{what}.total"]) if trial.costs else "" for what in ("params", "macs")]
             fate = trial.reason or ("trained" if trial.number in trained else "duplicate of another")
             recipe = (brief(trial.tuned.get(key, "")) for key in asked)
-            table.add_row(*([str(trial.label)] if rows else []), *costs, trial.architecture or "", *recipe, fate)
-        return table
+            rows.append([*[trial.label] * named, *costs, trial.architecture or "", *recipe, fate])
+        left = [at for at, heading in enumerate(headings) if heading not in ("params", "MACs")]
+        return make_table(headings, rows, left, "Rows" if named else "The first proposals", lines=True)
 
 
 def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:

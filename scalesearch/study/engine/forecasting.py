@@ -28,7 +28,6 @@ from scalesearch.study.trials.trials import Trials
 from scalesearch.train.effort import OTHER, PARTS, SCORING, Effort, Efforts, added
 
 SAMPLES = 48  # random candidates
-SECONDS = 20.0  # of measuring, unless told otherwise
 Measure = Callable[[Architecture, float], Efforts]  # an architecture and seconds for it, to what a training of it takes
 
 

@@ -11,7 +11,6 @@
 """
 
 import json
-import math
 import os
 import time
 import traceback
@@ -21,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalesearch.files import peek_json, write_json
+from scalesearch.files import finite, peek_json, write_json
 from scalesearch.signals import interruptible, stoppable
 from scalesearch.study.executors.lease import TIMING, Taken, Timing, held, refuse_taken
 from scalesearch.study.executors.shared_fs import not_there
@@ -136,15 +135,6 @@ def _traced(folder: Path, job: JobFile, run: Run) -> Mapping[str, object]:
         with suppress(OSError):  # a full disk must not take the place of the fault itself
             (folder / "crash.txt").write_text(traceback.format_exc())
         raise
-
-
-def finite(value: Any) -> Any:
-    """``value`` with None for every number that JSON cannot hold."""
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)

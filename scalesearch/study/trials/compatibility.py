@@ -67,7 +67,7 @@ def refuse_other_references(place: Path, trials: Trials, now: Mapping[str, str |
 
 def trained_otherwise(old: StudyMeta, new: StudyMeta) -> list[str]:
     """Differences that make old trials' numbers incomparable with new ones, in words."""
-    before, after = (_fixed(_unmeasured(one.recipe), old, new) for one in (old, new))
+    before, after = (_fixed({**one.recipe, "measure": None}, old, new) for one in (old, new))  # measured afterwards
     recipe = ["the training recipe"] if before != after else []
     data = ["the data"] if old.data.hash != new.data.hash else []
     return recipe + _differing(TRAINED, old, new) + data
@@ -75,11 +75,6 @@ def trained_otherwise(old: StudyMeta, new: StudyMeta) -> list[str]:
 
 def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[str]:
     return [words for key, words in names.items() if getattr(old, key) != getattr(new, key)]
-
-
-def _unmeasured(recipe: Params) -> Params:
-    """A recipe without what is measured of a model once it is trained."""
-    return {key: value for key, value in recipe.items() if key != "measure"}
 
 
 def _fixed(recipe: Params, *studies: StudyMeta) -> Params:

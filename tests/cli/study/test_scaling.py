@@ -11,9 +11,9 @@ from scalesearch.cli.study.tables import size_at
 from scalesearch.errors import UserError
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
-from scalesearch.study.results.figures import own_figures
+from scalesearch.study.results.page.render import own_figures
 from scalesearch.study.results.results import load
-from scalesearch.study.results.scaling import publish_scaling
+from scalesearch.study.results.tables import scaling_of, write_scaling
 from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
@@ -88,7 +88,7 @@ def test_a_study_that_is_half_finished_says_what_is_missing(tmp_path):
 
 
 def test_the_end_of_a_study_publishes_the_same(finished, tmp_path):
-    files = publish_scaling(load(finished), tmp_path)
+    files = write_scaling(scaling_of(load(finished)), tmp_path)
     assert [file.name for file in files][:3] == ["scaling.md", "scaling.csv", "scaling.json"]
     assert all(file.parent == tmp_path and file.stat().st_size for file in files) and len(files) == 9
 

@@ -20,7 +20,7 @@ from scalesearch.study.config.sections import WarmSpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.dry_run import dry_run
 from scalesearch.study.engine.run import launch
-from scalesearch.study.results.module_costs import modules_of
+from scalesearch.study.results.page.cost_ledgers import modules_of
 from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.results import load
 from scalesearch.study.transfer.warm_start import choose

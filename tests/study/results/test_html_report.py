@@ -18,12 +18,11 @@ from scalesearch.library import find_file
 from scalesearch.report.labels import readable
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.space import read_space
-from scalesearch.study.results.html_report import write_page
-from scalesearch.study.results.module_costs import config_of, modules_of
+from scalesearch.study.results.page.cost_ledgers import config_of, modules_of
 from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.page.front import history
 from scalesearch.study.results.page.importance import MIN_TRIALS, QUANTILE, importances
-from scalesearch.study.results.page.render import render
+from scalesearch.study.results.page.render import render, write_page
 from scalesearch.study.results.results import load
 from scalesearch.study.trials.evaluator import flat
 from scalesearch.study.trials.study_dir import StudyDir

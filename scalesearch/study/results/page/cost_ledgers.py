@@ -4,12 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scalesearch.cost import cost, protocol_of
+from scalesearch.cost.modules import Row, rows
+from scalesearch.errors import UserError
 from scalesearch.report.labels import conventions, protocol_words
 from scalesearch.report.style import panel
-from scalesearch.study.results.module_costs import config_of, modules_of
+from scalesearch.space import read_space
 from scalesearch.study.results.page.facts import Facts, name_of
 from scalesearch.study.results.page.parts import MISSING, Cell, Part, Section, fold, table, text
 from scalesearch.study.results.page.svg import picture
+from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Trial
 
 SECTIONS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009E73", "output": "#CC79A7"}  # their colours
@@ -18,6 +22,7 @@ QUANTITIES = {"params": "unique weights; a tied table counts once, where it is f
               "flops": "those of one sentence pair"}
 MEMORY = {"weights": "weights", "cache": "key-value cache", "activations": "training activations"}
 MAX_BARS = 40
+LEVELS = 3  # of the tree of modules: down to a layer's parts
 
 
 def section(facts: Facts) -> Section:
@@ -103,3 +108,21 @@ def _pictures(facts: Facts, trials: Sequence[Trial]) -> list[Part]:
         panels.append(picture(figure, f"costs-figure-{quantity}", f"Bars of {quantity} by section. {alt}.", ""))
     who = "The front from the cheapest" if facts.searched else "Each finished trial"
     return [("panels", (panels, None)), ("caption", f"{who}; {protocol_words(facts.meta.protocol)}.")]
+
+
+def config_of(study: StudyDir, trial: Trial) -> str:
+    """The text of the candidate's architecture file; empty where there is none."""
+    file = study.trial_folder(trial) / "architecture.yaml"
+    return file.read_text() if file.is_file() else ""
+
+
+def modules_of(study: StudyDir, trial: Trial) -> tuple[Row, ...]:
+    """Rows of the candidate's cost. There are none where its file no longer gives the trained architecture."""
+    file = study.trial_folder(trial) / "architecture.yaml"
+    try:
+        architecture = read_space(file).closed()
+    except (UserError, OSError):
+        return ()
+    price = cost(architecture.block, protocol_of(study.meta.protocol).of(architecture.answers))
+    same = all(price[name] == trial.costs.get(name) for name in ("params.total", "macs.total"))
+    return tuple(rows(price, LEVELS)) if same else ()

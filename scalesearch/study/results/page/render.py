@@ -2,15 +2,21 @@
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
 
+from scalesearch.errors import UserError
+from scalesearch.files import write_text
 from scalesearch.report.labels import direction, heading
 from scalesearch.report.table import summary
+from scalesearch.study.config.rows import SCALING
 from scalesearch.study.results.page import accounts, cost_ledgers, curves, fair, front, importance, parallel, trials
 from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.page.parts import Part, Section
 from scalesearch.study.results.page.svg import picture
+from scalesearch.study.results.results import Results
 from scalesearch.study.trials.trial import State
 
 
@@ -64,3 +70,37 @@ def _tiles(facts: Facts) -> list[tuple[int, str]]:
     replicates = sum(one.state == State.COMPLETE for one in facts.trials.replicates())
     members = [(len(facts.members), "on the front")] * facts.ranked
     return tiles + [(replicates, "replicates")] * (replicates > 0) + members
+
+
+
+def own_figures(results: Results) -> tuple[tuple[str, Figure, str], ...]:
+    """Title, figure and caption of each figure of a scaling study; none of another study, or of nothing finished."""
+    if results.study.meta.kind != SCALING:
+        return ()
+    from scalesearch.report.scaling.figures import curves, laws  # which other studies need not load
+    from scalesearch.report.scaling.tables import sheets
+    from scalesearch.study.results.tables import scaling_of
+
+    try:
+        study = scaling_of(results)
+    except UserError:  # nothing is finished
+        return ()
+    followed = " ".join(line for sheet in sheets(study) for line in sheet.below)  # which rule to follow
+    figures = [("How scores grow", curves(study), followed)]
+    figures += [(f"Laws against {cost}", laws(study, cost), "A power law a rule, its band as far as the next size; the "
+               "ring is the score at the largest size, the black bar what the others predict there.")
+              for cost in study.costs]
+    return tuple((title, figure, caption) for title, figure, caption in figures if figure is not None)
+
+
+def write_page(results: Results, to: Path, alone: bool = False) -> Path:
+    """Writes the page of ``results`` to ``to``, with links relative to its folder.
+
+    Args:
+        alone: no link to another file, for a page that is to be sent elsewhere.
+    """
+    if to.is_dir():
+        raise UserError(f"--to {to}: this is a folder; give the page's file, such as {to / 'report.html'}",
+                        code="is-a-folder")
+    write_text(to, render(Facts(results, None if alone else to.parent, own_figures(results))))
+    return to
