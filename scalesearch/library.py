@@ -18,7 +18,11 @@ def library_folder(kind: str) -> Path:
 
 
 def find_file(name: str, kind: str) -> Path:
-    """The file ``name``: a path that exists, the folder of a training, or a shipped one (``transformer`` is enough)."""
+    """The file ``name``: a path that exists, the folder of a training, or a shipped one (``transformer`` is enough).
+
+    Raises:
+        UserError: neither exists; the message lists what is shipped.
+    """
     given = Path(name)
     if (given / TRAINED).is_file():
         return given / TRAINED

@@ -76,7 +76,11 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
 
 
 def _corpus(name: str, found: Checkpoint, folder: Path) -> Corpus:
-    """The corpus ``name``, cut into the tokens of the checkpoint."""
+    """The corpus ``name``, cut into the tokens of the checkpoint.
+
+    Raises:
+        UserError: it is not one, or it is for another task.
+    """
     from scalesearch.data import load_corpus
     from scalesearch.train.checkpoint import TOKENIZER
 

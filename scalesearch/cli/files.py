@@ -62,7 +62,11 @@ class Section:
 
 
 def read_section(file: Path, name: str, otherwise: str) -> Section:
-    """What ``file`` says, beneath ``name:`` if it has that."""
+    """What ``file`` says, beneath ``name:`` if it has that.
+
+    Raises:
+        UserError: missing, not text, not YAML (with its place) or empty; ``otherwise`` says what could be given.
+    """
     from scalesearch.space.syntax.diagnostics import Source, SpaceErrors
     from scalesearch.space.syntax.yaml_reader import compose, read_text
 

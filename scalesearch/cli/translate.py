@@ -143,7 +143,11 @@ def _counted(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def _lines() -> Iterator[str]:
-    """Standard input's lines, which only a newline ends."""
+    """Standard input's lines, which only a newline ends.
+
+    Raises:
+        UserError: one of them is not UTF-8, or has no end.
+    """
     from scalesearch.data.files import MAX_LINE
 
     for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE + 1), b""), 1):

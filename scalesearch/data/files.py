@@ -23,6 +23,9 @@ def expand(path: str, where: str, base: Path | None = None) -> Path:
     """Absolute path with ``$VARIABLES`` and ``~`` expanded; relative ones start at ``base`` or the working directory.
 
     ``where`` is the key that holds the path, for the message.
+
+    Raises:
+        UserError: a variable is not set.
     """
     for braced, bare in _VARIABLE.findall(path):
         name = braced or bare
@@ -35,7 +38,11 @@ def expand(path: str, where: str, base: Path | None = None) -> Path:
 
 
 def text_file(path: str, where: str) -> Path:
-    """Finds the file at ``path``, or ``path.gz`` where only that exists."""
+    """Finds the file at ``path``, or ``path.gz`` where only that exists.
+
+    Raises:
+        UserError: neither is a file; the message names the nearest that are.
+    """
     for candidate in (Path(path), Path(path + ".gz")):
         if candidate.is_file():
             return candidate
@@ -88,6 +95,9 @@ def read_lines(path: Path) -> list[str]:
 
     Only a line feed ends a line: U+2028, form feeds and the like are characters of a sentence, and splitting
     at them would shift one language against the other.
+
+    Raises:
+        UserError: the file cannot be read or unpacked, is too large, or is not UTF-8 (with line and byte).
     """
     content = b"".join(_chunks(path))
     try:

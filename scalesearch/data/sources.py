@@ -99,7 +99,11 @@ def _read_text(file: Path) -> Pairs:
 
 
 def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> Pairs:
-    """Reads the pairs of one part, without empty ones; ``edits``: with gold edits."""
+    """Reads the pairs of one part, without empty ones; ``edits``: with gold edits.
+
+    Raises:
+        UserError: as :func:`read`.
+    """
     if len(files) == 1:
         sentences = parse_m2(read_lines(files[0]), str(files[0]))
         source = [sentence.source for sentence in sentences]

@@ -106,7 +106,11 @@ class DataSpec:
         return self.vocab or (BUILTIN_VOCAB if self.builtin else FILES_VOCAB)
 
     def at(self, vocab: int | None) -> "DataSpec":
-        """This spec with the vocabulary of an architecture that has its own; itself for one that has none."""
+        """This spec with the vocabulary of an architecture that has its own; itself for one that has none.
+
+        Raises:
+            UserError: the data fix another vocabulary, or a tokenizer.
+        """
         if vocab is None or self.vocab == vocab:
             return self
         for key in ("vocab", "tokenizer"):

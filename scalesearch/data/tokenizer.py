@@ -47,7 +47,11 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: Path) -> "Tokenizer":
-        """Reads a sentencepiece ``.model`` file."""
+        """Reads a sentencepiece ``.model`` file.
+
+        Raises:
+            UserError: no such file, not a sentencepiece model, or one with other special ids.
+        """
         try:
             if regular_size(path) > _MAX_MODEL_BYTES:
                 raise OSError(errno.EFBIG, "too large for a sentencepiece model")
@@ -58,7 +62,11 @@ class Tokenizer:
 
     @classmethod
     def fit(cls, lines: Sequence[str], vocab: int, model: str = "bpe", coverage: float = 1.0) -> "Tokenizer":
-        """Fits a vocabulary of exactly ``vocab`` entries to the sentences of both languages."""
+        """Fits a vocabulary of exactly ``vocab`` entries to the sentences of both languages.
+
+        Raises:
+            UserError: the text supports no vocabulary of this size; the message says which it does.
+        """
         stride = -(-len(lines) // _MAX_LINES)
         written = io.BytesIO()
         try:

@@ -28,7 +28,11 @@ UP = ("<=", "<")
 
 
 def budget_of(space: Space, node: Text) -> Constraint:
-    """The budget that ``node`` writes: the name of one of the space's, or an expression over answers and costs."""
+    """The budget that ``node`` writes: the name of one of the space's, or an expression over answers and costs.
+
+    Raises:
+        SpaceErrors: no such budget, or the expression is wrong.
+    """
     if node.text in space.budgets:
         return space.budgets[node.text]
     if PATH.fullmatch(node.text) and "." not in node.text:

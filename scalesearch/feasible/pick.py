@@ -25,6 +25,9 @@ def pick(space: Space, way: str, seed: int, protocol: Protocol) -> tuple[Answers
     Args:
         way: ``random``, ``smallest`` or ``largest`` (by params.total, then).
         seed: of the random draws.
+
+    Raises:
+        UserError: none of many random candidates is one.
     """
     if way != "random" and (exact := _exact(space, way, protocol)):
         return exact, f"the {way} of the space by {SIZE}"

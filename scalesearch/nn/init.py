@@ -18,7 +18,11 @@ ATTENTION_INPUTS = ("query", "key", "value")
 
 
 def initialise(model: Module, scheme: str, seed: int) -> None:
-    """Draw every weight of ``model`` by the scheme named ``scheme``."""
+    """Draw every weight of ``model`` by the scheme named ``scheme``.
+
+    Raises:
+        UserError: no such scheme.
+    """
     if scheme not in SCHEMES:
         raise UserError(f"init: {scheme}: no such scheme; there are {', '.join(SCHEMES)}", code="unknown-scheme")
     device = next((weight.device for weight in model.parameters()), "cpu")  # a block may have no weights

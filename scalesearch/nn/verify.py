@@ -66,6 +66,9 @@ def fvcore_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
     """fvcore's flops: one for each multiply-add, and a few for each element of a norm.
 
     Attention runs as products for this count, since fvcore passes over fused attention.
+
+    Raises:
+        UserError: fvcore is not installed.
     """
     try:
         from fvcore.nn import FlopCountAnalysis

@@ -18,6 +18,9 @@ def losses(values: NDArray[np.float64], directions: Sequence[str]) -> NDArray[np
 
     Args:
         directions: ``"min"`` or ``"max"`` for every column.
+
+    Raises:
+        ValueError: a direction is neither, or there is not one for every column.
     """
     values = np.asarray(values, dtype=float).reshape(-1, len(directions))
     if not set(directions) <= {"min", "max"}:

@@ -16,6 +16,9 @@ def hypervolume(values: Points, reference: Sequence[float], directions: Sequence
 
     Points that do not beat the reference point in every objective, or have a NaN, add nothing.
 
+    Raises:
+        ValueError: the reference point is not finite or has another number of objectives.
+
     >>> hypervolume([[1.0, 50.0], [2.0, 60.0]], [5.0, 0.0], ["min", "max"])
     230.0
     """
@@ -30,6 +33,9 @@ def worst_corner(values: Points, directions: Sequence[str], margin: float = 0.1)
     """Reference point from data: the worst value of each objective, and a share ``margin`` of its range beyond it.
 
     To compare sets, compute it over all of them together.
+
+    Raises:
+        ValueError: no row of ``values`` (n, objectives) is complete.
     """
     points = losses(values, directions)
     points = points[~np.isnan(points).any(axis=1)]

@@ -102,7 +102,11 @@ class Ablation:
 
 def ablation(records: Iterable[Record], metric: str, base: str | None = None,
              confidence: float = CONFIDENCE) -> Ablation:
-    """Table of all labelled records of a study, replicates among them; ``base``: a label, the first by default."""
+    """Table of all labelled records of a study, replicates among them; ``base``: a label, the first by default.
+
+    Raises:
+        UserError: nothing is labelled, there is no such base, or it has no finished training.
+    """
     every = list(records)
     rows = named(every)
     first = base or next(iter(rows), None)

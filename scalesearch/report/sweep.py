@@ -27,6 +27,9 @@ def curves(table: pd.DataFrame, keys: Sequence[str], protocol: Mapping[str, Any]
     Args:
         table: as :meth:`scalesearch.whatif.Sweep.frame` has it.
         marks: values of the first key to draw a line at, and what happens there.
+
+    Raises:
+        UserError: more than two keys, or nothing that could be built.
     """
     if len(keys) > 2:
         raise UserError(f"a plot shows one or two sweeps, not {len(keys)}: {', '.join(keys)}", code="too-many-sweeps")

@@ -119,7 +119,11 @@ def suggest(trial: Any, name: str, distribution: BaseDistribution) -> Any:
 
 
 def enumerate_sheets(define: Define) -> Iterator[Sheet]:
-    """Every sheet, in the order of the values."""
+    """Every sheet, in the order of the values.
+
+    Raises:
+        UserError: a continuous range, of which there is no end.
+    """
     script: list[int] = []  # which value the first, second, … parameter has
     while True:
         sizes: list[int] = []

@@ -37,7 +37,11 @@ Points = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rungs:
-    """Where training pauses: shares of a full training, the last one 1; of each rung one in ``eta`` goes on."""
+    """Where training pauses: shares of a full training, the last one 1; of each rung one in ``eta`` goes on.
+
+    Raises:
+        UserError: shares that do not grow to 1, or an eta below 2.
+    """
 
     shares: tuple[float, ...] = (1.0,)
     eta: int = 2
@@ -56,6 +60,9 @@ class Rungs:
 
         The defaults train half of each rung three times as long. A spacing of eta, as in successive halving, stops too
         many of those whose early losses mislead: measured on tables of trained Transformers, see the README.
+
+        Raises:
+            UserError: the first share is not above 0 and at most 1, the spacing not above 1, or eta below 2.
         """
         if not 0 < first <= 1:
             raise UserError(f"rungs: the first is a share of a full training, above 0 and at most 1, not {first}",

@@ -77,7 +77,11 @@ class Space:
         return self.form.dimensions()
 
     def vocabularies(self, most: int) -> tuple[int, ...]:
-        """The values that the key ``vocab`` may have, rising; none where the space has no such key."""
+        """The values that the key ``vocab`` may have, rising; none where the space has no such key.
+
+        Raises:
+            UserError: they are computed, or more than ``most``.
+        """
         leaves = self.form.by_key.get("vocab", [])
         try:
             sizes = sorted({size for leaf in leaves for size in islice(whole_numbers(leaf.spec), most + 1)})

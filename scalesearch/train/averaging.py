@@ -119,7 +119,11 @@ def write_weights(path: Path, weights: dict[str, Tensor]) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Reads the weights in a safetensors file, onto the CPU."""
+    """Reads the weights in a safetensors file, onto the CPU.
+
+    Raises:
+        UserError: it is missing, or is not what was written.
+    """
     try:
         content = read_regular(path)
         weights = load(content)

@@ -40,7 +40,11 @@ def identity(architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, proce
 
 
 def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:
-    """Checks that a training to be resumed has the same settings."""
+    """Checks that a training to be resumed has the same settings.
+
+    Raises:
+        UserError: naming those that differ.
+    """
     before = dict(_flat(stored))
     differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in _flat(wanted)
               if before.get(key) != value]
@@ -79,7 +83,11 @@ def _head(content: bytes | memoryview) -> bytes:
 
 
 def load_state(directory: Path) -> dict[str, Any] | None:
-    """Reads the state in ``directory``, onto the CPU; None if there is none."""
+    """Reads the state in ``directory``, onto the CPU; None if there is none.
+
+    Raises:
+        UserError: the file is not as this version wrote it.
+    """
     file = directory / STATE
     if not file.exists():
         return None
@@ -157,7 +165,11 @@ class _Data(TypedDict):
 
 
 def _with_weights(folder: Path, block: Any, vocab: int) -> Any:
-    """The model with the weights in ``folder``, which are counted before anything is built."""
+    """The model with the weights in ``folder``, which are counted before anything is built.
+
+    Raises:
+        UserError: they are damaged, not finite, or of another architecture.
+    """
     weights = read_weights(folder / WEIGHTS)
     held = sum(weight.numel() for weight in weights.values())
     try:

@@ -43,7 +43,11 @@ class Hardware:
 
     @classmethod
     def of(cls, recipe: Recipe) -> "Hardware":
-        """Chooses the hardware for ``recipe`` on this machine; sets threads and TF32."""
+        """Chooses the hardware for ``recipe`` on this machine; sets threads and TF32.
+
+        Raises:
+            UserError: a GPU is asked for and there is none.
+        """
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         if recipe.device == "cuda" and not torch.cuda.is_available():

@@ -99,7 +99,11 @@ class RecipeSpace:
         return dict(answers.params) if all(answers[key] == value for key, value in wanted.items()) else None
 
     def defaults(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Params of the default recipe, with the values ``given`` (key to text) for some of its questions."""
+        """Params of the default recipe, with the values ``given`` (key to text) for some of its questions.
+
+        Raises:
+            UserError: no such question, or no answer to it.
+        """
         known: dict[str, Any] = {}
         for key, text in given.items():
             names = PREFIX + key, f"{PREFIX}{key}.{getattr(RECIPE.fields.get(key), 'bare', None)}"

@@ -39,6 +39,9 @@ class Varied:
 
     Attributes:
         base: its answers as the file has them, with the first value for sizes that are left open.
+
+    Raises:
+        UserError: a key is no size, does not exist here, or the space leaves something else open.
     """
 
     def __init__(self, space: Space, keys: tuple[str, ...]) -> None:
@@ -109,7 +112,11 @@ def written(space: Space, key: str) -> int | None:
 
 
 def offered(space: Space, key: str) -> Sequence[int] | None:
-    """The values that the file offers for ``key``, rising; None where it offers no choice."""
+    """The values that the file offers for ``key``, rising; None where it offers no choice.
+
+    Raises:
+        UserError: it offers something that is no plain range or list of whole numbers.
+    """
     leaves = space.form.by_key[key]
     parameters = [parameter for leaf in leaves for _, parameter in space.form.domains[leaf.path].dimensions()]
     if not parameters:

@@ -95,7 +95,11 @@ def _command_of(fork: Path) -> str:
 
 
 def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySpec:
-    """``spec`` with one worker where it trains in this process; ``said``: the keys that the command line gives."""
+    """``spec`` with one worker where it trains in this process; ``said``: the keys that the command line gives.
+
+    Raises:
+        UserError: more workers were asked for in the same place as this backend.
+    """
     from dataclasses import replace
 
     if spec.backend != "inprocess" or spec.workers == 1:

@@ -61,7 +61,11 @@ def load_study(study: str, out: Path | None = None) -> Results:
 
 
 def folder_of(study: str, out: Path | None) -> Path:
-    """The study's folder: the one that is given, or where the study file STUDY puts it."""
+    """The study's folder: the one that is given, or where the study file STUDY puts it.
+
+    Raises:
+        UserError: there is neither.
+    """
     folder = Path(study)
     if folder.exists() and not folder.is_file():
         return folder

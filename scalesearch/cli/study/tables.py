@@ -64,7 +64,11 @@ def scaling(results: Results, metric: str | None, places: tuple[str, ...], confi
 
 
 def size_at(text: str) -> tuple[str, float]:
-    """``params.total=2M`` as a cost and a size."""
+    """``params.total=2M`` as a cost and a size.
+
+    Raises:
+        UserError: it is none.
+    """
     from scalesearch.space.syntax.domains import Literal
     from scalesearch.space.syntax.lexer import SyntaxProblem
     from scalesearch.space.syntax.value_parser import parse_value

@@ -57,7 +57,11 @@ class Row:
 
 
 def costs_of(meta: Mapping[str, Any], records: Sequence[Record], requested: Iterable[str] = ()) -> tuple[str, ...]:
-    """The costs that scores are drawn against: params and MACs, the budget's, and what is ``requested``."""
+    """The costs that scores are drawn against: params and MACs, the budget's, and what is ``requested``.
+
+    Raises:
+        UserError: no record has one that is requested.
+    """
     billed = [record for record in records if record.get("costs")]
 
     def is_size(name: str) -> bool:
@@ -73,7 +77,11 @@ def costs_of(meta: Mapping[str, Any], records: Sequence[Record], requested: Iter
 
 def rows_of(records: Sequence[Record], labels: Iterable[str], metric: str, costs: Sequence[str],
             left_out: Mapping[str, str]) -> list[Row]:
-    """The rows ``labels``, in their order; ``left_out``: those not to be trained, and the constraints they violate."""
+    """The rows ``labels``, in their order; ``left_out``: those not to be trained, and the constraints they violate.
+
+    Raises:
+        UserError: trainings are finished and none has that metric.
+    """
     done = [record for record in records if record["state"] == "complete"]
     if done and all(score_of(record, metric) is None for record in done):
         raise UserError(f"--metric {metric}: no finished training has that score; they have "

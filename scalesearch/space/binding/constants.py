@@ -165,7 +165,11 @@ def _start(place: Place) -> Place:
 
 
 def override(table: Table, schema: Group, assignment: str, option: str = "--set") -> Table:
-    """``table`` with ``recipe.steps=500``, as given to ``option``, in place of what it said."""
+    """``table`` with ``recipe.steps=500``, as given to ``option``, in place of what it said.
+
+    Raises:
+        UserError: it is not of the form ``key=value``.
+    """
     path, equals, text = assignment.partition("=")
     if not equals or not path.strip():
         raise UserError(f"{option} {assignment}: write it as key=value", code="not-key-value")

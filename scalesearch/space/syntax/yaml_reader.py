@@ -70,6 +70,9 @@ def compose(source: Source, what: str = "a space", example: str = "width: 256 | 
 
     Args:
         what, example: is expected, for error messages.
+
+    Raises:
+        SpaceErrors: not YAML, empty, too large, or not a mapping.
     """
     try:
         composer = _Composer(source)

@@ -14,7 +14,11 @@ NAMES = (*METRICS, *(name for name in COST_NAMES if not name.startswith("refusal
 
 
 def objective(name: str, direction: str) -> Objective:
-    """The objective that ``name: direction`` writes."""
+    """The objective that ``name: direction`` writes.
+
+    Raises:
+        UserError: no such metric or cost, or another direction than ``min`` and ``max``.
+    """
     if name not in NAMES:
         raise UserError(f"there is no metric or cost `{name}`", help=suggest(name, NAMES), code="unknown-metric")
     if direction not in ("min", "max"):
@@ -47,7 +51,11 @@ def measure(objectives: tuple[Objective, ...], given: str) -> str:
 
 def values(objectives: tuple[Objective, ...], metrics: Mapping[str, float], costs: Mapping[str, float]
            ) -> dict[str, float]:
-    """Name to value of every objective of one trained candidate."""
+    """Name to value of every objective of one trained candidate.
+
+    Raises:
+        UserError: training gave no number, or none that is finite, for one of them.
+    """
     numbers: dict[str, float] = {}
     for objective in objectives:
         value = metrics.get(objective.name) if objective.measured else costs.get(objective.name)

@@ -52,7 +52,11 @@ OPENED = ("space.", "base.")  # settings that are the space language's to read: 
 
 
 def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) -> StudySpec:
-    """The study that ``path`` describes, with ``sets`` (``recipe.steps=500``) laid over it."""
+    """The study that ``path`` describes, with ``sets`` (``recipe.steps=500``) laid over it.
+
+    Raises:
+        UserError: everything that is wrong with it, in the order of the file.
+    """
     text = read_text(path)
     if not text.strip():
         raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives",

@@ -60,7 +60,11 @@ class Rows:
         return data | ({"left_out": dict(self.left_out)} if self.left_out else {})
 
     def within(self, misses: Callable[[Architecture], str]) -> "Rows":
-        """Rows that are trained under limits. ``misses`` says which limits an architecture misses, or an empty text."""
+        """Rows that are trained under limits. ``misses`` says which limits an architecture misses, or an empty text.
+
+        Raises:
+            UserError: nothing is left.
+        """
         if not self.rows:
             assert self.space is not None, "every combination of a space"
             fitting = every_combination(self.space, lambda architecture: not misses(architecture))
@@ -82,6 +86,9 @@ def every_combination(space: Space, fits: Callable[[Architecture], bool]) -> tup
     """Makes a row for each distinct network of ``space`` that can be built and ``fits``.
 
     It is named by the answers that differ.
+
+    Raises:
+        UserError: they are endless or more than a study trains, or there is none.
     """
     size = space.size()
     if size is None or size > MOST:

@@ -18,7 +18,11 @@ HIDDEN = "***"
 
 
 def storage_url(text: str) -> str | None:
-    """The URL that ``storage: text`` names, or None for the embedded storage."""
+    """The URL that ``storage: text`` names, or None for the embedded storage.
+
+    Raises:
+        UserError: it is not a URL.
+    """
     if text == EMBEDDED:
         return None
     if not FORM.fullmatch(text):

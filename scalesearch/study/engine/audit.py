@@ -28,7 +28,11 @@ ATTEMPTS = 3  # of a training whose worker dies
 
 
 def plan_of(results: Results, settings: Settings) -> AuditPlan:
-    """The plan of the study's audit: the one that was begun, or a new one."""
+    """The plan of the study's audit: the one that was begun, or a new one.
+
+    Raises:
+        UserError: another audit was begun, or the study has nothing to audit.
+    """
     there, folder = read_plan(results.study.folder), results.study.folder / FOLDER
     if there is not None and there.settings != settings:
         raise UserError(f"{folder}: an audit with other settings was begun here: {there.settings}. Give the same to go "

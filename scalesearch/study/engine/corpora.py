@@ -80,7 +80,11 @@ def load_corpora(spec: StudySpec, references: tuple[Reference, ...], tell: Calla
 
 
 def vocabularies(spec: StudySpec, references: tuple[Reference, ...]) -> tuple[int, ...]:
-    """The vocabularies that a study's architectures may have, rising; none where they are all the corpus's."""
+    """The vocabularies that a study's architectures may have, rising; none where they are all the corpus's.
+
+    Raises:
+        UserError: they are computed, or too many, or a reference has none, or one of its own alone.
+    """
     sizes = set(spec.space.vocabularies(MOST))
     for one in references:
         if bool(one.architecture.vocab) != bool(sizes):

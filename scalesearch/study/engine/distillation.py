@@ -83,7 +83,11 @@ class Teacher:
 
 
 def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
-    """Finds the study's teacher, which is not yet at work; None where there is none."""
+    """Finds the study's teacher, which is not yet at work; None where there is none.
+
+    Raises:
+        UserError: its architecture leaves something open, or its folder holds no finished training of this task.
+    """
     wanted = spec.teacher
     if wanted is None:
         return None
@@ -98,7 +102,11 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
 
 
 def _finished(folder: Path, corpus: Corpus) -> Architecture:
-    """The architecture of the training in ``folder``."""
+    """The architecture of the training in ``folder``.
+
+    Raises:
+        UserError: there is none, it is not finished, or it learned another task or another vocabulary.
+    """
     from scalesearch.space import read_space
     from scalesearch.train.checkpoint import ARCHITECTURE, DATA, TOKENIZER, WEIGHTS
 

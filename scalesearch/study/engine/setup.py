@@ -175,7 +175,11 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
 
 
 def as_begun(spec: StudySpec, resume: bool) -> StudySpec:
-    """Gives ``spec`` the name that its study began with. A fork is named after its folder."""
+    """Gives ``spec`` the name that its study began with. A fork is named after its folder.
+
+    Raises:
+        UserError: there is a study, and ``resume`` is off.
+    """
     study = StudyDir(spec.out)
     if not study.begun():
         return spec

@@ -35,6 +35,9 @@ class RayRunner(Runner):
         workers: tasks at a time.
         resources: of one process; a fraction of a GPU shares one without isolating its memory. Without an address,
             Ray is started on this machine.
+
+    Raises:
+        UserError: no cluster answers at the address, or none of its nodes has what one task asks for.
     """
 
     def __init__(self, work: Work, workers: int, resources: Resources) -> None:
@@ -113,7 +116,11 @@ class RayRunner(Runner):
         return Done(job)
 
     def _lose(self, gone: str) -> list[Event]:
-        """Every job's end, after Ray has died and was started again."""
+        """Every job's end, after Ray has died and was started again.
+
+        Raises:
+            UserError: it is not ours to start, or that does not help.
+        """
         lost = [Crashed(job, f"{gone} died", kind=LOST) for job in self._running.values()]
         self._running.clear()
         self._restarts += 1

@@ -145,7 +145,11 @@ LOGGERS = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
 def make_loggers(names: Iterable[str], study: StudyDir, tell: Callable[[str], object]) -> list[Logger]:
-    """The loggers of ``study``."""
+    """The loggers of ``study``.
+
+    Raises:
+        UserError: the package of one of them is missing.
+    """
     try:
         return [LOGGERS[name](study, tell) for name in names]
     except ImportError as error:

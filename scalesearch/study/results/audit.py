@@ -155,7 +155,11 @@ def shortened(recipe: Mapping[str, Any], share: float) -> dict[str, Any]:
 
 
 def make_plan(results: Results, settings: Settings) -> AuditPlan:
-    """Chooses the architectures of an audit, spread over costs and kinds."""
+    """Chooses the architectures of an audit, spread over costs and kinds.
+
+    Raises:
+        UserError: the study has too few finished trainings, or no metric.
+    """
     study, meta = results.study, results.study.meta
     main = next((one for one in meta.objectives if one.measured and one.name == meta.main_objective), None)
     trials = {one.first.architecture: one.first for one in sorted(

@@ -34,7 +34,11 @@ class Repaired:
 
 
 def repair(folder: Path, to: Path) -> Repaired:
-    """Copies what is whole of the study in ``folder`` to ``to``, which is made."""
+    """Copies what is whole of the study in ``folder`` to ``to``, which is made.
+
+    Raises:
+        UserError: ``to`` is there already, or ``study.json`` itself is missing, damaged or of another format.
+    """
     old = StudyDir(folder).look()
     if to.exists():
         raise UserError(f"{to} is there already; choose another folder with --to", code="already-exists")

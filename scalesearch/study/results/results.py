@@ -260,6 +260,9 @@ def choose(results: Results, best: str | None, trial: int | None) -> tuple[int, 
 
     ``best`` is a metric or cost; unless given, the first objective. Of a candidate with several seeds it is the first
     training, since the best by its score would be the luckiest; the others are to be had by their own numbers.
+
+    Raises:
+        UserError: nothing like that is there, or ``best`` is a score on test.
     """
     from scalesearch.report.table import cell
 

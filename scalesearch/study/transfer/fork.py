@@ -29,7 +29,11 @@ class Carried:
 
 
 def open_old(spec: StudySpec, folder: Path) -> tuple[StudyDir, StudySpec]:
-    """Opens the study to fork, and the one that ``spec`` describes, in ``folder``."""
+    """Opens the study to fork, and the one that ``spec`` describes, in ``folder``.
+
+    Raises:
+        UserError: there is no study to fork, or one in ``folder`` already.
+    """
     if spec.rows is not None:
         raise UserError(f"--fork {folder}: a study of kind {spec.rows.kind} is not forked. Rows that are added to it "
                         "are trained on --resume; for anything else start another with --out", code="not-forkable")
@@ -47,6 +51,9 @@ def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
     Args:
         old: loaded.
         plan, meta: of the new study.
+
+    Raises:
+        UserError: nothing can be taken over, because training the same architecture gives other numbers now.
     """
     otherwise = trained_otherwise(old.meta, meta)
     if otherwise:
@@ -69,7 +76,11 @@ def carried(old: StudyDir, plan: Plan, meta: StudyMeta) -> list[Carried]:
 
 
 def _carry(old: StudyDir, trial: Trial, plan: Plan, labels: dict[str | None, str], first: Trial | None) -> Trial:
-    """``trial`` as the new study has it: a reference of ``labels``, a replicate of ``first``, or a candidate."""
+    """``trial`` as the new study has it: a reference of ``labels``, a replicate of ``first``, or a candidate.
+
+    Raises:
+        UserError: the reason against taking it over.
+    """
     new, record = evaluate_here(old, trial, plan.evaluator, outside=True)
     if not same_recipe(record, new, plan.shared["recipe"]):
         raise UserError("it was trained by a recipe that this study does not propose", code="trial-not-taken")
@@ -96,7 +107,11 @@ def describe(old: StudyDir, trials: list[Carried]) -> list[str]:
 
 
 def write(old: StudyDir, trials: list[Carried], folder: Path, meta: StudyMeta, spec: StudySpec) -> None:
-    """Writes the new study's folder. Until its last file is there, it counts as never begun, and can be made again."""
+    """Writes the new study's folder. Until its last file is there, it counts as never begun, and can be made again.
+
+    Raises:
+        UserError: nothing is taken over.
+    """
     taken = [one.new for one in trials if one.new is not None]
     if not taken:
         raise UserError("\n".join([f"--fork {folder}: nothing can be taken over, so start anew with --out",

@@ -28,6 +28,9 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
     Args:
         study: loaded.
         outside: also what the space of ``evaluator`` never proposes.
+
+    Raises:
+        UserError: the reason against taking it over.
     """
     if old.state == State.FAILED:
         raise UserError(f"it failed: {old.reason}", code="trial-not-taken")
@@ -75,7 +78,11 @@ def origin_of(study: StudyDir) -> dict[str, str]:
 
 
 def import_trial(study: StudyDir, trial: Trial, shared: Params) -> Trial:
-    """Adds a trial that was trained elsewhere (``trial.source``): its files first, then its record, then the event."""
+    """Adds a trial that was trained elsewhere (``trial.source``): its files first, then its record, then the event.
+
+    Raises:
+        UserError: its folder is gone.
+    """
     assert trial.source is not None, "it comes from somewhere"
     trial = replace(trial, number=study.trials.next_number, state=State.COMPLETE)
     source, target = Path(trial.source["folder"]), study.trial_folder(trial)

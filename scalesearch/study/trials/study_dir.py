@@ -100,7 +100,11 @@ class StudyDir:
             raise self.log.damaged(number, error) from None
 
     def look(self) -> "StudyDir":
-        """Reads what the study is, and nothing of what has happened in it."""
+        """Reads what the study is, and nothing of what has happened in it.
+
+        Raises:
+            UserError: no study is here, it is damaged, or of another format.
+        """
         if not self.exists():
             raise UserError(f"{self.folder}: there is no study here (no study.json); start one with "
                             "`scalesearch study run STUDY.yaml`", code="no-study")
@@ -143,7 +147,11 @@ class StudyDir:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Makes this process the study's only owner while inside."""
+        """Makes this process the study's only owner while inside.
+
+        Raises:
+            UserError: another process owns it, or the folder cannot be written.
+        """
         lock = FileLock(self.folder / ".owner.lock")
         note = self.folder / ".owner"
         try:

@@ -130,7 +130,11 @@ class StudyMeta:
 
     @classmethod
     def from_json(cls, text: bytes) -> StudyMeta:
-        """Reads what :meth:`to_json` wrote."""
+        """Reads what :meth:`to_json` wrote.
+
+        Raises:
+            UserError: it is of another format, or damaged.
+        """
         try:
             data = msgspec.json.decode(text, type=dict)
             if data.get("format") == FORMAT:

@@ -20,7 +20,11 @@ class Trials:
         self._first: dict[str, int] = {}
 
     def apply(self, event: Event) -> Trial:
-        """Takes in one event and returns the trial as it now is."""
+        """Takes in one event and returns the trial as it now is.
+
+        Raises:
+            ValueError: it is about a trial that was never proposed, or proposes one again.
+        """
         known = self._trials.get(event.trial)
         if (known is None) != (event.proposed is not None):
             raise ValueError(f"trial {event.trial} was {'never' if known is None else 'already'} proposed")

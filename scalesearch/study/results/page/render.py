@@ -98,6 +98,9 @@ def write_page(results: Results, to: Path, alone: bool = False) -> Path:
 
     Args:
         alone: no link to another file, for a page that is to be sent elsewhere.
+
+    Raises:
+        UserError: ``to`` is a folder.
     """
     if to.is_dir():
         raise UserError(f"--to {to}: this is a folder; give the page's file, such as {to / 'report.html'}",
