@@ -29,9 +29,10 @@ def finish(run: Run, artefacts: Artefacts | None = None) -> dict[str, Any]:
         steps = sorted(run.snapshots.kept)
         weights = f"mean of the {recipe.average} {len(steps)} (after updates {', '.join(map(str, steps))})"
     write_weights(run.directory / checkpoint.WEIGHTS, model.state_dict())
-    by_artefact = artefacts is not None and recipe.decode_with != MODEL
-    with run.meter.part(SCORING), artefacts(run.directory, recipe.decode_with) if by_artefact else nullcontext() as by:
-        metrics = _scores(run, by)
+    decoding = nullcontext() if artefacts is None or recipe.decode_with == MODEL else artefacts(
+        run.directory, recipe.decode_with)
+    with run.meter.part(SCORING), decoding as decode:
+        metrics = _scores(run, decode)
         if recipe.measure in ("latency", "both"):
             split = getattr(run.corpus, metrics["split"])
             metrics |= latency(model, split, run.engine.hardware, run.stop.check)

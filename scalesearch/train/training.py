@@ -19,7 +19,7 @@ from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 from scalesearch.train.loop import Report, Run
 from scalesearch.train.parallel.gradients import follow, lead
 from scalesearch.train.parallel.team import Team, local_team
-from scalesearch.train.recipe import Recipe, check_compatible, check_model_kind
+from scalesearch.train.recipe import MODEL, Recipe, check_compatible, check_model_kind
 from scalesearch.train.result import FILE, Result, versions
 from scalesearch.train.scoring import proxies as zero_cost
 from scalesearch.train.scoring.measure import PeakMemory
@@ -58,6 +58,9 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     """
     folder, tell, meter = Path(directory), report or (lambda event: None), Meter()
     check_compatible(corpus.spec, recipe)
+    if recipe.decode_with != MODEL and artefacts is None:
+        raise UserError(f"decode_with: {recipe.decode_with} needs what makes artefacts",
+                        help="pass artefacts=scalesearch.export.scoring.artefact_decoder", code="no-artefacts")
     kind = "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder"
     check_model_kind(corpus.spec.task, kind)
     if architecture.vocab not in (None, corpus.tokenizer.vocab_size):

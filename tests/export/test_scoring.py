@@ -43,6 +43,12 @@ def test_it_is_the_artefact_that_translates(corpus, float32, tmp_path, trained_f
     assert called == ["onnx"]
 
 
+def test_a_training_without_what_makes_artefacts_is_refused(corpus, tmp_path):
+    with refuses("no-artefacts", "onnx-int8"):
+        train(tiny(), corpus, recipe(decode_with="onnx-int8"), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_what_has_no_artefact_is_refused_before_it_is_trained(monkeypatch):
     how, gated = recipe(decode_with="ctranslate2-int8"), tiny(encoder__head_dim=8, encoder__gate="QgV").block
     with refuses("not-exportable", "gate"):
