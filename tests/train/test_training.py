@@ -86,8 +86,8 @@ def test_an_interruption_too_late_to_stop_anything_still_reaches_the_caller(corp
     """A study that trains in this process must not go on to its next candidate; the result is kept."""
     finish = training.finish
 
-    def finish_and_be_stopped(run):
-        metrics = finish(run)
+    def finish_and_be_stopped(run, *rest):
+        metrics = finish(run, *rest)
         os.kill(os.getpid(), signal.SIGINT)
         return metrics
 
