@@ -5,7 +5,8 @@ the output map apart: ``products`` it starts, their ``macs`` (of a step: the wei
 (read and written), multiply-adds of ``attention`` and its ``scores``. Those of CTranslate2 are of the variables that
 its lowering plans; of other formats of the ledger. ``bytes`` are of the encoder's weights, shared ones once; those that
 each step reads anew cost more where a cache does not hold them, so what is ``beyond`` caches of several sizes is a
-feature each, and the fit finds which of them the device has.
+feature each, and the fit finds which of them the device has. ``odd`` matrices, whose rows do not fill vectors of 32
+numbers, take CTranslate2 longer, most where they come from beyond a cache: their macs, and their share of what does.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ CONSTANT = "constant"
 PRODUCT = ("products", "macs", "numbers")
 MEGA = 1_000_000
 CACHES = tuple(round(MEGA * 2 ** (at / 2)) for at in range(13))  # bytes: 1 to 64 MB
+VECTOR = 32  # numbers
+ODD_BEYOND = 8 * MEGA
 SIZES = {"int8": 1, "int16": 2, "bf16": 2, "none": 4}  # bytes of a weight
 FEATURES = (CONSTANT, *(f"{stage}.{what}" for stage in ("encoder", "steps", "output") for what in PRODUCT),
             *(f"{stage}.{what}" for stage in ("encoder", "steps") for what in ("attention", "scores")),
-            "encoder.bytes", *(f"steps.beyond.{cache}" for cache in CACHES))
+            "encoder.bytes", *(f"steps.beyond.{cache}" for cache in CACHES), "odd", "odd.beyond")
 Sums = dict[str, Any]
 
 
@@ -66,9 +69,10 @@ def features(block: Block, artefact: str, setup: Setup, protocol: Protocol) -> S
     """
     sums: Sums = defaultdict(int, {CONSTANT: 1})
     held = (_of_plan if artefact.startswith("ctranslate2") else _of_bill)(sums, block, setup, protocol)
-    once, steps = (number * SIZES[artefact.rpartition("-")[2]] for number in held)
-    return sums | {"encoder.bytes": once} | {
-        f"steps.beyond.{cache}": setup.target * maximum(steps - cache, 0) for cache in CACHES}
+    once, steps, odd = (number * SIZES[artefact.rpartition("-")[2]] for number in held)
+    beyond = {cache: setup.target * maximum(steps - cache, 0) for cache in (*CACHES, ODD_BEYOND)}
+    return sums | {"encoder.bytes": once, "odd.beyond": beyond[ODD_BEYOND] * (odd / maximum(steps, 1))} | {
+        f"steps.beyond.{cache}": beyond[cache] for cache in CACHES}
 
 
 def _product(sums: Sums, stage: str, starts: Size, positions: Size, sizes: tuple[Size, ...]) -> None:
@@ -78,31 +82,36 @@ def _product(sums: Sums, stage: str, starts: Size, positions: Size, sizes: tuple
         sums[f"{stage}.{what}"] = sums[f"{stage}.{what}"] + count
 
 
-def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size]:
-    """Adds what the plan does; weights that are read once, and at each step."""
+def _of_plan(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size, Size]:
+    """Adds what the plan does; weights that are read once, at each step, and those of odd matrices at each step."""
     if reasons := refusals(block):
         raise Unbuildable("protocol.latency", f"ctranslate2 cannot hold it: {reasons[0]}")
     made, source, target = plan(block, protocol.shared_vocab), setup.source, setup.target
     seen = {"encoder": source * source, "self_attention": target * (target + 1) // 2, "attention": source * target}
     held: dict[bool, dict[Hashable, Size]] = {True: {}, False: {}}
+    odd: dict[Hashable, Size] = {}
     for variable in made.variables:
         stack, layer, *rest = variable.name.split("/")
         if not variable.quantised or layer.startswith("embeddings"):
             continue
         once = stack == "encoder" or rest[:2] == ["attention", "linear_1"]  # keys and values of the source
         stage = "output" if layer == "projection" else "encoder" if once else "steps"
-        held[once][variable.key] = math.prod(variable.shape)
+        held[once][variable.key] = size = math.prod(variable.shape)
+        part = size * (evaluated(variable.shape[1]) % VECTOR != 0)
+        if not once:
+            odd[variable.key] = part
+        sums["odd"] = sums["odd"] + (source if once else target) * part
         _product(sums, stage, 1 if once else target, source if once else target, variable.shape)
         if rest[:2] in (["self_attention", "linear_1"], ["attention", "linear_2"]):  # an output map, as wide as values
             pairs = seen[stack if stack == "encoder" else rest[0]]
             heads = made.scalars[f"{stack}/num_heads"]
             sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + 2 * pairs * variable.shape[1]
             sums[f"{stage}.scores"] = sums[f"{stage}.scores"] + pairs * heads
-    return sum(held[True].values()), sum(held[False].values())
+    return sum(held[True].values()), sum(held[False].values()), sum(odd.values())
 
 
-def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size]:
-    """Adds what the ledger does; weights that are read once, and at each step."""
+def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tuple[Size, Size, Size]:
+    """Adds what the ledger does; weights that are read once, and at each step; none is known to be odd."""
     held: dict[bool, dict[str, Size]] = {True: {}, False: {}}
     passes = find_protocol("decode", setup.source, setup.target, protocol.vocab)
     for line in walk(block, vocab=protocol.shared_vocab):
@@ -123,4 +132,4 @@ def _of_bill(sums: Sums, block: Block, setup: Setup, protocol: Protocol) -> tupl
                 _product(sums, stage, line.calls * (1 if once else setup.target), positions, sizes)
             else:
                 sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + positions * math.prod(sizes)
-    return sum(held[True].values()), sum(held[False].values())
+    return sum(held[True].values()), sum(held[False].values()), 0
