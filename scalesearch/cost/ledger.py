@@ -95,12 +95,13 @@ def cost(block: Block, protocol: Protocol) -> Cost:
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
         values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
-    single = [(line.path, _steps(line, protocol, ELEMENTS)) for line in lines]
-    others = _by_section("others", single) if ELEMENTS.keys() & protocol.counts.keys() else {}
+    single = ELEMENTS.keys() & protocol.counts.keys()
+    others = _by_section("others", ((line.path, _steps(line, protocol, single)) for line in lines)) if single else {}
     for section in SECTIONS:
         values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(f"others.{section}", 0)
-    once = sum(work_done(line, "once", training_pass(protocol)) for line in lines)
-    values |= {"macs.once": once} | _memory(lines, values["params.total"], protocol)
+    once = training_pass(protocol)
+    values["macs.once"] = sum(work_done(line, "once", once) for line in lines)
+    values |= _memory(lines, values["params.total"], once)
     if protocol.artefact is not None:
         values["artefact.bytes"] = artefact_bytes(block, protocol)
     return Cost(protocol, entries, values, block)
@@ -118,7 +119,7 @@ def _entry(line: Line, protocol: Protocol) -> Entry:
 
 def _steps(line: Line, protocol: Protocol, kinds: Iterable[str]) -> Size:
     """Steps of these kinds of work, as many for each as the protocol weighs it."""
-    return sum(protocol.counts.get(kind, 0) * work_done(line, kind, protocol) for kind in kinds)
+    return sum(protocol.counts[kind] * work_done(line, kind, protocol) for kind in kinds)
 
 
 def work_done(line: Line, kind: str, protocol: Protocol) -> Size:
@@ -147,9 +148,8 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
     return {f"{quantity}.{section}": by_name.get(section, 0) for section in SECTIONS}
 
 
-def _memory(lines: list[Line], params: Size, protocol: Protocol) -> dict[str, int]:
+def _memory(lines: list[Line], params: Size, once: Protocol) -> dict[str, int]:
     """Bytes in float32: weights; the key-value cache after T tokens; an estimate of what backward keeps."""
-    once = training_pass(protocol)
     kept = {kind: sum(work_done(line, kind, once) for line in lines) for kind in ("cache", "activation")}
     numbers = {"weights": params, "cache": kept["cache"], "activations": kept["activation"]}
     return {f"memory.{name}": BYTES * count for name, count in numbers.items()}
