@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,14 @@ from scalesearch.cli.study.show import (
     console_for_once,
     folder_of,
     reading,
+    rows_json,
     show_front,
     show_proxies,
     show_trial,
     study_argument,
     tabled,
     trial_of,
+    with_lost,
 )
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, open_console, say
@@ -86,9 +87,9 @@ def front(results: Results, as_csv: bool, everything: bool, as_latex: bool, as_j
 
     rows = results.table if everything else results.front
     if as_csv:
-        click.echo(to_csv(filled(rows)), nl=False)
+        click.echo(to_csv(filled(with_lost(results, rows))), nl=False)
     elif as_json:
-        print_json(json.loads(rows.to_json(orient="records")))
+        print_json(rows_json(results, rows))
     elif as_latex:
         click.echo(to_latex(texts(rows, results.objectives, *["state"] * everything)), nl=False)
     elif everything:

@@ -190,6 +190,17 @@ def wrote(files: Iterable[Path], console: Console | None = None) -> None:
 # -- for machines
 
 
+def with_lost(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
+    """``rows``, each saying whether its trial has lost its record: ``lost``."""
+    return rows.assign(lost=rows["trial"].isin(results.lost))
+
+
+def rows_json(results: Results, rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """``rows`` as JSON values."""
+    found: list[dict[str, Any]] = json.loads(with_lost(results, rows).to_json(orient="records"))
+    return found
+
+
 def as_json_of(results: Results) -> dict[str, Any]:
     volume, meta = results.hypervolume(), results.study.meta
     return {"study": meta.name, "folder": str(results.study.folder), "objectives": results.objectives,
@@ -197,5 +208,5 @@ def as_json_of(results: Results) -> dict[str, Any]:
             "bleu_signature": results.signature, "seed": meta.seed, "seeds": results.verdict.to_json(),
             "teacher": results.teacher, "lost": results.lost,
             "counts": dict(Counter(str(trial.state) for trial in results.study.trials.candidates()).most_common()),
-            "front": json.loads(results.front.to_json(orient="records")), "proxies": results.proxies().to_json(),
+            "front": rows_json(results, results.front), "proxies": results.proxies().to_json(),
             "hypervolume": None if volume is None else {"value": volume[0], "reference": volume[1]}}

@@ -99,6 +99,8 @@ def test_a_finished_trial_whose_folder_is_lost_is_named(study):
     for verb in (["front"], ["status"]):
         said = CliRunner().invoke(command, [*verb, str(study.folder)], catch_exceptions=False).output
         assert f"trial {lost.number}" in " ".join(said.split()) and "by the log alone" in " ".join(said.split()), verb
+    rows = CliRunner().invoke(command, ["front", str(study.folder), "--all", "--json"], catch_exceptions=False).output
+    assert [row["trial"] for row in json.loads(rows) if row["lost"]] == [lost.number]
 
 
 def test_a_damaged_result_is_put_aside_and_trained_again(tmp_path):
