@@ -11,9 +11,9 @@ from typing import Any
 from scalesearch.blocks.core import Block, Size, Use, block
 from scalesearch.blocks.elementwise import dropout, lowered, plus
 from scalesearch.blocks.ffn.base import FFN
-from scalesearch.blocks.leaves import LayerNorm
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.base import Mixer
+from scalesearch.blocks.norms import NORM_KINDS, norm_kind
 from scalesearch.blocks.options import named
 
 NORMS = ("pre", "post")
@@ -26,13 +26,14 @@ def sublayer(m: Any, norm: str, normalise: Any, x: Any, f: Callable[[Any], Any])
     return normalise(plus(x, dropout(f(lowered(x)), m.rates.residual, m.training)))
 
 
-def with_norms(sublayers: Mapping[str, Mixer | FFN], d: Size, calls: Mapping[str, int]) -> dict[str, Block | Use]:
-    """The sub-layers that are there, each followed by its norm."""
+def with_norms(sublayers: Mapping[str, Mixer | FFN], d: Size, kind: str, calls: Mapping[str, int]
+               ) -> dict[str, Block | Use]:
+    """The sub-layers that are there, each followed by its norm of this kind."""
     parts: dict[str, Block | Use] = {}
     for name, part in sublayers.items():
         if not (isinstance(part, FFN) and part.empty):
             parts[name] = Use(part, calls.get(name, 1))
-            parts[f"{name}_norm"] = Use(LayerNorm(d, part.over), calls.get(name, 1))
+            parts[f"{name}_norm"] = Use(NORM_KINDS[kind](d, part.over), calls.get(name, 1))
     return parts
 
 
@@ -46,6 +47,7 @@ class EncoderLayer(Block):
     main: Mixer = named("attention")
     ffn: FFN
     norm: str
+    norm_kind: str = norm_kind()
 
     @property
     def slots(self) -> Mapping[str, str]:
@@ -53,7 +55,7 @@ class EncoderLayer(Block):
         return {"attention": self.main.slot, "ffn": "ffn"}
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return with_norms({self.main.slot: self.main, "ffn": self.ffn}, self.main.d, {})
+        return with_norms({self.main.slot: self.main, "ffn": self.ffn}, self.main.d, self.norm_kind, {})
 
     def forward(self, m: Any, x: Any, present: Any, bias: Any, carried: Any = None) -> Any:
         mix, norm = (getattr(m, name) for name in (self.main.slot, f"{self.main.slot}_norm"))
@@ -73,6 +75,7 @@ class DecoderLayer(Block):
     ffn: FFN
     norm: str
     interleaved: bool = False
+    norm_kind: str = norm_kind()
 
     @property
     def slots(self) -> Mapping[str, str]:
@@ -82,7 +85,8 @@ class DecoderLayer(Block):
     def parts(self) -> Mapping[str, Block | Use]:
         first: dict[str, Mixer] = {f"self_{self.main.slot}": self.main}
         cross = {} if self.cross_attention is None else {"cross_attention": self.cross_attention}
-        return with_norms(first | cross | {"ffn": self.ffn}, self.main.d, {"ffn": 2 if self.interleaved else 1})
+        calls = {"ffn": 2 if self.interleaved else 1}
+        return with_norms(first | cross | {"ffn": self.ffn}, self.main.d, self.norm_kind, calls)
 
     def forward(self, m: Any, x: Any, present: Any, bias: Any, memory: Any, memory_bias: Any, cache: Any,
                 carried: Any = None) -> Any:

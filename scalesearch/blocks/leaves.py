@@ -106,29 +106,6 @@ class PositionTable(Block):
 
 
 @block
-class LayerNorm(Block):
-    """Layer normalisation over the last ``d`` features, with gain and bias (Ba et al. 2016)."""
-
-    d: Size
-    over: Shape
-    eps: float = 1e-5
-
-    def weights(self) -> Mapping[str, Shape]:
-        return {"weight": (self.d,), "bias": (self.d,)}
-
-    def start(self, name: str) -> str:
-        return "one" if name == "weight" else "zero"
-
-    def work(self) -> Sequence[Work]:
-        return [Work((*self.over, self.d), "norm"), Work((*self.over, self.d + 2), "activation")]  # mean and deviation
-
-    def forward(self, m: Any, x: Any) -> Any:
-        from torch.nn.functional import layer_norm
-
-        return layer_norm(x, (self.d,), m.weight, m.bias, self.eps)
-
-
-@block
 class MatMul(Block):
     """x y of activations, (…, rows, n_in) and (…, n_in, n_out); ``over`` are the loops outside, the rows among them.
 

@@ -13,8 +13,9 @@ from typing import Any
 from scalesearch.blocks.core import Block, Repeat, Size, Use, Work, block
 from scalesearch.blocks.elementwise import plus
 from scalesearch.blocks.embedding import sinusoid
-from scalesearch.blocks.leaves import LayerNorm, Linear
+from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.mixers.scores import GlobalScores
+from scalesearch.blocks.norms import NORM_KINDS
 
 Layer = Callable[[Any], Any]
 
@@ -92,7 +93,7 @@ class Stack(Block):
             parts["scores"] = self.scores
         if solver.gated:
             parts["gate"] = Use(Linear(2 * main.d, 1, (main.queries,)), self.layers.depth)
-        return parts | ({"norm": LayerNorm(main.d, (main.queries,))} if self.normed else {})
+        return parts | ({"norm": NORM_KINDS[self.layer.norm_kind](main.d, (main.queries,))} if self.normed else {})
 
     def work(self) -> Sequence[Work]:
         main = self.layer.main  # a learned solver keeps both changes, twice, and what is left of the gate
@@ -152,7 +153,7 @@ class WaistedStack(Block):
         inner: Size = self.middle.layer.main.d  # type: ignore[attr-defined]
         enter, leave = Linear(outer, inner, over), Linear(inner, outer, over)
         parts = {"first": self.first, "enter": enter, "middle": self.middle, "leave": leave, "last": self.last}
-        return parts | ({"norm": LayerNorm(outer, over)} if self.normed else {})
+        return parts | ({"norm": NORM_KINDS[self.layer.norm_kind](outer, over)} if self.normed else {})
 
     def forward(self, m: Any, x: Any, present: Any, bias: Any) -> Any:
         x = run(m, m.first, x, (present, bias, {}), self.steps, "euler")

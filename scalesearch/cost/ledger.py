@@ -95,7 +95,7 @@ def cost(block: Block, protocol: Protocol) -> Cost:
     values: dict[str, int] = {}
     for quantity in ("params", "macs"):
         values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
-    single = ELEMENTS.keys() & protocol.counts.keys()
+    single = protocol.counts.keys() & set(ELEMENTS)
     others = _by_section("others", ((line.path, _steps(line, protocol, single)) for line in lines)) if single else {}
     for section in SECTIONS:
         values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(f"others.{section}", 0)

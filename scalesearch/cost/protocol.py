@@ -113,7 +113,7 @@ class Protocol:
     @property
     def conventions(self) -> str:
         """How MACs become FLOPs, and what is left out: in words that stand under every table of costs."""
-        counted = [f"{ELEMENTS[kind]} elements" for kind in self.counts if kind in ELEMENTS]
+        counted = [f"{kind} elements" for kind in self.counts if kind in ELEMENTS]
         flops = f"flops = 2 · macs, {' and '.join(counted)} not doubled" if counted else "flops = 2 · macs"
         rest = [words for kind, words in (("norm", "norms"), ("bias", "biases"), ("mix", "products across heads"))
                 if not self.counts.get(kind)]
@@ -130,7 +130,7 @@ class Protocol:
                 f"inference; {counted}"]
 
     def __str__(self) -> str:
-        extra = [f", +{n} per {ELEMENTS[kind]} element" for kind, n in self.counts.items() if kind in ELEMENTS]
+        extra = [f", +{n} per {kind} element" for kind, n in self.counts.items() if kind in ELEMENTS]
         lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]
         said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
         artefact = f", artefact {self.artefact}" if self.artefact else ""
@@ -142,7 +142,7 @@ def weight_size(shape: Shape, protocol: Protocol) -> Size:
     return math.prod(protocol.words if isinstance(extent, str) else extent for extent in shape)
 
 
-ELEMENTS = {"bias": "bias", "norm": "LayerNorm"}  # kinds of work that are no multiply-adds, one step an element
+ELEMENTS = ("bias", "norm")  # kinds of work that are no multiply-adds, one step an element
 
 
 def _encoder(source: int) -> dict[Axis, int]:

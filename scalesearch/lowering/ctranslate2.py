@@ -157,7 +157,7 @@ class _Lowering:
             kept = post and following is not None and following.part is None  # the next one's norm has gain and bias
             self._norm(sub, order[:at], kept, signal if post else None)
         if self.stack.normed:
-            self._vectors(f"{self.name}/layer_norm", f"{self.name}.norm")
+            self._vectors(self.name, Weight(f"{self.name}.norm.weight"), Weight(f"{self.name}.norm.bias"))
 
     def _order(self) -> Iterator[_Sublayer]:
         for at, (layer, parts) in enumerate(self._layers()):
@@ -190,17 +190,15 @@ class _Lowering:
             part, layer = real.part, real.layer
         if part is None or plain:
             shape = (self.d,)
-            self.made.add(f"{sub.name}/layer_norm/gamma", shape, Constant("ones", shape))
-            self.made.add(f"{sub.name}/layer_norm/beta", shape, Constant("zeros", shape))
+            self._vectors(sub.name, Constant("ones", shape), Constant("zeros", shape))
         else:
-            names = [self.owners.name(layer, f"{part}_norm", weight) for weight in ("weight", "bias")]
-            self._vectors(f"{sub.name}/layer_norm", *names, signal=signal)
+            gain, offset = (Weight(self.owners.name(layer, f"{part}_norm", name)) for name in ("weight", "bias"))
+            self._vectors(sub.name, gain, _plus(offset, signal))
 
-    def _vectors(self, name: str, gain: str, offset: str | None = None, signal: Source | None = None) -> None:
-        if offset is None:
-            gain, offset = f"{gain}.weight", f"{gain}.bias"
-        self.made.add(f"{name}/gamma", (self.d,), Weight(gain))
-        self.made.add(f"{name}/beta", (self.d,), _plus(Weight(offset), signal))
+    def _vectors(self, name: str, gain: Source, offset: Source) -> None:
+        self.made.add(f"{name}/layer_norm/gamma", (self.d,), gain)
+        if self.layer.norm_kind == "layer":  # one without is the runtime's other kind
+            self.made.add(f"{name}/layer_norm/beta", (self.d,), offset)
 
     def _add(self, sub: _Sublayer, signal: Source | None) -> None:
         """Matrices and biases of a sub-layer; ``signal`` is added to its output."""

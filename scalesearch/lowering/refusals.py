@@ -53,6 +53,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}.scores: scores of the stack's input are added in all layers, and the runtime has none to add"
     if stack.solver != "euler":
         yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
+    if stack.steps and layer.norm == "post" and layer.norm_kind == "rms":
+        yield f"{path}: step signals would be biases of norms after, and rms norms have none"
     if isinstance(layer, DecoderLayer):
         if layer.cross_attention is None:
             yield f"{path}: it reads source and target as one text, and the runtime's translator has an encoder"

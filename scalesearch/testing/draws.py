@@ -13,6 +13,7 @@ from scalesearch.space.assembly.architecture import Architecture, assemble
 MIDDLE = "encoder.middle_width"
 SMALL = {
     "width": "4..24 step 2",
+    "norm_kind": "layer | rms",
     # The library's file draws tied tables once in 75 networks: most chains and H-SoftPOS exclude them.
     "embedding.tie": "none if embedding == h-softpos else none | decoder | all",
     "tensor_chain.layer": "off | 0.05 | 0.4 | 0.8",

@@ -24,7 +24,6 @@ from scalesearch.blocks.leaves import (
     Convolution,
     Embedding,
     FusedAttention,
-    LayerNorm,
     Linear,
     MatMul,
     PositionTable,
@@ -34,6 +33,7 @@ from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
 from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
+from scalesearch.blocks.norms import NORM_KINDS, LayerNorm, RMSNorm
 from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Factors, HeadLinear
 from scalesearch.blocks.stacks import SOLVERS, Stack, WaistedStack
@@ -153,7 +153,7 @@ def ffn(rng: Random, d: int, axis: Axis) -> Any:
 def layer(rng: Random) -> EncoderLayer:
     """An encoder layer."""
     mixer = attention(rng, size(rng), (SRC, SRC, SRC), decoder=False)
-    return EncoderLayer(mixer, ffn(rng, mixer.d, SRC), rng.choice(NORMS))
+    return EncoderLayer(mixer, ffn(rng, mixer.d, SRC), rng.choice(NORMS), norm_kind=rng.choice(list(NORM_KINDS)))
 
 
 def encoder_layer(rng: Random) -> Specimen:
@@ -167,7 +167,7 @@ def decoder_layer(rng: Random) -> Specimen:
     d = size(rng)
     cross = attention(rng, d, (TGT, MEMORY, SRC_KEYS), cross=True) if rng.random() < 0.8 else None
     block = DecoderLayer(attention(rng, d, (TGT, TGT, KEYS)), cross, ffn(rng, d, TGT), rng.choice(NORMS),
-                         rng.random() < 0.5)
+                         rng.random() < 0.5, norm_kind=rng.choice(list(NORM_KINDS)))
     return Specimen(block, ((TGT, d), None, None, (SRC, d), None, None))
 
 
@@ -198,6 +198,7 @@ CATALOGUE: dict[str, Draw] = {
     "embedding": plain(Embedding, (SRC,), ids=True, over=(SRC,)),
     "position_table": plain(PositionTable, (SRC,), ids=True, max_length=8),
     "layer_norm": plain(LayerNorm, (SRC, "d"), over=(SRC,)),
+    "rms_norm": plain(RMSNorm, (SRC, "d"), over=(SRC,)),
     "mat_mul": plain(MatMul, (HEADS, TGT, "n_in"), (HEADS, "n_in", SRC_KEYS), over=(HEADS, TGT), n_out=SRC_KEYS,
                      inner=False),
     "fused_attention": plain(FusedAttention, ("heads", TGT, "head_dim"), ("heads", SRC_KEYS, "head_dim"),
@@ -210,7 +211,7 @@ CATALOGUE: dict[str, Draw] = {
     "head_linear": plain(HeadLinear, (SRC, HEADS, "d_in"), over=(SRC, HEADS)),
     "head_mixer": plain(HeadMixer, ("heads_in", TGT, SRC_KEYS), queries=TGT, keys=SRC_KEYS),
     "relative_keys": plain(RelativeKeys, ("heads", SRC, "head_dim"), more=(LENGTH,), queries=SRC, clip=range(1, 5)),
-    "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], **ON_SOURCE),
+    "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], norm_kind=list(NORM_KINDS), **ON_SOURCE),
     "adaptive_output": plain(AdaptiveOutput, (TGT, "d"), cutoffs=CUTOFFS, factor=range(2, 5)),
     "scores": scores,
     "token_embedding": token_embedding,

@@ -99,4 +99,4 @@ def test_bad_protocols_say_what_would_be_right(call, error: tuple[str, str]) -> 
 def test_flags_win_over_the_files_protocol() -> None:
     chosen = protocol_of({"name": "decode", "source": 10, "vocab": 99}, name=None, source=4, target=None, vocab=None)
     assert (chosen.name, chosen.source, chosen.target, chosen.vocab) == ("decode", 4, 30, 99)
-    assert str(find_protocol("edgeformer")) == "edgeformer (S=30, T=30, V=32768, +5 per LayerNorm element)"
+    assert str(find_protocol("edgeformer")) == "edgeformer (S=30, T=30, V=32768, +5 per norm element)"

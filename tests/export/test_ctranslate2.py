@@ -25,6 +25,8 @@ LORA = {"adapt": "lora", "adapt.rank": 2, "adapt.on": ("query", "value", "out")}
 CASES = {
     "plain": {},
     "norms after": {"norm": "post"},
+    "rms norms": {"norm_kind": "rms"},
+    "rms norms after": {"norm_kind": "rms", "norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},
     "no last norm": {"last_norm": False},
     "tables of their own": {"embedding.tie": "none"},
     "one table less": {"embedding.tie": "decoder"},

@@ -10,7 +10,8 @@ from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, Extent, Shape, Size, Use, Work, block
 from scalesearch.blocks.elementwise import dropout, plus
-from scalesearch.blocks.leaves import KeyValueCache, LayerNorm, Linear, MatMul
+from scalesearch.blocks.leaves import KeyValueCache, Linear, MatMul
+from scalesearch.blocks.norms import NORM_KINDS, norm_kind
 from scalesearch.blocks.sizes import given
 
 RESIDUAL_SCORES = ("none", "global", "relative", "previous")
@@ -137,11 +138,12 @@ class GlobalScores(Block):
     keys: Axis
     clip: Size = 0
     cached: bool = True
+    norm_kind: str = norm_kind()
 
     def parts(self) -> Mapping[str, Block | Use]:
         width = self.heads * self.head_dim
         parts: dict[str, Block | Use] = {
-            "norm": LayerNorm(self.d, (self.queries,)),
+            "norm": NORM_KINDS[self.norm_kind](self.d, (self.queries,)),
             "query": Linear(self.d, width, (self.queries,)),
             "key": Linear(self.d, width, (self.queries,)),
             "product": MatMul((self.heads, self.queries), self.head_dim, self.keys, kept=False),

@@ -103,7 +103,7 @@ def _lender(a: Answered) -> Repeat | None:
     if "encoder.ffn" in loans:
         return _stack(a, "encoder", _encoder_layer(a, a["width"]), None).layers
     bare = NoFFN(a["width"], (SRC,), DENSE)
-    layer = EncoderLayer(mixer(a, "encoder", (SRC, SRC, SRC)), bare, a["norm"])
+    layer = EncoderLayer(mixer(a, "encoder", (SRC, SRC, SRC)), bare, a["norm"], norm_kind=_norm_kind(a))
     plain = Repeat(layer, a["encoder.depth"])
     return Repeat(layer, plain.depth, ties(a, "encoder", plain, None))
 
@@ -127,7 +127,8 @@ def _decoder(a: Answered, lender: Repeat | None) -> Stack:
     only, norm, interleaved = a["model"] == "decoder-only", a["norm"], bool(a["decoder.interleaved"])
     own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
     cross = None if only else attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True)
-    layer = DecoderLayer(own, cross, ffn(a, "decoder", SEQ if only else TGT), norm, interleaved)
+    network = ffn(a, "decoder", SEQ if only else TGT)
+    layer = DecoderLayer(own, cross, network, norm, interleaved, norm_kind=_norm_kind(a))
     return _stack(a, "decoder", layer, lender)
 
 
@@ -140,7 +141,12 @@ def _encoder(a: Answered) -> Stack | WaistedStack:
 
 def _encoder_layer(a: Answered, width: int) -> EncoderLayer:
     mine = ChainMap({"width": width}, a)  # type: ignore[arg-type]  # which is only read
-    return EncoderLayer(mixer(mine, "encoder", (SRC, SRC, SRC)), ffn(mine, "encoder", SRC), a["norm"])
+    both = mixer(mine, "encoder", (SRC, SRC, SRC)), ffn(mine, "encoder", SRC)
+    return EncoderLayer(*both, a["norm"], norm_kind=_norm_kind(a))
+
+
+def _norm_kind(a: Answered) -> str:
+    return str(a.get("norm_kind", "layer"))
 
 
 def _stack(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer, lender: Repeat | None) -> Stack:
@@ -160,7 +166,8 @@ def _global_scores(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer) 
     if (own := main.scores) is None:
         raise Unbuildable(f"{stack}.residual_scores", f"{kind} scores need layers that have scores")
     clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
-    return GlobalScores(main.d, own.heads, own.head_dim, main.queries, own.keys, clip, main.decoder)
+    return GlobalScores(main.d, own.heads, own.head_dim, main.queries, own.keys, clip, main.decoder,
+                        norm_kind=layer.norm_kind)
 
 
 def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:

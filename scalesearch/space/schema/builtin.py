@@ -12,6 +12,7 @@ from scalesearch.blocks.layers import NORMS
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED
+from scalesearch.blocks.norms import NORM_KINDS
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
 from scalesearch.blocks.stacks import SOLVERS
@@ -144,6 +145,8 @@ def _schema(*registered: object) -> Group:
                        doc="entries of the vocabulary, one tokenizer a size; the protocol's or the data's where it is "
                            "not given"),
         "norm": Field("word", NORMS, default="pre", doc="normalise before each sub-layer, or after"),
+        "norm_kind": Field("word", tuple(NORM_KINDS), default="layer",
+                           doc="with mean, deviation, gain and bias; or root mean square and gain"),
         "last_norm": flag("yes", "a norm after a pre-norm stack"),
         "embedding": _embedding(),
         "encoder": stack(

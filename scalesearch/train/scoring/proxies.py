@@ -77,6 +77,8 @@ class _Linear(TorchFunctionMode):
         given = kwargs or {}
         if func is F.layer_norm:
             return _gain(*args, **given)
+        if func is F.rms_norm:
+            return _gain(*args[:3])
         if func is F.scaled_dot_product_attention:
             return func(args[0].detach(), args[1].detach(), *args[2:], **given)
         if func in (torch.softmax, Tensor.softmax, F.softmax):

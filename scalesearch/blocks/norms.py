@@ -1,0 +1,66 @@
+"""Norms of a position's features, by the word for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from scalesearch.blocks.core import Block, Shape, Size, Work, block
+
+
+@block
+class LayerNorm(Block):
+    """Layer normalisation over the last ``d`` features, with gain and bias (Ba et al. 2016)."""
+
+    d: Size
+    over: Shape
+    eps: float = 1e-5
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": (self.d,), "bias": (self.d,)}
+
+    def start(self, name: str) -> str:
+        return "one" if name == "weight" else "zero"
+
+    def work(self) -> Sequence[Work]:
+        return [Work((*self.over, self.d), "norm"), Work((*self.over, self.d + 2), "activation")]  # mean and deviation
+
+    def forward(self, m: Any, x: Any) -> Any:
+        from torch.nn.functional import layer_norm
+
+        return layer_norm(x, (self.d,), m.weight, m.bias, self.eps)
+
+
+@block
+class RMSNorm(Block):
+    """Division by the root of the mean square of ``d`` features, with a gain (Zhang and Sennrich 2019).
+
+    PyTorch has no fused kernel of it for CPUs: there it keeps ``d`` more numbers than a layer norm, and takes longer.
+    """
+
+    d: Size
+    over: Shape
+    eps: float = 1e-5
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": (self.d,)}
+
+    def start(self, name: str) -> str:
+        return "one"
+
+    def work(self) -> Sequence[Work]:
+        return [Work((*self.over, self.d), "norm"), Work((*self.over, 2 * self.d + 1), "activation")]  # normalised, too
+
+    def forward(self, m: Any, x: Any) -> Any:
+        from torch.nn.functional import rms_norm
+
+        return rms_norm(x, (self.d,), m.weight, self.eps)
+
+
+NORM_KINDS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
+
+
+def norm_kind() -> Any:
+    """A block field that says which of ``NORM_KINDS`` its norms are."""
+    return field(default="layer", metadata={"plain": "layer"}, kw_only=True)
