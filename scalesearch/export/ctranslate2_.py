@@ -119,7 +119,8 @@ def _tree(made: Plan, weights: Mapping[str, Any]) -> tuple[Any, Any]:
 
     root = LayerSpec()
     counts = {"num_heads": "int16", "activation": "int8", "pre_norm": "int8", "head_dim": "int32",
-              "num_heads_kv": "int32", "queries_scale": "float32"}
+              "num_heads_kv": "int32", "queries_scale": "float32", "rotary_dim": "int32", "rotary_interleave": "int8",
+              "rotary_base": "float32"}
 
     def place(name: str) -> tuple[dict[str, Any], str]:
         node, *path = root, *name.split("/")

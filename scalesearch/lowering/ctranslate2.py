@@ -16,6 +16,7 @@ from scalesearch.blocks.embedding import TokenEmbedding
 from scalesearch.blocks.ffn.kinds import GEGLU, GELU, Gated, ReLU, SelfGated, SwiGLU, TwoLayer
 from scalesearch.blocks.layers import EncoderLayer
 from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.mixers.rotary import BASE
 from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.sizes import by_value, fixed, given, truth
 from scalesearch.blocks.stacks import Stack
@@ -176,7 +177,8 @@ class _Lowering:
             each = [(f"self_{slot}", None, ffn), (None, "cross_attention", ffn)]
         else:
             each = [(f"self_{slot}", "cross_attention", ffn)]
-        if given(self.layer.main.clip):  # relative positions in the first layer would put absolute ones out
+        main = self.layer.main  # whose relative or rotary positions in the first layer would put absolute ones out
+        if given(main.clip) or main.rotary:
             yield 0, (None,) * len(each[0])
         for layer in range(self.depth):
             for parts in each:
@@ -261,6 +263,8 @@ class _Lowering:
         weight, bias = self._map(sub, maps["out"], "out", block)
         self._linear(f"{sub.name}/linear_{len(groups)}", self.d, block.heads * block.head_dim, weight,
                      _plus(bias, signal))
+        if block.rotary:
+            scalars |= {"rotary_dim": block.head_dim, "rotary_interleave": False, "rotary_base": BASE}
         if given(block.clip):
             shape = (2 * block.clip + 1, size)
             weights = Weight(self.owners.name(sub.layer, str(sub.part), "core.relative.weight"))

@@ -65,8 +65,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{where}: {type(layer.main).__name__} is no attention"
     else:
         yield from _of_attention(where, layer.main)
-        if given(layer.main.clip) and layer.norm == "post":
-            yield f"{where}: relative positions under norms after: the runtime then adds no absolute ones"
+        if layer.norm == "post" and (given(layer.main.clip) or layer.main.rotary):
+            yield f"{where}: relative or rotary positions under norms after: the runtime then adds no absolute ones"
     if not layer.ffn.empty and type(layer.ffn) not in ACTIVATIONS:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
     elif type(layer.ffn) is not SelfGated:

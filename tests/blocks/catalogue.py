@@ -114,15 +114,17 @@ def attention(
     kv_heads = rng.choice([n for n in range(1, 8) if heads % n == score_heads % n == 0]) if shared else 0
     encoder = axes[0] == axes[2]
     adapt = rng.choice(["none", "lora", "prompt"]) if encoder else "none"
+    clip = rng.choice([0, 3]) if encoder else 0
     return Attention(
         d, axes[0], decoder, site(rng), heads=heads, head_dim=head_dim, score_heads=score_heads, **over,
         expand=expand,
         kv_heads=kv_heads,
-        clip=rng.choice([0, 3]) if encoder else 0,
+        clip=clip,
         partial=partial_ffn(rng, d, heads, head_dim, axes[0]) if rng.random() < 0.5 else None,
         adapters=tuple(rng.sample(ADAPTED, 2)) if adapt == "lora" else (),
         rank=size(rng),
         prompt=rng.randint(1, 4) if adapt == "prompt" else 0,
+        rotary=head_dim % 2 == 0 and not cross and not clip and rng.random() < 0.5,
     )
 
 

@@ -43,6 +43,10 @@ CASES = {
     "learned positions": {"embedding.positions": "learned"},
     "relative positions": {f"{stack}.relative_{key}": value for stack in BOTH
                            for key, value in (("positions", True), ("clip", 3))},
+    "rotary positions": {f"{stack}.{key}": size for stack in BOTH for key, size in (
+        ("rotary", True), ("heads", 6), ("score_heads", 2), ("head_dim", 4))},
+    "rotary positions of grouped keys": {f"{stack}.{key}": size for stack in BOTH for key, size in (
+        ("rotary", True), ("heads", 4), ("score_heads", 4), ("key_value_heads", 2), ("head_dim", 6))},
     "fewer scores than heads": {f"{stack}.{key}": size for stack in BOTH
                                 for key, size in (("heads", 6), ("score_heads", 2), ("head_dim", 3))},
     "grouped keys": {f"{stack}.{key}": size for stack in BOTH
@@ -165,7 +169,7 @@ def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
       "decoder.pg.gate": "relu", "decoder.pg.residual": True}, "decoder.cross_attention.partial"),
     ({"adapt": "prompt", "adapt.length": 4}, "encoder.attention.prompt"),
     ({"encoder.middle_width": 4, "encoder.depth": 3}, "encoder: its layers have two widths"),
-    ({"encoder.relative_positions": True, "encoder.relative_clip": 2, "norm": "post"}, "relative positions under"),
+    ({"encoder.relative_positions": True, "encoder.relative_clip": 2, "norm": "post"}, "rotary positions under norms"),
     ({"embedding": "h-softpos", "embedding.levels": 2, "embedding.level_width": 2, "embedding.roles": 2,
       "embedding.tie": "none"}, "embedding.source: SoftPOS"),
     ({"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2, "embedding.tie": "none",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, ClassVar
 
 from scalesearch.blocks.core import Axis, Block, Size, Use, Work, block, not_kept
@@ -11,6 +12,7 @@ from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
 from scalesearch.blocks.mixers.gates import Gating
 from scalesearch.blocks.mixers.inside import ADAPTED, PartialFFN, Prompt
+from scalesearch.blocks.mixers.rotary import rotated
 from scalesearch.blocks.mixers.scores import Scores
 from scalesearch.blocks.sites import DENSE, IDENTITY, Adapter
 from scalesearch.blocks.sizes import given, truth
@@ -29,9 +31,9 @@ class Attention(Mixer):
     Axes: ``queries`` positions ask; ``projected`` positions are turned into keys and values in this pass; ``keys``
     positions are attended to. The three differ when earlier keys are cached.
 
-    Further: ``clip`` (relative keys), ``residual`` (RealFormer), ``gate`` (Anthe), ``partial`` (PartialFormer),
-    ``adapters`` of ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps; the output map
-    is always a matrix.
+    Further: ``clip`` (relative keys), ``rotary`` (positions by rotation), ``residual`` (RealFormer), ``gate`` (Anthe),
+    ``partial`` (PartialFormer), ``adapters`` of ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three
+    input maps; the output map is always a matrix.
     """
 
     heads: Size
@@ -49,6 +51,7 @@ class Attention(Mixer):
     adapters: tuple[str, ...] = ()
     rank: Size = 0
     prompt: Size = 0
+    rotary: bool = field(default=False, metadata={"plain": False})
 
     slot: ClassVar[str] = "attention"
     ends: ClassVar[tuple[str, ...]] = ("out", "out_adapter.up")
@@ -67,6 +70,10 @@ class Attention(Mixer):
             return "key_value_heads", f"{shared} do not divide {heads} heads and {sets} score heads"
         if given(shared) and not self.expand and truth(heads != sets):
             return "key_value_heads", f"goes with as many score_heads as heads, not with {sets} and {heads}"
+        if self.rotary and given(self.clip):
+            return "rotary", "does not go with relative_positions, which take queries as they are"
+        if self.rotary and truth(self.head_dim % 2 != 0):
+            return "rotary", f"turns pairs of features, and head_dim is {self.head_dim}"
         return self._raw_misfit()
 
     def _raw_misfit(self) -> tuple[str, str] | None:
@@ -165,6 +172,8 @@ class Attention(Mixer):
         joined = self._joined(m, x) if memory is None and m.folds is not None and cache is not None else None
         query = self.gating.features(functools.partial(self._map, m), "Q", x) if joined is None else joined[0]
         query = self._split(query, self.score_heads)
+        if self.rotary:
+            query = rotated(query, _known(m, cache))
         key, value = self._keys_values(m, joined, y, cache)
         if self.prompt:
             key, value, bias = self._prompted(m, key, value, bias)
@@ -200,6 +209,8 @@ class Attention(Mixer):
             key, value = cache[m]
             return key, value
         key, value = self.project(m, y) if joined is None else self._split_pair(*joined[1:])
+        if self.rotary:
+            key = rotated(key, _known(m, cache))
         if cache is not None:
             key, value = (cache.keep if self.cross else cache.append)(m, key, value)
         return key, value
@@ -230,3 +241,8 @@ class Attention(Mixer):
     def _split(self, x: Any, heads: int) -> Any:
         """(batch, positions, heads · n) to (batch, heads, positions, n)."""
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _known(m: Any, cache: Any) -> Any:
+    """Positions whose keys the cache has."""
+    return cache[m][0].shape[2] if cache is not None and m in cache else 0

@@ -16,7 +16,7 @@ from scalesearch.space.schema.types import Beside, Field, Group
 OFF = ("off",)
 MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
 # Keys of attention, written beside `mixer`; those of self-attention alone.
-OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "residual_scores", "gate"})
+OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate"})
 OF_ATTENTION = OF_SELF_ATTENTION | {
     "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "projections", "pg"}
 
@@ -45,6 +45,7 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "key_value_heads": count("heads of keys and values, each serving several"),
         "relative_positions": flag("no", "relative keys in self-attention (Shaw et al. 2018)"),
         "relative_clip": Field("size", default="8", low=1, doc="distance from which positions look alike"),
+        "rotary": flag("no", "queries and keys of self-attention turned by their places (Su et al. 2021)"),
         "residual_scores": Field("word", RESIDUAL_SCORES, default="none", doc="A^G of a stack, or RealFormer's"),
         "gate": Field("word", GATES, default="none", doc="Anthe's gate between query, key and value"),
         "projections": Field("word", ("matrices", "identity"), default="matrices", doc="of query, key and value"),

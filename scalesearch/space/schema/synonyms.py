@@ -25,6 +25,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "positions": ("positional_encoding", "position_embedding", "pos_encoding", "learned_pos", "position_embeddings"),
     "max_length": ("max_position_embeddings", "max_positions", "max_len", "n_positions", "block_size"),
     "relative_positions": ("relative_position", "rpr", "relative_attention"),
+    "rotary": ("rope", "rotary_positions", "rotary_embeddings", "rotary_embedding", "use_rope"),
+    "norm_kind": ("norm_type", "rms_norm", "rmsnorm", "use_rmsnorm", "normalization_type"),
     "relative_clip": ("max_relative_position", "max_relative_positions", "clip_distance"),
     "share": ("sharing", "weight_sharing", "share_layers", "parameter_sharing", "tie_layers"),
     "adapt": ("adapter", "adapters", "lora", "layer_adaptation"),

@@ -1,0 +1,23 @@
+"""Rotary positions: queries and keys turned by their places, so that a score knows their distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BASE = 10_000.0  # of the longest wavelength, in radians
+
+
+def rotated(x: Any, first: int) -> Any:
+    """(batch, heads, positions, n) turned by the places from ``first`` on (Su et al. 2021); ``n`` is even.
+
+    Feature i and feature i + n / 2 are a pair, turned by place / BASE^(2 i / n).
+    """
+    import torch
+
+    half = x.shape[-1] // 2
+    at, pair = (torch.arange(low, high, device=x.device, dtype=torch.float64)  # distances stay exact far out
+                for low, high in ((first, first + x.shape[2]), (0, half)))
+    angles = at[:, None] * BASE ** (-pair / half)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    one, other = x.split(half, -1)
+    return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
