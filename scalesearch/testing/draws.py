@@ -34,7 +34,8 @@ SMALL = {
     "low_rank.ffn": "off | 1..5 if tensor_chain.ffn == off else off",
     **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6" for stack in ("encoder", "decoder")},
     **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
-    **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no" for stack in ("encoder", "decoder")},
+    **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no"
+       for stack in ("encoder", "decoder")},
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
     **{f"{stack}.ffn.{kind}.hidden": "1..12" for stack in ("encoder", "decoder") for kind in ("relu", "swiglu")},
 }
