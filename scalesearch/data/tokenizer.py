@@ -17,7 +17,6 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +112,10 @@ class Tokenizer:
 
 def _load(model: bytes, name: Path | str) -> sentencepiece.SentencePieceProcessor:
     processor = sentencepiece.SentencePieceProcessor()
-    with suppress(RuntimeError):
+    try:
         processor.LoadFromSerializedProto(model)
-    if processor.vocab_size() == 0:
-        raise UserError(f"{name}: not a sentencepiece model", code="not-a-tokenizer")
+    except RuntimeError:
+        raise UserError(f"{name}: not a sentencepiece model", code="not-a-tokenizer") from None
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids != (PAD, UNK, BOS, EOS):
         raise UserError(f"{name}: its ids of pad, unk, bos, eos are {ids} and must be {(PAD, UNK, BOS, EOS)}. "

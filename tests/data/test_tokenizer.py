@@ -74,7 +74,7 @@ def test_a_vocabulary_too_small_names_the_least() -> None:
         Tokenizer.fit(TEXT, 6)
 
 
-def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.model"
     with refuses("cannot-read", "m.model", key="data.tokenizer"):
         Tokenizer.from_file(path)
@@ -82,6 +82,7 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
         path.write_bytes(junk)
         with refuses("not-a-tokenizer", "m.model"):
             Tokenizer.from_file(path)
+    assert not "".join(capfd.readouterr())  # sentencepiece has nothing to add
 
 
 def test_other_special_ids_are_refused(tmp_path: Path) -> None:

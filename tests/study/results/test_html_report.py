@@ -82,7 +82,7 @@ def test_the_best_member_the_budget_and_the_gain_stand_at_the_head_and_members_c
     front = load(folder).front
     best = front.loc[front["bleu"].astype(float).idxmax()]
     assert f"Best on the front: trial {best['trial']}" in page.text and "over the best reference, " in page.text
-    assert "Budget: params.total <= 6000." in page.text
+    assert "Budget: params.total <= 6,000." in page.text
     rows = [found for tag, found in page.tags if tag == "tr" and "data-trial" in found]
     members = [row.get("class") == "front" for row in rows]
     assert members == sorted(members, reverse=True) and any(members)

@@ -1,5 +1,6 @@
 """The page as a whole: its sections in order, in the template ``page.html`` with ``page.css`` and ``page.js``."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +51,8 @@ def render(facts: Facts) -> str:
 def _best(facts: Facts) -> list[str]:
     """The front's best member, its gain over the best reference, and the budget."""
     front, sign = facts.results.front, -1 if direction(facts.main) == "max" else 1
-    lines = [f"Budget: {'; '.join(facts.meta.limits)}."] if facts.meta.limits else []
+    limits = re.sub(r"(?<![\w.])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", "; ".join(facts.meta.limits))
+    lines = [f"Budget: {limits}."] if limits else []
     if not len(front) or front[facts.main].isna().all():
         return lines
     row = front.loc[(sign * front[facts.main].astype(float)).idxmin()]
