@@ -15,11 +15,12 @@ from scalesearch.data.prepare import Prepared
 from scalesearch.data.spec import SPLITS
 from scalesearch.data.split import Ints, Rows, Split
 from scalesearch.data.tokenizer import Tokenizer
+from scalesearch.files import read_regular, regular_size
 from scalesearch.tasks import Texts
 from scalesearch.tasks.edits import from_json, to_json
 
 # Raise it when what the files hold or mean changes; folders of another format are then left alone.
-FORMAT = 2
+FORMAT = 3
 _META = "corpus.json"
 _MODEL = "tokenizer.model"
 _SIDES = ("source", "target")
@@ -67,17 +68,19 @@ def _write(folder: Path, prepared: Prepared) -> None:
             lines = [json.dumps(to_json(annotators)) + "\n" for annotators in split.texts.gold]
             (folder / f"{name}.gold.jsonl").write_text("".join(lines))
     sums = {path.name: _sum(path) for path in sorted(folder.iterdir())}
-    meta = {"format": FORMAT, "hash": _content_hash(sums), "counts": prepared.counts, "files": sums,
+    # Equal hashes of the files are equal corpora, whatever they were made from.
+    meta = {"format": FORMAT, "hash": hash_of(sums), "counts": prepared.counts, "files": sums,
             "overlaps": {name: split.overlap for name, split in prepared.splits.items()}}
-    (folder / _META).write_text(json.dumps(meta, indent=1))
+    (folder / _META).write_text(json.dumps({**meta, "sum": hash_of(meta)}, indent=1))
 
 
-def _content_hash(sums: dict[str, str]) -> str:
-    """Hash of vocabulary, ids and text: equal hashes are equal corpora, whatever they were made from."""
-    return hashlib.blake2b(json.dumps(sums, sort_keys=True).encode(), digest_size=8).hexdigest()
+def hash_of(value: Any) -> str:
+    """Hash of a JSON value, 16 hex digits."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _sum(path: Path) -> str:
+    regular_size(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
@@ -89,15 +92,14 @@ def fetch(folder: Path) -> Stored:
         Damaged: a file, or all of them, is missing or is not what was written.
     """
     try:
-        meta: dict[str, Any] = json.loads((folder / _META).read_text())
-        sums = meta["files"]
-        wrong = [name for name, expected in sums.items() if _sum(folder / name) != expected]
-        if wrong or meta["hash"] != _content_hash(sums) or meta["format"] != FORMAT:
+        meta: dict[str, Any] = json.loads(read_regular(folder / _META))
+        wrong = [name for name, expected in meta["files"].items() if _sum(folder / name) != expected]
+        if wrong or meta.pop("sum") != hash_of(meta):
             raise Damaged(f"{folder}: {', '.join(wrong) or _META} is not what was written")
         splits = {name: Split(_rows(folder, name, "source"), _rows(folder, name, "target"),
                               partial(_texts, folder, name), meta["overlaps"][name]) for name in SPLITS}
         return meta, Tokenizer((folder / _MODEL).read_bytes(), folder / _MODEL), splits
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Damaged(f"{folder}: {error!r}") from None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from scalesearch.data.cache import Damaged, Stored, fetch, key_of, store
+from scalesearch.data.cache import Damaged, Stored, fetch, hash_of, key_of, store
 from scalesearch.data.files import default_cache
 from scalesearch.data.prepare import Counts, notes, prepare
 from scalesearch.data.sources import fingerprint, read
@@ -82,7 +82,7 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
 
 def text_hash(spec: DataSpec) -> str:
     """Hash of a resolved spec's text and of how it is cut, whatever the size of the vocabulary."""
-    return key_of({**_identity(spec), "vocabulary": [spec.model, spec.coverage]})[:16]
+    return hash_of({**_identity(spec), "vocabulary": [spec.model, spec.coverage]})
 
 
 def _identity(spec: DataSpec) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tests.bounds import answered
 from tests.corpora import write_text
 from tests.train.conftest import recipe, tiny
 
-VERBS = ("train", "distill", "analyse", "study")
+VERBS = ("train", "distill", "analyse", "study", "run")
 SIDES = [f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de")]
 ODD_LINES = ["", " ", "\t", "\u2028", "\x85", "\x0b\x0c", "\0", "a\0b", "\x1b[2J", "\u2581", "\u2581 \u2581", "\u202e",
              "\ufeff", "\ufffd", "\U0010ffff", "e" + "\u0301" * 500, "日本語のテキスト", "\r", "x" * 70_000,
@@ -38,6 +38,7 @@ OPTIONS = {"lowercase": [True], "max_length": [1, 2, 20, 10**9], "max_ratio": [1
 OF_TEXT = {"window": [2, 10**6], "stride": [1, 64]}
 TOKENIZERS = ["text/whole.model", "text/whole.model", "text/cut.model", "text/train.en", *PLACES]
 VOCABULARIES = [5, 30, 55, 60, 61, 70, 5000, 10**6]
+PAIRS = [-1, 0, 1, 60, 500, 10**9]
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,9 @@ def damages(draw: Any) -> dict[str, Any]:
 @st.composite
 def data_files(draw: Any) -> dict[str, Any]:
     """What a data file says, of any task, with options that may not go together."""
+    if draw(st.integers(0, 9)) == 0:
+        return {"task": "translation", "builtin": "grammar", "pairs": draw(st.sampled_from(PAIRS)),
+                "vocab": draw(st.sampled_from(VOCABULARIES))}
     task = draw(st.sampled_from(["translation"] * 4 + ["correction", "language-model", "summarisation"]))
     text = task == "language-model"
     splits = {"train": "text/train", "valid": "text/val", "test": "text/test"}
@@ -128,8 +132,9 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
         "train": [model, "--data", "data.yaml", "--set", "recipe.steps=1", *only, "--json", "--out"],
         "distill": [model, "--data", "data.yaml", "--json", "--out"],
         "analyse": [model, "--data", "data.yaml", "--sentences", 3, "--json", "--to"],
-        "study": ["run", "study.yaml", "--dry-run", "--out"]}
-    return answered(verb, *options[verb], folder / "out").exit_code
+        "study": ["run", "study.yaml", "--dry-run", "--out"],
+        "run": ["run", "study.yaml", "--backend", "inprocess", "--out"]}
+    return answered(verb.replace("run", "study"), *options[verb], folder / "out").exit_code
 
 
 @pytest.mark.parametrize("verb", VERBS)

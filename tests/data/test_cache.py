@@ -10,11 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from scalesearch.data import Corpus, DataSpec, Tokenizer, default_cache, load_corpus
 from scalesearch.data import corpus as data_corpus
+from tests.bounds import bounded
 from tests.data.conftest import Write
 from tests.errors import refuses
+from tests.mutated import mutated
 from tests.processes import ended
 
 
@@ -97,6 +101,30 @@ def test_a_damaged_cache_is_made_again_and_said(spec: DataSpec, cache: Path, dam
     assert sorted(path.name for path in cache.iterdir() if not path.name.endswith(".lock")) == [first.folder.name]
 
 
+@pytest.mark.parametrize("examples", [15, pytest.param(500, marks=pytest.mark.slow)])
+def test_whatever_lies_in_the_cache_the_corpus_is_whole(spec: DataSpec, cache: Path, examples: int) -> None:
+    first = load_corpus(spec, cache)
+    kept = pickle.loads(pickle.dumps(first))
+    names = sorted(path.name for path in first.folder.iterdir())
+    meta = (first.folder / "corpus.json").read_text()
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from([*names, *["corpus.json"] * 5]), st.one_of(
+        st.binary(max_size=50), mutated(meta), st.sampled_from([Path("/dev/zero"), Path("/nowhere"), Path("/")])))
+    def check(name: str, content: bytes | str | Path) -> None:
+        file = first.folder / name
+        file.unlink()
+        if isinstance(content, Path):
+            file.symlink_to(content)
+        else:
+            file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+        with bounded((name, content)):
+            again = load_corpus(spec, cache)
+        assert same(kept, again)
+
+    check()
+
+
 def test_ids_are_mapped_and_cannot_be_written(spec: DataSpec, cache: Path) -> None:
     ids = load_corpus(spec, cache).train.source_ids
     assert isinstance(ids.flat.base, np.memmap)
@@ -130,7 +158,7 @@ def test_a_load_that_is_stopped_leaves_nothing_half_done(spec: DataSpec, cache: 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("scalesearch.data.cache._content_hash", stop)
+        patch.setattr("scalesearch.data.cache.hash_of", stop)
         load_corpus(spec, cache)
     assert [path.name for path in cache.iterdir() if not path.name.endswith(".lock")] == []
     assert load_corpus(spec, cache).notes == ()
