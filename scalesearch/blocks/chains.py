@@ -1,4 +1,4 @@
-"""Tensor chains: a matrix or an embedding table as a chain of small cores (Anthe, section 3)."""
+"""A matrix or an embedding table as a chain of small cores (Anthe, section 3)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BONDS = ("solved", "published")
 
 
 @block
-class ChainLinear(Block):
-    """y = x W + b with W a chain of cores; (…, d_in) to (…, d_out).
+class CoreLinear(Block):
+    """y = x W + b with W a chain of ``cores``; (…, d_in) to (…, d_out).
 
     ``apply``: ``cores`` one after the other, or the ``matrix`` that they make, which is built once for all positions
     (for inference once and for all); ``auto`` is what takes fewer multiply-adds a position. All give the same numbers.
@@ -29,25 +29,20 @@ class ChainLinear(Block):
     d_out: Extent
     over: Shape
     bias: bool
-    ratio: float
-    length: int
-    apply: str = "auto"
-    bond: str = "solved"
 
     def at(self, vocab: Size) -> Block:
         return replace(self, d_out=vocab) if isinstance(self.d_out, str) else self
 
-    @cached_property
+    @property
     def cores(self) -> Cores:
         """Shapes and costs."""
-        assert not isinstance(self.d_out, str), "bind the vocabulary first"
-        return Cores.of(self.d_in, self.d_out, self.ratio, self.length, self.bond)
+        raise NotImplementedError
 
     @cached_property
     def by_cores(self) -> Any:
         """True where cores are applied one by one; an array for a population."""
-        if self.apply != "auto":
-            return self.apply == "cores"
+        if (way := getattr(self, "apply", "auto")) != "auto":
+            return way == "cores"
         return self.cores.steps < self.d_in * self.d_out  # type: ignore[operator]
 
     def weights(self) -> Mapping[str, Shape]:
@@ -70,7 +65,7 @@ class ChainLinear(Block):
 
     def matrix(self, m: Any) -> Any:
         """W, (d_in, d_out)."""
-        cores = [getattr(m, f"core{i}") for i in range(self.length)]
+        cores = [getattr(m, f"core{i}") for i in range(len(self.cores.a))]
         return m.constant("matrix", lambda: self.cores.matrix(cores)[0, :, :, 0])
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
@@ -79,11 +74,27 @@ class ChainLinear(Block):
 
     def forward(self, m: Any, x: Any) -> Any:
         if self.by_cores:
-            cores = [m.ready(f"core{i}") for i in range(self.length)]
+            cores = [m.ready(f"core{i}") for i in range(len(self.cores.a))]
             y = self.cores.apply(cores, x.reshape(-1, self.d_in)).view(*x.shape[:-1], self.d_out)
         else:
             y = x @ self.matrix(m)
         return plus(y, m.ready("bias")) if self.bias else y
+
+
+@block
+class ChainLinear(CoreLinear):
+    """A map by a tensor chain of ``length`` cores with ``ratio`` of the matrix's weights."""
+
+    ratio: float
+    length: int
+    apply: str = "auto"
+    bond: str = "solved"
+
+    @cached_property
+    def cores(self) -> Cores:
+        """Shapes and costs."""
+        assert not isinstance(self.d_out, str), "bind the vocabulary first"
+        return Cores.of(self.d_in, self.d_out, self.ratio, self.length, self.bond)
 
 
 @block

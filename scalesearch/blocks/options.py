@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from scalesearch.blocks.core import Block
+    from scalesearch.blocks.core import Block, Site
 
-OPTION_KINDS = ("size", "word", "flag")
+OPTION_KINDS = ("size", "word", "flag", "number")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def option(default: str, *, kind: str = "size", among: tuple[Any, ...] = (), low
 
     Args:
         default: its value where none is given, in the language: ``"4"``, ``"yes"``, ``"= 4 * width"``.
-        kind: ``size`` (a whole number), ``word`` or ``flag`` (a bool).
+        kind: ``size`` (a whole number), ``number``, ``word`` or ``flag`` (a bool).
         among: the legal words, or the only legal sizes.
         low, high: bounds of a size, both included; 1 and none unless said.
         doc: one line for help texts and the reference.
@@ -52,12 +52,12 @@ def named(identity: str) -> Any:
     return field(metadata={"identity": identity})
 
 
-def options(kind: type[Block]) -> dict[str, Option]:
-    """The fields of a block class that are keys of the space language, by name."""
+def options(kind: type[Block] | type[Site]) -> dict[str, Option]:
+    """The fields of a class of blocks or sites that are keys of the space language, by name."""
     return {f.name: f.metadata["option"] for f in fields(kind) if "option" in f.metadata}  # type: ignore[arg-type]
 
 
-Kind = TypeVar("Kind", bound="type[Block]")
+Kind = TypeVar("Kind", bound="type[Block] | type[Site]")
 
 
 def registered(kinds: dict[str, Any], name: str) -> Callable[[Kind], Kind]:

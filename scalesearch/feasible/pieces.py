@@ -63,6 +63,7 @@ class Piece:
 def _without_ffn(stack: str) -> dict[str, Any]:
     """Answers of a stack that has no feed-forward network."""
     return {f"{stack}.ffn": "none", f"share.{stack}.ffn": "own", "tensor_chain.ffn": "off", "low_rank.ffn": "off",
+            "matrices.ffn": "dense",
             f"{stack}.interleaved": False}
 
 
@@ -70,7 +71,8 @@ def _plainest(stack: str) -> dict[str, Any]:
     """Answers of a stack with the plainest mixer."""
     plain = {f"{stack}.{name}": value for name, value in _LIKE.items()}
     plain |= {f"share.{stack}.{slot}": "own" for slot in _SLOTS[stack]}
-    return {**plain, "tensor_chain.attention": "off", "low_rank.attention": "off"}
+    return {**plain, "tensor_chain.attention": "off", "low_rank.attention": "off", "matrices.attention": "dense",
+            "matrices.out": "dense"}
 
 
 def joined(one: Any, other: Any, most: int, make: Callable[..., Any]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
+from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreLinear
 from scalesearch.blocks.core import Block, Repeat, Size, Use
 from scalesearch.blocks.cores import Cores
 from scalesearch.blocks.embedding import FactorisedOutput, FactorisedTable
@@ -127,7 +127,7 @@ def matrix(part: Block | Use, path: str) -> Source | None:
         return Product(Weight(f"{path}.up.weight"), Weight(f"{path}.down.weight"))
     if type(block) is Transposed:
         return Flipped(Weight(f"{path}.weight"))
-    if type(block) is ChainLinear:
+    if isinstance(block, CoreLinear):
         return Flipped(_chain(block, path))
     return Constant("identity", (block.d,)) if type(block) is Nothing else None
 
@@ -167,5 +167,5 @@ def output(use: Use, vocab: Size | None) -> tuple[Source | None, Source | None]:
     return matrix(block, path), bias(block, path)
 
 
-def _chain(block: ChainLinear | ChainEmbedding, path: str) -> Source:
-    return Contracted(block.cores, tuple(Weight(f"{path}.core{i}") for i in range(block.length)))
+def _chain(block: CoreLinear | ChainEmbedding, path: str) -> Source:
+    return Contracted(block.cores, tuple(Weight(f"{path}.core{i}") for i in range(len(block.cores.a))))

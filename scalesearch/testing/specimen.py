@@ -9,6 +9,7 @@ from typing import Any
 
 from scalesearch.blocks.core import SRC, TGT, Block, Shape, Site
 from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.matrices import Kronecker
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.options import Option, options
 from scalesearch.blocks.sites import DENSE, Chain, LowRank
@@ -65,9 +66,9 @@ def fitting(rng: Random, kind: type[Block], *given: Any) -> Block:
 
 
 def site(rng: Random) -> Site:
-    """Any site: a matrix, a tensor chain, a product of low rank."""
+    """Any site that goes with all sizes: a matrix, a tensor chain, a product of low rank, Kronecker products."""
     chain = Chain(rng.uniform(0.05, 0.9), rng.randint(2, 4), rng.choice(["cores", "matrix", "auto"]))
-    return rng.choice([DENSE, chain, chain, LowRank(size(rng))])
+    return rng.choice([DENSE, chain, chain, LowRank(size(rng)), Kronecker(rank=size(rng))])
 
 
 def feed_forward(rng: Random, kind: str) -> Specimen:

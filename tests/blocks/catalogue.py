@@ -29,6 +29,7 @@ from scalesearch.blocks.leaves import (
     PositionTable,
     Transposed,
 )
+from scalesearch.blocks.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
@@ -201,6 +202,9 @@ CATALOGUE: dict[str, Draw] = {
     "position_table": plain(PositionTable, (SRC,), ids=True, max_length=8),
     "layer_norm": plain(LayerNorm, (SRC, "d"), over=(SRC,)),
     "rms_norm": plain(RMSNorm, (SRC, "d"), over=(SRC,)),
+    "kronecker_linear": plain(KroneckerLinear, (SRC, "d_in"), over=(SRC,)),
+    "hypercomplex_linear": plain(HypercomplexLinear, (SRC, "d_in"), over=(SRC,), d_in=[2, 6], d_out=[2, 4], n=[1, 2]),
+    "group_linear": plain(GroupLinear, (SRC, "d_in"), over=(SRC,), d_in=[2, 6], d_out=[2, 4], groups=[1, 2]),
     "mat_mul": plain(MatMul, (HEADS, TGT, "n_in"), (HEADS, "n_in", SRC_KEYS), over=(HEADS, TGT), n_out=SRC_KEYS,
                      inner=False),
     "fused_attention": plain(FusedAttention, ("heads", TGT, "head_dim"), ("heads", SRC_KEYS, "head_dim"),

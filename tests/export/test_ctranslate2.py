@@ -54,6 +54,10 @@ CASES = {
     "identity": {"encoder.projections": "identity", "encoder.head_dim": 2},
     "chains": {"tensor_chain.attention": 0.5, "tensor_chain.ffn": 0.5, "tensor_chain.embedding": 0.5,
                "tensor_chain.output": 0.5, "embedding.tie": "none", **CHAINS},
+    "kronecker": {**{f"matrices.{place}": "kronecker" for place in ("attention", "out", "ffn")},
+                  **{f"matrices.{place}.rank": 3 for place in ("attention", "out", "ffn")}},
+    "hypercomplex": {f"matrices.{place}{key}": value for place, n in (("attention", 2), ("ffn", 4))
+                     for key, value in (("", "phm"), (".n", n))},
     "low rank": {"low_rank.attention": 2, "low_rank.ffn": 3},
     "factorised": {"embedding": "factorised", "embedding.rank": 4},
     "factorised, untied": {"embedding": "factorised", "embedding.rank": 4, "embedding.tie": "none"},

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
-from scalesearch.blocks.core import Axis, Block, Size, Use, Work, block, not_kept
+from scalesearch.blocks.core import Axis, Block, Site, Size, Use, Work, block, not_kept
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
 from scalesearch.blocks.mixers.gates import Gating
@@ -33,7 +33,7 @@ class Attention(Mixer):
 
     Further: ``clip`` (relative keys), ``rotary`` (positions by rotation), ``residual`` (RealFormer), ``gate`` (Anthe),
     ``partial`` (PartialFormer), ``adapters`` of ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three
-    input maps; the output map is always a matrix.
+    input maps, ``out_site`` the output map.
     """
 
     heads: Size
@@ -52,6 +52,7 @@ class Attention(Mixer):
     rank: Size = 0
     prompt: Size = 0
     rotary: bool = field(default=False, metadata={"plain": False})
+    out_site: Site = field(default=DENSE, metadata={"plain": DENSE})
 
     slot: ClassVar[str] = "attention"
     ends: ClassVar[tuple[str, ...]] = ("out", "out_adapter.up")
@@ -127,7 +128,7 @@ class Attention(Mixer):
         parts: dict[str, Block | Use] = {**maps, "core": self._core()}
         if self.partial is not None:
             parts["partial"] = self.partial
-        parts["out"] = DENSE(width, self.d, (self.queries,))
+        parts["out"] = self.out_site(width, self.d, (self.queries,))
         for slot in self.adapters:
             axis = self.queries if slot in ("query", "out") else self.projected
             out = self.d if slot == "out" else self.widths[slot[0].upper()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
+from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreLinear
 from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Extent, Site, Use
 from scalesearch.blocks.embedding import (
     AdaptiveOutput,
@@ -17,6 +17,7 @@ from scalesearch.blocks.embedding import (
 )
 from scalesearch.blocks.ffn import FFN, FFNS
 from scalesearch.blocks.leaves import Embedding, Linear
+from scalesearch.blocks.matrices import MATRICES, GroupLinear
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.inside import PartialFFN
@@ -44,14 +45,29 @@ def fitted(block: Made, where: str) -> Made:
     return block
 
 
+def _mapped(block: Made, where: str) -> Made:
+    """``block``, whose maps are as ``matrices.where`` says. Raises Unbuildable where sizes do not go with that."""
+    for name, part in block.parts().items():
+        if isinstance(part, CoreLinear | GroupLinear) and (wrong := part.misfit()) is not None:
+            place = "out" if name == "out" and isinstance(block, Attention) else where
+            raise Unbuildable(f"matrices.{place}.{wrong[0]}", wrong[1])
+    return block
+
+
 def chain(a: Answered, ratio: float) -> Chain:
     """A chain with this ratio, and everything else as the answers have it."""
     return Chain(ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.apply"], a["tensor_chain.bond"])
 
 
 def site(a: Answered, where: str) -> Site:
-    """What stands for the matrices of ``attention`` or ``ffn``."""
+    """What stands for the matrices of ``attention``, its ``out`` map, or ``ffn``."""
     ratio, rank = off(a, f"tensor_chain.{where}"), off(a, f"low_rank.{where}")
+    key = f"matrices.{where}"
+    if (name := a.get(key, "dense")) != "dense":
+        if ratio is not None or rank is not None:
+            longer = "low_rank" if ratio is None else "tensor_chain"
+            raise Unbuildable(key, f"{longer}.{where} is on, too: a matrix is one or the other")
+        return MATRICES[name](**{option: a[f"{key}.{option}"] for option in options(MATRICES[name])})
     if ratio is not None and rank is not None:
         raise Unbuildable(f"low_rank.{where}", f"tensor_chain.{where} is on, too: a matrix is one or the other")
     if ratio is not None:
@@ -74,7 +90,7 @@ def mixer(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     if not decoder and not kind.adaptable and a.get("adapt", "nothing") in ("lora", "prompt"):
         raise Unbuildable("adapt", f"{name} has no weight matrix to which {a['adapt']} could be added")
     given = {option: a[f"{where}.{option}"] for option in options(kind)}
-    return fitted(kind(a["width"], axes[0], decoder, site(a, "attention"), **given), where)
+    return _mapped(fitted(kind(a["width"], axes[0], decoder, site(a, "attention"), **given), where), "attention")
 
 
 def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: bool = False) -> Attention:
@@ -91,8 +107,9 @@ def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: boo
                      rotary=bool(a.get(f"{stack}.rotary", False)) and not cross,
                      residual=a.get(f"{stack}.residual_scores", "none") == "previous",
                      gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
-                     partial=_partial(a, stack, queries, cross), **(_adaptation(a) if stack == "encoder" else {}))
-    return fitted(made, stack)
+                     out_site=site(a, "out"), partial=_partial(a, stack, queries, cross),
+                     **(_adaptation(a) if stack == "encoder" else {}))
+    return _mapped(fitted(made, stack), "attention")
 
 
 def _adaptation(a: Answered) -> dict[str, Any]:
@@ -124,7 +141,7 @@ def ffn(a: Answered, stack: str, axis: Axis) -> FFN:
     where = f"{stack}.ffn"
     kind = FFNS[a[where]]
     given = {name: a[f"{where}.{name}"] for name in options(kind)}
-    return fitted(kind(a["width"], (axis,), site(a, "ffn"), **given), where)
+    return _mapped(fitted(kind(a["width"], (axis,), site(a, "ffn"), **given), where), "ffn")
 
 
 # -- embedding and output

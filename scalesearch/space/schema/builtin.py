@@ -9,6 +9,7 @@ from scalesearch.blocks.chains import APPLY, BONDS
 from scalesearch.blocks.embedding import POSITIONS
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.layers import NORMS
+from scalesearch.blocks.matrices import MATRICES
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED
@@ -16,7 +17,7 @@ from scalesearch.blocks.norms import NORM_KINDS
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
 from scalesearch.blocks.stacks import SOLVERS
-from scalesearch.space.schema.stack import OFF, count, flag, stack
+from scalesearch.space.schema.stack import OFF, count, flag, keys_of_kind, stack
 from scalesearch.space.schema.synonyms import with_synonyms
 from scalesearch.space.schema.types import CallSpec, Field, Group
 
@@ -123,6 +124,14 @@ def _low_rank() -> Group:
     return Group(fields, clears=True, doc="matrices as two of low rank")
 
 
+def _matrices() -> Group:
+    places = {"attention": "the maps of query, key and value", "out": "attention's output map",
+              "ffn": "the maps of feed-forward networks"}
+    kinds = {name: keys_of_kind(kind) for name, kind in MATRICES.items()}
+    return Group({where: Group({}, kinds, default_variant="dense", doc=f"what stands for {what}")
+                  for where, what in places.items()}, clears=True, doc="what stands where a layer has a matrix")
+
+
 def architecture_schema() -> Group:
     """The keys of a space file, with those of every kind that is registered or that an installed package brings."""
     _load_installed()
@@ -168,4 +177,5 @@ def _schema(*registered: object) -> Group:
         "adapt": _adapt(),
         "tensor_chain": _chain(),
         "low_rank": _low_rank(),
+        "matrices": _matrices(),
     }))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scalesearch.blocks.core import Block
+from scalesearch.blocks.core import Block, Site
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.gates import GATES
@@ -33,7 +33,7 @@ def count(doc: str) -> Field:
 
 def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
     """The keys of encoder or decoder, with ``extra`` of its own."""
-    ffn = Group({}, {kind: _kind(block) for kind, block in FFNS.items()}, default_variant="relu",
+    ffn = Group({}, {kind: keys_of_kind(block) for kind, block in FFNS.items()}, default_variant="relu",
                 doc="the feed-forward network of each layer")
     fields: dict[str, Field | Group] = {
         "depth": Field("size", default=depth, low=1, high=MAX_DEPTH, doc="layers"),
@@ -59,7 +59,7 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
 
 
 def _mixers() -> Group:
-    kinds = {name: _kind(kind) for name, kind in MIXERS.items()}
+    kinds = {name: keys_of_kind(kind) for name, kind in MIXERS.items()}
     return Group({}, kinds, default_variant="attention", doc="how positions of a sequence meet")
 
 
@@ -85,12 +85,12 @@ def _partial(decoder: bool) -> Group:
     return Group({}, {"none": off, **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
 
 
-def _kind(block: type[Block]) -> Group:
-    """A block's options as keys."""
+def keys_of_kind(block: type[Block] | type[Site]) -> Group:
+    """The options of a block or a site as keys."""
     return Group(_keys(block), doc=_first_line(block))
 
 
-def _keys(block: type[Block]) -> dict[str, Field | Group]:
+def _keys(block: type[Block] | type[Site]) -> dict[str, Field | Group]:
     return {name: _key(meta) for name, meta in options(block).items()}
 
 
@@ -101,5 +101,5 @@ def _key(meta: Option) -> Field:
     return Field(meta.kind, default=meta.default, low=meta.low, high=meta.high, among=meta.among, doc=meta.doc)
 
 
-def _first_line(block: type[Block]) -> str:
+def _first_line(block: type[Block] | type[Site]) -> str:
     return (block.__doc__ or "").split("\n")[0]

@@ -1,0 +1,152 @@
+"""Structured matrices, by the word for each: what may stand where a layer has a matrix.
+
+A kind is a :class:`Site` with its options, and makes a block whose ``misfit`` says which sizes it does not go with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, dataclass_transform
+
+from scalesearch.blocks.chains import LENGTHS, ChainLinear, CoreLinear
+from scalesearch.blocks.core import Block, Extent, Shape, Site, Size, Work, block
+from scalesearch.blocks.cores import Cores
+from scalesearch.blocks.elementwise import plus
+from scalesearch.blocks.options import option, registered
+from scalesearch.blocks.sites import Dense, Factors
+from scalesearch.blocks.sizes import by_value, fixed, truth
+
+MATRICES: dict[str, type[Site]] = {"dense": Dense}
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(option,))
+def structure(name: str) -> Callable[[type[Any]], type[Any]]:
+    """Make a class of sites the structure ``name``, a frozen value."""
+    return lambda kind: registered(MATRICES, name)(dataclass(frozen=True)(kind))
+
+
+@structure("low_rank")
+class LowRankMatrix(Site):
+    """A product of two matrices."""
+
+    rank: Size = option("= max(1, width // 8)", doc="features between the two")
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return Factors(d_in, d_out, self.rank, over, bias)
+
+
+@structure("chain")
+class ChainMatrix(Site):
+    """A tensor chain (Anthe)."""
+
+    ratio: float = option("0.1", kind="number", low=0, high=1, doc="share of the weights that are kept")
+    length: int = option("2", among=LENGTHS, doc="cores")
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return ChainLinear(d_in, d_out, over, bias, self.ratio, fixed(self.length))
+
+
+@structure("kronecker")
+class Kronecker(Site):
+    """A sum of Kronecker products of matrices nearly as large as each other (Shapeshifter, Panahi et al. 2021)."""
+
+    rank: Size = option("8", doc="products in the sum")
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return KroneckerLinear(d_in, d_out, over, bias, self.rank)
+
+
+@structure("phm")
+class Hypercomplex(Site):
+    """A sum of n Kronecker products of n x n with smaller matrices (PHM, Zhang et al. 2021)."""
+
+    n: Size = option("4", doc="terms, and by how much sizes are divided")
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return HypercomplexLinear(d_in, d_out, over, bias, self.n)
+
+
+@structure("group")
+class Grouped(Site):
+    """A block-diagonal matrix: groups of features that do not meet."""
+
+    groups: Size = option("4", doc="blocks on the diagonal")
+
+    def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
+        return GroupLinear(d_in, d_out, over, bias, self.groups)
+
+
+@block
+class KroneckerLinear(CoreLinear):
+    """y = x Σ A ⊗ B + b over ``rank`` products, with factors of d_in from the smaller and of d_out from the larger."""
+
+    rank: Size
+
+    @cached_property
+    def cores(self) -> Cores:
+        """Two, with the number of products as their bond."""
+        rows, columns = (by_value(size, _even) for size in (self.d_in, self.d_out))
+        return Cores(rows, columns[::-1], self.rank)
+
+
+@block
+class HypercomplexLinear(CoreLinear):
+    """y = x Σ A ⊗ S + b over ``n`` terms, each A (n, n) and S (d_in / n, d_out / n)."""
+
+    n: Size
+
+    def misfit(self) -> tuple[str, str] | None:
+        return _division("n", self.n, self.d_in, self.d_out)
+
+    @cached_property
+    def cores(self) -> Cores:
+        """Two, with the number of products as their bond."""
+        n, d_out = self.n, self.d_out
+        return Cores((n, self.d_in // n), (n, d_out // n), n)  # type: ignore[operator]
+
+
+@block
+class GroupLinear(Block):
+    """y_g = x_g W_gᵀ, and b, of each of ``groups`` equal parts of the features."""
+
+    d_in: Size
+    d_out: Extent
+    over: Shape
+    bias: bool
+    groups: Size
+
+    def misfit(self) -> tuple[str, str] | None:
+        return _division("groups", self.groups, self.d_in, self.d_out)
+
+    @property
+    def _sizes(self) -> tuple[Size, Size, Size]:
+        return self.groups, self.d_out // self.groups, self.d_in // self.groups  # type: ignore[operator]
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"weight": self._sizes} | ({"bias": (self.d_out,)} if self.bias else {})
+
+    def start(self, name: str) -> str:
+        return "scheme" if name == "bias" else "heads"
+
+    def work(self) -> Sequence[Work]:
+        added = [Work((*self.over, self.d_out), "bias")] if self.bias else []
+        return [Work((*self.over, *self._sizes)), *added, Work((*self.over, self.d_out), "activation")]
+
+    def forward(self, m: Any, x: Any) -> Any:
+        parts = x.reshape(-1, self.groups, x.shape[-1] // self.groups).transpose(0, 1)  # (groups, positions, features)
+        y = (parts @ m.ready("weight").transpose(1, 2)).transpose(0, 1).reshape(*x.shape[:-1], -1)
+        return plus(y, m.ready("bias")) if self.bias else y
+
+
+def _even(n: int) -> tuple[int, int]:
+    """Two factors of ``n`` that are nearest to each other, the smaller first."""
+    small = next(k for k in range(int(n**0.5), 0, -1) if n % k == 0)
+    return small, n // small
+
+
+def _division(option: str, by: Size, d_in: Size, d_out: Any) -> tuple[str, str] | None:
+    if truth((d_in % by != 0) | (d_out % by != 0)):
+        return option, f"{by} does not divide a matrix of {d_in} x {d_out}"
+    return None

@@ -1,0 +1,55 @@
+"""Structured matrices: the maps that they are, and what they weigh."""
+
+import pytest
+import torch
+
+from scalesearch.blocks.core import SRC
+from scalesearch.blocks.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
+from scalesearch.cost import cost, find_protocol
+from scalesearch.lowering.refusals import refusals
+from scalesearch.space.syntax.diagnostics import Unbuildable
+from scalesearch.testing.checks import module
+from tests.architectures import transformer
+
+PLACES = ("attention", "out", "ffn")
+
+
+def params(**changes) -> int:
+    return cost(transformer(512, 6, 6, 2048, **changes).block, find_protocol("forward", 3, 3, 10))["params.total"]
+
+
+@pytest.mark.parametrize("block", [KroneckerLinear(6, 8, (SRC,), True, 3), HypercomplexLinear(6, 8, (SRC,), True, 2)])
+def test_cores_are_factors_of_kronecker_products(block) -> None:
+    made = module(block, vocab=5).requires_grad_(False)
+    x = torch.randn(2, 4, 6, dtype=made.core0.dtype)
+    matrix = sum(torch.kron(made.core0[0, :, :, k], made.core1[k, :, :, 0]) for k in range(made.core0.shape[3]))
+    torch.testing.assert_close(made(x), x @ matrix + made.bias)
+
+
+def test_groups_are_blocks_on_a_diagonal() -> None:
+    made = module(GroupLinear(6, 4, (SRC,), True, 2), vocab=5).requires_grad_(False)
+    x = torch.randn(2, 4, 6, dtype=made.weight.dtype)
+    torch.testing.assert_close(made(x), x @ torch.block_diag(*made.weight).t() + made.bias)
+
+
+@pytest.mark.parametrize("n", [2, 4, 8, 16])
+def test_hypercomplex_bodies_have_the_published_sizes(n: int) -> None:
+    """Of 6-6 with width 512 and 2,048 units: n³ + d_in d_out / n in place of d_in d_out for each of 96 matrices."""
+    places = {f"matrices__{place}": "phm" for place in PLACES} | {f"matrices__{place}__n": n for place in PLACES}
+    full = 72 * 512 * 512 + 24 * 512 * 2048
+    assert params() - params(**places) == full - (full // n + 96 * n**3)
+
+
+def test_a_kronecker_rank_weighs_what_its_two_factors_do() -> None:
+    places: dict[str, object] = {f"matrices__{place}": "kronecker" for place in PLACES}
+    places |= {f"matrices__{place}__rank": 3 for place in PLACES}
+    assert params() - params(**places) == 72 * (512 * 512 - 3 * 1024) + 24 * (512 * 2048 - 3 * 2048)
+
+
+def test_one_place_has_one_structure_and_sizes_must_divide() -> None:
+    with pytest.raises(Unbuildable, match=r"low_rank.ffn is on, too"):
+        transformer(16, 1, 1, matrices__ffn="phm", matrices__ffn__n=2, low_rank__ffn=3)
+    with pytest.raises(Unbuildable, match=r"matrices.out.groups: 3 does not divide"):
+        transformer(16, 1, 1, matrices__out="group", matrices__out__groups=3)
+    assert any("GroupLinear" in one for one in refusals(
+        transformer(16, 1, 1, matrices__out="group", matrices__out__groups=2).block))
