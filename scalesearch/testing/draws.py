@@ -35,7 +35,7 @@ SMALL = {
     "matrices.out": "dense | chain | low_rank | group if width % 4 == 0 else dense | kronecker",
     "matrices.ffn": "dense | kronecker | group if tensor_chain.ffn == off and low_rank.ffn == off else dense",
     **{f"matrices.{place}.{key}": drawn for place in ("attention", "out", "ffn") for key, drawn in (
-        ("kronecker.rank", "1..3"), ("phm.n", "2"), ("group.groups", "2"), ("low_rank.rank", "1..4"))},
+        ("kronecker.rank", "1..3"), ("phm.n", "1 | 2"), ("group.groups", "1 | 2"), ("low_rank.rank", "1..4"))},
     "low_rank.attention": "off | 1..5 if tensor_chain.attention == off else off",
     "low_rank.ffn": "off | 1..5 if tensor_chain.ffn == off else off",
     **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6" for stack in ("encoder", "decoder")},
