@@ -187,9 +187,21 @@ class Space:
 
     @cached_property
     def hash(self) -> str:
-        """Identifies the space: equal for equal canonical texts, whatever the file is called or notes."""
-        parts = [*lines(tree(self.root)), *sorted(c.text for c in self.where), *lines(self._cost())]
+        """Identifies the space: equal for equal canonical texts, whatever the file is called or notes.
+
+        Keys that say what they say by default are left out, so that a new key changes no space that does not use it.
+        """
+        parts = [*lines(_beyond(tree(self.root), self._plain())), *sorted(c.text for c in self.where), *lines(self._cost())]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def _plain(self) -> dict[str, Any]:
+        """The canonical tree of a space that gives a width alone; empty where the schema asks for more."""
+        from scalesearch.space.syntax.diagnostics import SpaceErrors
+
+        try:
+            return tree(Space.parse("width: 1", "<plain>", self.schema).root)
+        except SpaceErrors:
+            return {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and self.to_yaml() == other.to_yaml()
@@ -199,6 +211,12 @@ class Space:
 
     def __repr__(self) -> str:
         return f"<Space {self.name or 'without a name'}, {len(self.dimensions())} parameters>"
+
+
+def _beyond(given: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``given`` says otherwise than ``plain``, or beyond it."""
+    return {name: _beyond(value, other) if isinstance(value, Mapping) and isinstance(other, Mapping) else value
+            for name, value in given.items() if value != (other := plain.get(name))}
 
 
 def _parsed(field: Field, value: Any) -> Any:

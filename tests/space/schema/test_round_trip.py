@@ -190,3 +190,10 @@ def test_names_and_labels_survive_the_round_trip(text):
 def test_python_objects_without_meaning_are_refused():
     with refuses("no-text"):
         Space.of({"width": {1, 2}}, SMALL)
+
+
+def test_a_key_that_says_its_default_changes_no_hash():
+    plain = Space.parse("width: 64\nencoder: { depth: 2..6 }\n")
+    assert plain.hash == Space.parse("width: 64\nnorm: pre\nmatrices: { ffn: dense }\nencoder: { depth: 2..6 }\n").hash
+    others = ("width: 64\nnorm: post\nencoder: { depth: 2..6 }\n", "width: 64\n", "width: 64..65\n")
+    assert len({plain.hash, *(Space.parse(text).hash for text in others)}) == 4
