@@ -191,7 +191,8 @@ class Space:
 
         Keys that say what they say by default are left out, so that a new key changes no space that does not use it.
         """
-        parts = [*lines(_beyond(tree(self.root), self._plain())), *sorted(c.text for c in self.where), *lines(self._cost())]
+        own = lines(_beyond(tree(self.root), self._plain()))
+        parts = [*own, *sorted(c.text for c in self.where), *lines(self._cost())]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def _plain(self) -> dict[str, Any]:
