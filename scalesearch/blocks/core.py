@@ -7,8 +7,6 @@ Sizes are ints; where only costs are asked for, int64 arrays of one shape may st
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, dataclass_transform
@@ -103,10 +101,9 @@ class Block:
         raise TypeError(f"{type(self).__name__} is not called as a whole")
 
 
-def not_kept(d: Size, over: Shape, *readers: Any) -> list[Work]:
-    """What the backward pass does not keep of ``d`` features that only ``readers`` read, all of them copies."""
-    copied = functools.reduce(operator.and_, (reader.copies for reader in readers))
-    return [] if copied is False else [Work((*over, -d * copied), "activation")]
+def not_kept(d: Size, over: Shape, reader: Any) -> list[Work]:
+    """What the backward pass does not keep of ``d`` features that only ``reader`` reads: all, if it keeps a copy."""
+    return [] if reader.copies is False else [Work((*over, -d * reader.copies), "activation")]
 
 
 @dataclass(frozen=True)

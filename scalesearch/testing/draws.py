@@ -46,6 +46,14 @@ SMALL = {
     **{f"{stack}.ffn.{kind}.hidden": "1..12" for stack in ("encoder", "decoder") for kind in ("relu", "swiglu")},
 }
 
+_TAPS = "kernel: 1..9, heads: 1 | 2, glu: yes | no"
+_KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no", "average": "dims: 1..4"}
+_JOINED = "join: split | sum | before, channels: = width // 2 if join == split else 1"
+_OTHERS = ", ".join(f"{kind}: {{ {keys} }}" for kind, keys in _KINDS.items())
+_LOCAL = ", ".join(f"{kind}: {{ {keys}, {_JOINED} }}" for kind, keys in _KINDS.items())
+MIXED = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}" for stack in ("encoder", "decoder")
+         for key, kinds in (("mixer", f"attention: {{}}, {_OTHERS}"), ("local", f"none: {{}}, {_LOCAL}"))}
+
 
 def small_space(**changes: str) -> Space:
     """The library's widest space at small sizes, with even odds of tied tables.
@@ -56,7 +64,10 @@ def small_space(**changes: str) -> Space:
     return space.set({path.replace("__", "."): text for path, text in changes.items()})
 
 
-_small_space = cache(small_space)  # of the kinds that were registered first
+@cache
+def _small_space(mixed: bool) -> Space:
+    """Of the kinds that were registered first; ``mixed``: mixers other than attention, instead of it and beside it."""
+    return small_space().set(MIXED) if mixed else small_space()
 
 
 def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -> Architecture:
@@ -65,7 +76,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
     What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
     """
     while True:
-        drawn = dict((space or _small_space()).sample(rng))
+        drawn = dict((space or _small_space(rng.random() < 0.4)).sample(rng))
         if rng.random() < 0.7:
             drawn["model"] = "encoder-decoder"  # which has more that can go wrong
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}

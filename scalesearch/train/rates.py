@@ -24,6 +24,7 @@ from typing import Any
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.mixers.base import Mixer
+from scalesearch.blocks.mixers.branches import Branches
 from scalesearch.blocks.sites import Factors as LowRank
 from scalesearch.nn.init import chain_deviations, fan_in
 from scalesearch.nn.module import Module
@@ -180,6 +181,10 @@ def _by_place(model: Any, recipe: Recipe) -> dict[str, Factors]:
 
 def _branch(block: Any, residual: Factors, recipe: Recipe) -> Iterator[tuple[str, Factors]]:
     """The maps of one residual branch, with their factors; see :func:`_residual`."""
+    if isinstance(block, Branches):
+        for name, part in block.added.items():
+            yield from ((f"{name}.{inner}", factors) for inner, factors in _branch(part, residual, recipe))
+        return
     (last, inner), parts = residual, block.parts()
     for name in dict.fromkeys((*(parts if isinstance(block, FFN) else ("value",)), *block.ends)):
         if name.partition(".")[0] in parts:

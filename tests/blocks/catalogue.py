@@ -30,7 +30,9 @@ from scalesearch.blocks.leaves import (
     Transposed,
 )
 from scalesearch.blocks.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
+from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.mixers.branches import JOINS, Branches
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
 from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
@@ -38,7 +40,7 @@ from scalesearch.blocks.norms import NORM_KINDS, LayerNorm, RMSNorm
 from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Factors, HeadLinear
 from scalesearch.blocks.stacks import SOLVERS, Stack, WaistedStack
-from scalesearch.testing.specimen import LENGTH, Specimen, feed_forward, fitting, site, size
+from scalesearch.testing.specimen import LENGTH, Specimen, feed_forward, fitting, mixing, site, size
 
 HEADS = 3  # of leaves that are applied over heads
 RATIOS = [0.05, 0.2, 0.5, 0.9]
@@ -148,6 +150,17 @@ def inside_heads(rng: Random) -> Specimen:
     return Specimen(partial_ffn(rng, d, heads, dim, SRC), ((SRC, heads * dim), (SRC, d)))
 
 
+def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True) -> Mixer:
+    """Any mixer, or two side by side."""
+    join, kinds = rng.choice(["", "", *JOINS]), [name for name in MIXERS if name != "attention"]
+    local = rng.randint(1, d - 1) if join == "split" and d > 1 else d
+    others = [fitting(rng, MIXERS[rng.choice(kinds)], width, axes[0], decoder, site(rng)) for width in (local, d)]
+    if join == "" or (join == "split" and d == 1):
+        return rng.choice([attention(rng, d, axes, decoder), others[1]])
+    main = attention(rng, d - local if join == "split" else d, axes, decoder)
+    return Branches(d, axes[0], decoder, DENSE, main=main, local=others[0], join=join)
+
+
 def ffn(rng: Random, d: int, axis: Axis) -> Any:
     """A feed-forward network."""
     return fitting(rng, FFNS[rng.choice(list(FFNS))], d, (axis,), site(rng))
@@ -155,8 +168,8 @@ def ffn(rng: Random, d: int, axis: Axis) -> Any:
 
 def layer(rng: Random) -> EncoderLayer:
     """An encoder layer."""
-    mixer = attention(rng, size(rng), (SRC, SRC, SRC), decoder=False)
-    return EncoderLayer(mixer, ffn(rng, mixer.d, SRC), rng.choice(NORMS), norm_kind=rng.choice(list(NORM_KINDS)))
+    main = mixer(rng, size(rng), (SRC, SRC, SRC), decoder=False)
+    return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORMS), norm_kind=rng.choice(list(NORM_KINDS)))
 
 
 def encoder_layer(rng: Random) -> Specimen:
@@ -169,7 +182,7 @@ def decoder_layer(rng: Random) -> Specimen:
     """A decoder layer, which may have no cross-attention, with its input and its memory."""
     d = size(rng)
     cross = attention(rng, d, (TGT, MEMORY, SRC_KEYS), cross=True) if rng.random() < 0.8 else None
-    block = DecoderLayer(attention(rng, d, (TGT, TGT, KEYS)), cross, ffn(rng, d, TGT), rng.choice(NORMS),
+    block = DecoderLayer(mixer(rng, d, (TGT, TGT, KEYS)), cross, ffn(rng, d, TGT), rng.choice(NORMS),
                          rng.random() < 0.5, norm_kind=rng.choice(list(NORM_KINDS)))
     return Specimen(block, ((TGT, d), None, None, (SRC, d), None, None))
 
@@ -229,4 +242,5 @@ CATALOGUE: dict[str, Draw] = {
     "stack": stack,
     "waisted_stack": waisted_stack,
     **{f"ffn.{kind}": partial(feed_forward, kind=kind) for kind in FFNS if kind != "none"},
+    **{f"mixer.{name}": partial(mixing, name=name) for name in MIXERS if name != "attention"},
 }

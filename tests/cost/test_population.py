@@ -44,7 +44,7 @@ def member(drawn: dict[str, object], i: int) -> dict[str, object]:
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_selector_of_every_candidate_is_the_one_of_its_ledger(name: str, tmp_path) -> None:
     rng, compared = Random(f"population {name}"), 0
-    for _ in range(64):
+    for _ in range(80):
         drawn, lengths = population(rng), (rng.randint(1, 9), rng.randint(1, 9), rng.randint(8, 40))
         protocol = replace(find_protocol(name, *lengths), artefact="torch", latency=fit_file(tmp_path))
         found, built = price(drawn, ROWS, protocol, COST_NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar
@@ -137,15 +138,20 @@ class Attention(Mixer):
             parts["prompt"] = Prompt(self.prompt, self.d, tuple(maps[slot] for slot in self.gating.on_keys))
         return parts | ({"store": KeyValueCache(kv, self.keys)} if self.decoder else {})
 
+    @property
+    def copies(self) -> Any:
+        if self.gate != "none" or self.adapters or (self.partial is not None and self.partial.gate != "none"):
+            return False
+        maps = self._maps()
+        return functools.reduce(operator.and_, (maps[slot].copies for slot in (["query"] if self.cross else maps)))
+
     def work(self) -> Sequence[Work]:
         """Kept for the backward pass besides parts' outputs: raw features, gated ones, repeated and prompts' keys."""
         width, gate = self.widths, self.gating
         axis = {"Q": self.queries, "K": self.keys, "V": self.keys}
         raw = "QKV" if self.site == IDENTITY else "" if self.gate == "none" else gate.gating
         kept = [Work((axis[role], width[role]), "activation") for role in raw]
-        if not (self.gate != "none" or self.adapters or (self.partial is not None and self.partial.gate != "none")):
-            maps = self._maps()
-            kept += not_kept(self.d, (self.queries,), *([maps["query"]] if self.cross else maps.values()))
+        kept += not_kept(self.d, (self.queries,), self)
         if self.gate != "none" and not gate.across:
             kept.append(Work((axis[gate.gated], self.d), "activation"))
         elif self.gate in ("QgV", "VgQ") and gate.across:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreLinear
-from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Extent, Site, Use
+from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Extent, Site, Size, Use
 from scalesearch.blocks.embedding import (
     AdaptiveOutput,
     AdaptiveTable,
@@ -20,6 +21,7 @@ from scalesearch.blocks.leaves import Embedding, Linear
 from scalesearch.blocks.matrices import MATRICES, GroupLinear
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.mixers.branches import Branches
 from scalesearch.blocks.mixers.inside import PartialFFN
 from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
@@ -82,15 +84,55 @@ def site(a: Answered, where: str) -> Site:
 
 def mixer(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     """The mixer of a stack's layers; ``axes`` are those of queries, of what is projected, and of keys."""
-    where, decoder = f"{stack}.mixer", stack == "decoder"
-    name = a.get(where, "attention")
-    if name == "attention":  # whose keys are the stack's own
+    where, width = f"{stack}.local", a["width"]
+    if a.get(where, "none") == "none":
+        return _main(a, stack, axes)
+    join = a[f"{where}.join"]
+    channels = a[f"{where}.channels"] if join == "split" else width
+    if truth(channels > width):
+        raise Unbuildable(f"{where}.channels", f"{channels} are more than all {width} of them")
+    if truth(channels == 0):
+        return _main(a, stack, axes)
+    local = _registered(a, stack, "local", axes[0], channels)
+    if join == "split":
+        if truth(channels == width):
+            return _unadapted(a, stack, "local", local)
+        a = _on_the_rest(a, stack, width - channels)
+    return Branches(width, axes[0], stack == "decoder", DENSE, main=_main(a, stack, axes), local=local, join=join)
+
+
+def _main(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
+    """The mixer under that key, of the channels that ``width`` says."""
+    if a.get(f"{stack}.mixer", "attention") == "attention":  # whose keys are the stack's own
         return attention(a, stack, axes)
-    kind = MIXERS[name]
-    if not decoder and not kind.adaptable and a.get("adapt", "nothing") in ("lora", "prompt"):
-        raise Unbuildable("adapt", f"{name} has no weight matrix to which {a['adapt']} could be added")
+    return _unadapted(a, stack, "mixer", _registered(a, stack, "mixer", axes[0], a["width"]))
+
+
+def _registered(a: Answered, stack: str, key: str, axis: Axis, d: Size) -> Mixer:
+    """The mixer that the answer at ``key`` names, other than attention."""
+    where = f"{stack}.{key}"
+    kind = MIXERS[a[where]]
     given = {option: a[f"{where}.{option}"] for option in options(kind)}
-    return _mapped(fitted(kind(a["width"], axes[0], decoder, site(a, "attention"), **given), where), "attention")
+    return _mapped(fitted(kind(d, axis, stack == "decoder", site(a, "attention"), **given), where), "attention")
+
+
+def _unadapted(a: Answered, stack: str, key: str, made: Mixer) -> Mixer:
+    """``made``, the only mixer of a layer. Raises Unbuildable where it would have to be adapted and cannot."""
+    if stack == "encoder" and not made.adaptable and a.get("adapt", "nothing") in ("lora", "prompt"):
+        raise Unbuildable("adapt", f"{a[f'{stack}.{key}']} has no weight matrix to which {a['adapt']} could be added")
+    return made
+
+
+def _on_the_rest(a: Answered, stack: str, left: Size) -> Answered:
+    """Answers of a mixer on ``left`` of all channels: attention then has as large a share of its heads."""
+    changed = {"width": left}
+    for key in ("heads", "score_heads") if a.get(f"{stack}.mixer", "attention") == "attention" else ():
+        times = a[f"{stack}.{key}"] * left
+        if truth(times % a["width"] != 0):
+            raise Unbuildable(f"{stack}.local.channels", f"leaves attention {left} of {a['width']} channels, and no "
+                              f"whole number of {a[f'{stack}.{key}']} {key}")
+        changed[f"{stack}.{key}"] = times // a["width"]
+    return ChainMap(changed, a)  # type: ignore[arg-type]  # which is only read
 
 
 def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: bool = False) -> Attention:

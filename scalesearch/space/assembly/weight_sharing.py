@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.blocks.core import Block, Repeat, Tie, Use, walk
 from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.options import options
 from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
 from scalesearch.blocks.sizes import by_value, fixed, truth
@@ -14,9 +16,10 @@ from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.space.syntax.schedules import Call, Reference
 from scalesearch.space.syntax.value_parser import parse_schedule
 
-# Keys of a stack that decide the shapes of its attention's weights.
-SHAPING = ("mixer", "heads", "head_dim", "score_heads", "key_value_heads", "projections", "head_scaling", "gate",
-           "relative_positions", "relative_clip", "pg", "pg.on", "pg.ratio", "pg.per_head")
+# Keys of a stack that decide the shapes of its mixer's weights.
+SHAPING = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim", "score_heads", "key_value_heads",
+           "projections", "head_scaling", "gate", "relative_positions", "relative_clip", "pg", "pg.on", "pg.ratio",
+           "pg.per_head")
 
 
 def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
@@ -88,7 +91,10 @@ def _difference(a: Answered, lender: str, taker: str) -> str:
     feed_forward = taker.endswith(".ffn")
     if lender.endswith(".ffn") != feed_forward:
         return "only one of them is a feed-forward network"
-    names = {"ffn", *(f"ffn.{name}" for kind in FFNS.values() for name in options(kind))} if feed_forward else SHAPING
+    kinds: Mapping[str, type[Block]] = FFNS if feed_forward else MIXERS
+    own = [f"{key}.{name}" for key in (("ffn",) if feed_forward else ("mixer", "local"))
+           for kind in kinds.values() for name in options(kind)]
+    names = {"ffn", *own} if feed_forward else {*SHAPING, *own}
     # One by one: where candidates are counted, answers cannot be listed.
     keys = sorted(key for key in names if f"encoder.{key}" in a or f"decoder.{key}" in a)
     cross = {"gate": "cross_gate"} if taker.endswith(".cross") else {}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from scalesearch.blocks.core import Block, Site
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
+from scalesearch.blocks.mixers.branches import JOINS
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import HEAD_GATES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
@@ -38,6 +39,7 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
     fields: dict[str, Field | Group] = {
         "depth": Field("size", default=depth, low=1, high=MAX_DEPTH, doc="layers"),
         "mixer": _mixers(),
+        "local": _local(),
         "heads": Field("size", default="8", low=1, doc="value heads"),
         "head_dim": Field("size", default=f"= width // {name}.heads", low=1, doc="width of a head"),
         "score_heads": Field("size", default=f"= {name}.heads", low=1, doc="sets of attention scores"),
@@ -63,6 +65,18 @@ def _mixers() -> Group:
     return Group({}, kinds, default_variant="attention", doc="how positions of a sequence meet")
 
 
+def _local() -> Group:
+    """The mixers that can stand beside another: all but attention, which that one is."""
+    fields: dict[str, Field | Group] = {
+        "join": Field("word", JOINS, default="split", doc="channels of its own, added up, or the mixer reads it"),
+        "channels": Field("size", default="= width // 2", low=0, doc="of a split: how many; the mixer has the others"),
+    }
+    kinds = {kind: Group(_with(fields, block, f"mixer {kind}"), doc=_first_line(block))
+             for kind, block in MIXERS.items() if kind != "attention"}
+    none = Group(doc="the mixer alone")
+    return Group({}, {"none": none, **kinds}, default_variant="none", doc="a second way to meet, beside the mixer")
+
+
 def _partial(decoder: bool) -> Group:
     """The feed-forward networks inside heads, by their kind."""
     fields: dict[str, Field | Group] = {
@@ -75,12 +89,10 @@ def _partial(decoder: bool) -> Group:
         fields["on"] = Field("word", ("both", "self", "cross"), default="both", doc="in which attention")
     kinds = {}
     for kind, block in FFNS.items():
-        more = _keys(block)
-        if more.pop("hidden", None) is None:
-            continue  # nothing that ratio could set
-        if taken := sorted({"on", *fields} & set(more)):
-            raise ValueError(f"ffn {kind}: heads have a key {taken[0]} of their own; give that option another name")
-        kinds[kind] = Group(fields | more, doc=_first_line(block))
+        if "hidden" in options(block):  # or nothing that ratio could set
+            more = _with(fields, block, f"ffn {kind}", "on")
+            del more["hidden"]
+            kinds[kind] = Group(more, doc=_first_line(block))
     off = Group(doc="no network inside heads")
     return Group({}, {"none": off, **kinds}, default_variant="none", doc="PartialFormer's FFNs inside heads")
 
@@ -92,6 +104,14 @@ def keys_of_kind(block: type[Block] | type[Site]) -> Group:
 
 def _keys(block: type[Block] | type[Site]) -> dict[str, Field | Group]:
     return {name: _key(meta) for name, meta in options(block).items()}
+
+
+def _with(fields: Mapping[str, Field | Group], block: type[Block], what: str, *others: str) -> dict[str, Field | Group]:
+    """``fields`` and a block's options. Raises ValueError where one is both, or one of the ``others``."""
+    more = _keys(block)
+    if taken := sorted({*fields, *others} & set(more)):
+        raise ValueError(f"{what}: there is a key {taken[0]} beside it; give that option another name")
+    return {**fields, **more}
 
 
 def _key(meta: Option) -> Field:

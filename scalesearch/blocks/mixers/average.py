@@ -1,0 +1,100 @@
+"""Damped moving averages instead of attention (Ma et al. 2023, Mega, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scalesearch.blocks.core import KEYS, SEQ, SEQ_KEYS, TGT, Axis, Block, Shape, Size, Use, Work, block, not_kept
+from scalesearch.blocks.leaves import KeyValueCache
+from scalesearch.blocks.mixers.base import Mixer, mixer
+from scalesearch.blocks.options import option
+
+ENOUGH = 64  # lags in a folded kernel, and multiples of it: steps of a search then share one
+
+
+@block
+class MovingAverage(Block):
+    """SiLU(y + ω x), y a sum of ``dims`` damped exponential averages for each channel (Mega, eq. 4 to 6).
+
+    h_t = (1 - p a) h_{t-1} + p β x_t with p = σ(δ), a = σ(α), and y = γ · h / √dims. With ``sides`` 2 those from both
+    ends add up, both with a position's own x. Runs as a product with weights of all distances: a step of decoding reads
+    all positions before it, which up to 3 · dims of them takes less than the recurrence.
+    """
+
+    d: Size
+    dims: Size
+    queries: Axis
+    keys: Axis
+    sides: int = 1
+
+    def weights(self) -> Mapping[str, Shape]:
+        each = (self.sides * self.d, self.dims)
+        return {"delta": each, "alpha": each, "beta": each, "gamma": each, "omega": (self.d,)}
+
+    def start(self, name: str) -> str:
+        return "one" if name in ("gamma", "omega") else "table"
+
+    def work(self) -> Sequence[Work]:
+        channels = self.sides * self.d
+        averages, product = (self.keys, channels, self.dims), (self.queries, self.keys, self.d)
+        # Five: steps from its weights to those of the first distance.
+        kept: list[Shape] = [averages, product, (5, channels, self.dims), (self.queries, 2, self.d)]
+        return [Work(product), Work(averages, "once"), *(Work(loops, "activation") for loops in kept)]
+
+    def forward(self, m: Any, x: Any, seen: Any) -> Any:
+        """(batch, queries, d) at the end of ``seen`` (batch, keys, d) to (batch, queries, d)."""
+        import torch
+        from torch.nn.functional import silu
+
+        new, length = x.shape[1], seen.shape[1]
+        at = torch.arange(length, device=x.device)
+        distance = at[length - new :, None] - at[None]
+        lags = self._weights(m, length)
+        near = lags[: self.d, distance.clamp(min=0)] * (distance >= 0)  # (d, queries, keys)
+        if self.sides == 2:
+            near = near + lags[self.d :, (-distance).clamp(min=0)] * (distance <= 0)
+        return silu(m.omega * x + (near @ seen.permute(2, 1, 0)).permute(2, 1, 0))
+
+    def _weights(self, m: Any, length: int) -> Any:
+        """Weights (sides · d, ``length`` or more) of what is so many positions away."""
+        import torch
+
+        many = length if m.folds is None else -(-length // ENOUGH) * ENOUGH
+
+        def compute() -> Any:
+            p, lag = m.delta.sigmoid(), torch.arange(many, device=m.delta.device)
+            kept = 1 - p * m.alpha.sigmoid()
+            first = m.gamma * p * m.beta * self.dims**-0.5
+            return (first[:, None] @ kept[..., None] ** lag)[:, 0]
+
+        return m.constant(f"lags {many}", compute)
+
+
+@mixer("average")
+@block
+class Average(Mixer):
+    """A damped moving average of each channel (Mega's, without its gated attention)."""
+
+    dims: Size = option("16", doc="averages of each channel")
+
+    @property
+    def keys(self) -> Axis:
+        """The axis of all positions that it averages."""
+        return {TGT: KEYS, SEQ: SEQ_KEYS}.get(self.queries, self.queries)
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        average = MovingAverage(self.d, self.dims, self.queries, self.keys, 1 if self.decoder else 2)
+        return {"average": average} | ({"store": KeyValueCache(self.d, self.keys)} if self.decoder else {})
+
+    @property
+    def copies(self) -> Any:
+        return self.queries != TGT  # with zeros for padding, which is after a target
+
+    def work(self) -> Sequence[Work]:
+        copied = [Work((*self.over, self.d), "activation")] if self.copies else []
+        return [*not_kept(self.d, self.over, self), *copied]
+
+    def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
+        x = x if present is None else x * present[..., None]
+        return m.average(x, x if cache is None else cache.append(m, x[:, None])[0][:, 0])

@@ -1,0 +1,189 @@
+"""Mixers other than attention, and two mixers in one sub-layer: what they compute, and what they are refused for."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from scalesearch.blocks.core import SRC, TGT
+from scalesearch.blocks.mixers.average import Average
+from scalesearch.blocks.mixers.convolutions import Convolved, ShortConvolution
+from scalesearch.blocks.sites import DENSE
+from scalesearch.cost import cost, find_protocol
+from scalesearch.lowering.refusals import refusals
+from scalesearch.nn import build
+from scalesearch.nn.build import module
+from scalesearch.nn.causality import CausalityError, causality
+from scalesearch.nn.model import Cache
+from scalesearch.space import Space, Unbuildable
+from scalesearch.space.assembly.architecture import Architecture
+from scalesearch.testing import check_mixer
+from scalesearch.testing.kinds import check_count, tiny
+
+OURS = ("lightweight", "dynamic", "separable", "average")
+
+
+def architecture(**more: Any) -> Architecture:
+    """A tiny network; keys of both stacks, or with a stack's name in front of one."""
+    stacks = {"encoder": {}, "decoder": {}}
+    for key, value in more.items():
+        stack, _, own = key.partition("__")
+        for name in [stack] if own else stacks:
+            stacks[name][own or key] = value
+    base = {"depth": 2, "heads": 2, "ffn": {"relu": {"hidden": 16}}}
+    given = {name: {key: value for key, value in (base | own).items() if key != "heads" or "mixer" not in own
+                    or name == "decoder"} for name, own in stacks.items()}
+    return Space.of({"width": 8, **given}).closed()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OURS)
+def test_every_kind_passes_what_kinds_of_others_have_to(name: str) -> None:
+    check_mixer(name)
+
+
+def test_equal_taps_give_a_share_of_the_window_s_sum() -> None:
+    """Zeros stand beyond the sentence, and their taps count in the softmax."""
+    made = module(ShortConvolution(4, 3, 2, (SRC,), "softmax"))
+    torch.nn.init.zeros_(made.weight)
+    x = torch.arange(20.0).view(1, 5, 4)
+    got = made(torch.nn.functional.pad(x, (0, 0, 1, 1)))
+    padded = [torch.zeros(1, 4), *x[0].split(1), torch.zeros(1, 4)]
+    assert torch.allclose(got[0], torch.cat([sum(padded[at : at + 3]) / 3 for at in range(5)]))  # type: ignore[arg-type]
+
+
+def test_groups_of_channels_have_taps_of_their_own() -> None:
+    made = module(ShortConvolution(4, 2, 2, (SRC,), "free"))
+    made.weight.data = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    x = torch.randn(2, 6, 4)
+    assert torch.equal(made(x), torch.cat([x[:, 1:, :2], x[:, :-1, 2:]], -1))
+
+
+def test_an_average_is_its_recurrence() -> None:
+    block, x = Average(3, TGT, True, DENSE, dims=4), torch.randn(2, 7, 3, dtype=torch.float64)
+    made = module(block).double()
+    for weight in made.parameters():
+        torch.nn.init.normal_(weight)
+    leaf, state = made.average, torch.zeros(2, 3, 4, dtype=torch.float64)
+    p, a = leaf.delta.sigmoid(), leaf.alpha.sigmoid()
+    for t in range(7):
+        state = (1 - p * a) * state + p * leaf.beta * x[:, t, :, None]
+        y = (leaf.gamma * state).sum(-1) / 2
+        assert torch.allclose(made(x, None, None)[:, t], torch.nn.functional.silu(y + leaf.omega * x[:, t]))
+
+
+def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
+    made = module(Average(1, SRC, False, DENSE, dims=1))
+    with torch.no_grad():
+        for name, value in {"delta": 50.0, "alpha": 50.0, "beta": 1.0, "gamma": 1.0, "omega": 0.0}.items():
+            getattr(made.average, name).fill_(value)  # p and a are 1: nothing is left of other positions
+    x = torch.randn(1, 5, 1)
+    assert torch.allclose(made(x, None, None), torch.nn.functional.silu(2 * x))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_cache_holds_what_is_billed(name: str) -> None:
+    block = architecture(decoder__mixer=name).block.decoder.layer.main  # type: ignore[attr-defined]
+    made, cache = module(block), Cache()
+    for _ in range(9):
+        made(torch.randn(1, 1, 8), None, None, cache)
+    held = sum(tensor.numel() for kept in cache.entries.values() for tensor in kept)
+    assert held == cost(block, find_protocol("forward", 9, 9, 40))["memory.cache"] // 4
+
+
+@pytest.mark.parametrize("changes", [{"encoder__mixer": {"lightweight": {"glu": True}}},
+                                     {"encoder__local": {"dynamic": {"glu": True, "heads": 2}}}])
+def test_padding_zeroed_before_the_map_with_a_bias_is_caught(changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As released: what the taps meet at padding is the bias."""
+    model = build(architecture(**changes).block, vocab=40)
+    causality(model, 40)
+    right = Convolved.forward
+
+    def released(self: Any, m: Any, x: Any, present: Any, *others: Any) -> Any:
+        return right(self, m, x if present is None else x * present[..., None], None, *others)
+
+    monkeypatch.setattr(Convolved, "forward", released)
+    with pytest.raises(CausalityError) as caught:
+        causality(model, 40)
+    assert caught.value.sees == "padding"
+
+
+def test_a_leak_at_the_far_end_of_a_long_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check goes beyond what a kernel sees, whatever lengths it has for others."""
+    model = build(architecture(decoder__mixer={"separable": {"kernel": 61}}).block, vocab=40)
+    causality(model, 40)
+    right = ShortConvolution.forward
+
+    def ahead(self: Any, m: Any, seen: Any, *others: Any) -> Any:
+        later = torch.nn.functional.pad(seen[:, 50 + self.kernel - 1 :, :], (0, 0, 0, 50))
+        y = right(self, m, seen, *others)
+        return y + later[:, : y.shape[1]] if seen.shape[1] > 100 else y
+
+    monkeypatch.setattr(ShortConvolution, "forward", ahead)
+    with pytest.raises(CausalityError) as caught:
+        causality(model, 40)
+    assert caught.value.sees == "a later target token"
+
+
+def test_a_split_that_leaves_one_of_the_two_nothing_is_the_other() -> None:
+    ids = [architecture(local={"lightweight": {"channels": channels}}).id for channels in (0, 4, 8)]
+    assert ids[0] == architecture().id and ids[2] == architecture(mixer="lightweight").id
+    assert len(set(ids)) == 3
+
+
+def test_attention_keeps_its_share_of_the_heads() -> None:
+    block = architecture(local={"average": {"channels": 4}}).block.encoder.layer.main  # type: ignore[attr-defined]
+    assert (block.main.d, block.main.heads, block.main.score_heads, block.main.head_dim) == (4, 1, 1, 4)
+    assert block.scores == block.main.scores
+
+
+@pytest.mark.parametrize(("changes", "path"), [
+    ({"local": {"average": {"channels": 3}}}, "encoder.local.channels"),
+    ({"local": {"average": {"channels": 9}}}, "encoder.local.channels"),
+    ({"local": {"lightweight": {"heads": 3}}}, "encoder.local.heads"),
+])
+def test_sizes_that_do_not_go_together_cannot_be_built(changes: Any, path: str) -> None:
+    with pytest.raises(Unbuildable) as caught:
+        architecture(**changes)
+    assert caught.value.path == path
+
+
+def test_a_loan_of_other_taps_is_refused_with_the_key() -> None:
+    space = Space.of({"width": 8, "encoder": {"mixer": {"lightweight": {"kernel": 3}}},
+                      "decoder": {"mixer": {"lightweight": {"kernel": 5}}},
+                      "share": {"decoder.self": "encoder.mixing[i]"}})
+    with pytest.raises(Unbuildable, match=r"encoder\.mixer\.kernel is 3, decoder\.mixer\.kernel is 5"):
+        space.closed()
+
+
+@pytest.mark.parametrize("local", [
+    {"lightweight": {"heads": "1 | 2", "kernel": "2 | 3", "join": "split | sum | before", "channels": "0 | 4 | 8"}},
+    {"one of": {"none": {}, "average": {"dims": "1 | 2", "join": "split | sum"}, "separable": {"kernel": "1 | 2"}}},
+])
+def test_counts_are_those_of_listing(local: Any) -> None:
+    share = {"decoder": {"self": "own | encoder.mixing[0]"}}
+    check_count(tiny({"heads": "2 | 4", "local": local}, {"mixer": "attention | separable", "heads": 2}, share=share))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_ctranslate2_is_refused_with_the_reason(name: str) -> None:
+    for changes in ({"encoder__mixer": name}, {"encoder__local": name}):
+        (why,) = refusals(architecture(**changes).block)
+        assert why.startswith("encoder.mixing: ") and why.endswith("is no attention")
+
+
+def test_lite_transformer_s_totals_come_out() -> None:
+    """Wu et al. 2020 at d 496, whose kernels are 3, 7, 15 and three of 31: a layer at a time, as layers are alike here.
+
+    17.3M without the table, and 1.0G with the output at 30 and 30 tokens, as EdgeFormer prints them (table 4).
+    """
+    protocol, found = find_protocol("forward", 30, 30, 32768), []
+    for kernel in (3, 7, 15, 31, 31, 31):
+        local = {"dynamic": {"kernel": kernel, "glu": True}}  # 4 sets of taps on half of the channels
+        stack = {"depth": 1, "heads": 8, "local": local, "ffn": {"relu": {"hidden": 496}}}
+        lite = Space.of({"width": 496, "norm": "post", "encoder": stack, "decoder": stack}).closed()
+        found.append(cost(lite.block, protocol))
+    assert sum(bill["params.encoder"] + bill["params.decoder"] for bill in found) == 17_283_616
+    macs = sum(bill["macs.encoder"] + bill["macs.decoder"] for bill in found)
+    assert (f"{macs:.5g}", f"{macs + found[0]['macs.output']:.4g}") == ("5.2875e+08", "1.016e+09")
+    assert lite.block.encoder.layer.main.main.heads == 4  # type: ignore[attr-defined]
