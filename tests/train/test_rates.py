@@ -84,8 +84,10 @@ def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int)
     """The cores of a chain are not all zero: none of them would ever have a gradient."""
     model = first_model(random_architecture(Random(seed)).block, 40, recipe(zero_out=True), 1).eval()
     seen: list[tuple[Module, torch.Tensor]] = []
-    for path, node in model.named_modules():
-        if isinstance(node, Module) and isinstance(node.block, Mixer | FFN) and ".partial." not in path:
+    nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path}
+    first = [node.local for node in nodes.values() if getattr(node.block, "join", None) == "before"]
+    for node in nodes.values():
+        if isinstance(node.block, Mixer | FFN) and node not in first:
             node.register_forward_hook(lambda one, _, y: seen.append((one, y)))
     model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[..., 5].sum().backward()
     ends = [(node, y) for node, y in seen if node.block.ends]
