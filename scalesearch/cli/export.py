@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.files import read_data
-from scalesearch.cli.options import Output, json_option, need, print_json
+from scalesearch.cli.options import THREADS, Output, json_option, need, print_json
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMATS
 from scalesearch.terminal import say
@@ -31,7 +31,7 @@ QUANTISATIONS = ("none", "int8", "int16", "bf16")
 @click.option("--data", metavar="FILE", help="A data file, or `builtin`, to verify on, if not the training's own.")
 @click.option("--sentences", default=1000, show_default=True, type=click.IntRange(1),
               help="Validation sentences to verify on.")
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="To verify with.")
+@click.option("--threads", default=1, show_default=True, type=THREADS, help="To verify with.")
 @json_option
 def command(model: str, trial: int | None, best: str | None, name: str, quantise: str | None, out: Path | None,
             data: str | None, sentences: int, threads: int, as_json: bool) -> None:

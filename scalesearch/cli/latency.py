@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.export import QUANTISATIONS
-from scalesearch.cli.options import Output, json_option, load_space, print_json, set_option
+from scalesearch.cli.options import THREADS, Output, json_option, load_space, print_json, set_option
 from scalesearch.cost.fit import Setup
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMATS
@@ -40,7 +40,7 @@ def setup_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     for option in (
         click.option("--rounds", default=20, show_default=True, type=click.IntRange(4), help="Of all, in turn."),
-        click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="And cores."),
+        click.option("--threads", default=1, show_default=True, type=THREADS, help="And cores."),
         click.option("--target", default=30, show_default=True, type=click.IntRange(2),
                      help="Tokens of every translation."),
         click.option("--source", default=30, show_default=True, type=click.IntRange(2),

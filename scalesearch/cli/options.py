@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scalesearch.space import Space
     from scalesearch.space.assembly.architecture import Architecture
 
+THREADS = click.IntRange(1, 1024)
 LENGTHS = ("protocol", "source", "target", "vocab", "artefact", "latency")
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
                           help="Answer or change a key: --set encoder.depth=12.")

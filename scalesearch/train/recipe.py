@@ -14,6 +14,7 @@ from scalesearch.tasks import TASKS
 
 BUDGETS = ("steps", "tokens", "epochs", "cpu_minutes", "minutes")
 FREE = ("threads", "checkpoint_minutes", "name")  # change nothing that is learned: a resumed run may have others
+MOST_THREADS = 1024  # and processes; where memory does not hold its threads, OpenMP ends the process without a word
 MODEL = "model"  # `decode_with`: no artefact
 SHARE = "updates, or below 1 a share of the budget"
 
@@ -155,7 +156,7 @@ class Recipe:
                            synonyms=("torch_compile",))
     device: str = setting("auto", "where to train", words=("auto", "cpu", "cuda"),
                           synonyms=("accelerator", "gpu", "use_gpu"))
-    threads: int | None = setting(None, "of this process; none: as it has them", unit="threads",
+    threads: int | None = setting(None, "of this process; none: as it has them", unit="threads", high=MOST_THREADS,
                                   synonyms=("num_threads", "cpus"))
     checkpoint_minutes: float = setting(2.0, "between saves for resuming", low=0, unit="minutes",
                                         synonyms=("save_every", "save_interval", "checkpoint_every"))

@@ -47,6 +47,7 @@ def problems(given_):
     ({"steps": 10, "lr": float("nan")}, "nan", "a number"),
     ({"steps": 10, "dropout": 1.0}, "1.0", "<= 0.9999"),
     ({"steps": 10, "lr": -1}, "-1", ">= 0"),
+    ({"steps": 10, "threads": 10**9}, "1000000000", "<= 1024"),
     ({"lr": 0.1}, "{'lr': 0.1}", "`steps: 2000`"),
     ({"steps": 0}, "0", "budget"),
     ({"steps": 9, "watch": "bleu", "patience": 2}, "bleu", "`validate_bleu: yes`"),

@@ -27,7 +27,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.space.schema.settings import REQUIRED, schema_of, setting
 from scalesearch.space.syntax.nodes import Node, Text
 from scalesearch.study.config.values import ANSWERS, LEAST, read_answers, read_custom, read_texts
-from scalesearch.train.recipe import RECIPE, Recipe
+from scalesearch.train.recipe import MOST_THREADS, RECIPE, Recipe
 
 MOST, OF_ROWS = 3, 2  # seeds where a mapping does not say how many
 OF_A_NEW_TEACHER = ("file", "set", "recipe", "seed")
@@ -46,10 +46,11 @@ class Resources:
                                     synonyms=("cpus", "num_cpus", "cpu", "resources_per_trial"))
     gpus_per_trial: float = setting(0.0, "devices of a worker; a fraction shares one", low=0, unit="GPUs",
                                     synonyms=("gpus", "num_gpus", "gpu"))
-    threads_per_trial: int = setting(1, "threads of each process", unit="threads",
+    threads_per_trial: int = setting(1, "threads of each process", unit="threads", high=MOST_THREADS,
                                      synonyms=("threads", "num_threads"))
     processes_per_trial: int = setting(1, "processes that share a candidate's updates", unit="processes",
-                                       synonyms=("processes", "num_workers", "world_size", "nproc_per_node"))
+                                       high=MOST_THREADS, synonyms=("processes", "num_workers", "world_size",
+                                                                    "nproc_per_node"))
     nice: int = setting(0, "niceness of a worker's processes, which give way to others of the machine; one that a "
                         "cluster gives (Ray's own is 15) is raised at most", low=0, high=19, synonyms=("niceness",))
     custom: dict[str, float] = setting({}, "further resources, by the names that a cluster's nodes state",

@@ -38,7 +38,7 @@ def front_of(trials):
     names = sorted(done[0].values)
     directions = ["max" if name == "bleu" else "min" for name in names]
     on = pareto_front([[trial.values[name] for name in names] for trial in done], directions)
-    return {(done[i].id, *done[i].values.items()) for i in range(len(done)) if on[i]}
+    return {(done[i].architecture, *done[i].values.items()) for i in range(len(done)) if on[i]}
 
 
 def whole(folder, *given, backend=INPROCESS):
