@@ -38,9 +38,14 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
         "embedding__roles": 2, "embedding__tie": "none", "decoder__pg": "relu", "decoder__pg__ratio": 2,
         "decoder__pg__gate": "relu", "decoder__pg__residual": True, "decoder__pg__per_head": True,
         "decoder__pg__on": "self", "decoder__heads": 4, "decoder__head_scaling": "mlp", "decoder__interleaved": True,
-        "decoder__residual_scores": "relative", "decoder__relative_clip": 2, "adapt": "prompt", "adapt__length": 2},
+        "encoder__local": "dynamic", "encoder__local__join": "sum", "encoder__local__kernel": 4,
+        "encoder__local__heads": 2, "encoder__local__glu": True, "decoder__local": "lightweight",
+        "decoder__local__join": "before", "decoder__local__kernel": 3, "decoder__local__heads": 4,
+        "decoder__local__glu": False, "decoder__residual_scores": "relative",
+        "decoder__relative_clip": 2, "adapt": "prompt", "adapt__length": 2},
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
-        "model": "decoder-only", "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned"},
+        "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum", "decoder__local__dims": 3,
+        "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned"},
 }  # fmt: skip
 
 
