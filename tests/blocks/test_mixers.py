@@ -156,13 +156,26 @@ def test_a_loan_of_other_taps_is_refused_with_the_key() -> None:
         space.closed()
 
 
-@pytest.mark.parametrize("local", [
-    {"lightweight": {"heads": "1 | 2", "kernel": "2 | 3", "join": "split | sum | before", "channels": "0 | 4 | 8"}},
-    {"one of": {"none": {}, "average": {"dims": "1 | 2", "join": "split | sum"}, "separable": {"kernel": "1 | 2"}}},
-])
-def test_counts_are_those_of_listing(local: Any) -> None:
-    share = {"decoder": {"self": "own | encoder.mixing[0]"}}
-    check_count(tiny({"heads": "2 | 4", "local": local}, {"mixer": "attention | separable", "heads": 2}, share=share))
+LOAN = {"share": {"decoder": {"self": "own | encoder.mixing[0]"}}}
+SPACES = [
+    ({"heads": "2 | 4", "local": {"lightweight": {"heads": "1 | 2", "kernel": "2 | 3", "join": "split | sum | before",
+                                                  "channels": "0 | 4 | 8"}}},
+     {"mixer": "attention | separable", "heads": 2}, LOAN),
+    ({"heads": "2 | 4", "local": {"one of": {"none": {}, "average": {"dims": "1 | 2", "join": "split | sum"},
+                                             "separable": {"kernel": "1 | 2"}}}},
+     {"mixer": "attention | separable", "heads": 2}, LOAN),
+    ({"heads": 2}, {"heads": "2 | 4", "local": {"one of": {
+        "none": {}, "dynamic": {"heads": "1 | 2", "glu": "yes | no", "join": "split | before"},
+        "average": {"dims": "1 | 2", "join": "sum"}}}}, {"model": "encoder-decoder | decoder-only"}),
+    ({"depth": 2, "mixer": "attention | lightweight | average", "local": {"one of": {
+        "none": {}, "separable": {"kernel": "2 | 3", "join": "split | sum", "channels": "0 | 4 | = width"}}}},
+     {"heads": 2}, {"share": {"encoder": {"mixing": "own | one"}}, "adapt": "nothing | bias"}),
+]
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "more"), SPACES)
+def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
+    check_count(tiny(encoder, decoder, **more))
 
 
 @pytest.mark.parametrize("name", OURS)
