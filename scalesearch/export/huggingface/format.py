@@ -51,7 +51,7 @@ class HuggingFace(Format):
             "tokenizer_class": "TokenizersBackend", **names, "split_special_tokens": True, "padding_side": "right",
             "clean_up_tokenization_spaces": False, "model_max_length": trained.max_length + 1})
         tokens = tokenizer_json(trained.tokenizer, trained.lowercase)
-        write_text(folder / "tokenizer.json", json.dumps(tokens, ensure_ascii=False, indent=1))
+        write_text(folder / "tokenizer.json", json.dumps(tokens, ensure_ascii=False, separators=(",", ":")))
         write_text(folder / "README.md", card(trained))
         theirs = _quiet().AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
         check(theirs, trained.tokenizer, trained.lowercase)

@@ -53,10 +53,23 @@ def save(models: dict[str, Any], folder: Path) -> None:
             if tensor.nbytes > SMALL:
                 content = tensor.tobytes()
                 if content not in places:
-                    file.write(bytes(-file.tell() % ALIGNMENT))
                     places[content] = file.tell()
-                    file.write(content)
+                    file.write(content + bytes(-len(content) % ALIGNMENT))
                 value.const_value = ir.ExternalTensor(WEIGHTS, places[content], tensor.nbytes, tensor.dtype,
                                                       shape=tensor.shape, name=value.name, base_dir=folder)
     for name, model in models.items():
+        _strip(model)
         ir.save(model, folder / f"{name}.onnx")
+
+
+def _strip(model: Any) -> None:
+    """Remove what onnxruntime does not read: half of a graph's bytes are names, and shapes that follow from others."""
+    ends = {*model.graph.inputs, *model.graph.outputs}
+    for value in model.graph.initializers.values():
+        value.metadata_props.clear()
+        value.shape = value.type = None  # its tensor has them
+    for number, node in enumerate(model.graph):
+        node.name = None
+        for at, value in enumerate(node.outputs):
+            if value not in ends:
+                value.name, value.shape, value.type = f"{number}.{at}" if at else f"{number}", None, None
