@@ -133,7 +133,8 @@ class Protocol:
         extra = [f", +{n} per {kind} element" for kind, n in self.counts.items() if kind in ELEMENTS]
         lengths = [f"S={source}, T={target}, V={size}" for size, (source, target) in self.lengths.items()]
         said = " | ".join(lengths) or f"S={self.source}, T={self.target}, V={self.vocab}"
-        artefact = f", artefact {self.artefact}" if self.artefact else ""
+        rough = ESTIMATED.get(str(self.artefact).partition("-")[0], "")
+        artefact = f", artefact {self.artefact}{rough}" if self.artefact else ""
         return f"{self.name} ({said}{''.join(extra)}{artefact}{f'; latency of {self.fit}' if self.fit else ''})"
 
 
@@ -142,6 +143,7 @@ def weight_size(shape: Shape, protocol: Protocol) -> Size:
     return math.prod(protocol.words if isinstance(extent, str) else extent for extent in shape)
 
 
+ESTIMATED = {"onnx": ", its graphs estimated", "huggingface": ", its code estimated"}  # beside the weights' bytes
 ELEMENTS = ("bias", "norm")  # kinds of work that are no multiply-adds, one step an element
 
 

@@ -37,9 +37,10 @@ def test_without_a_named_format_there_is_no_such_cost() -> None:
         protocol_of({"artefact": "zip"})
 
 
-def test_bytes_of_a_population_are_those_of_each_candidate() -> None:
+@pytest.mark.parametrize("artefact", ["ctranslate2-int8", "onnx-int8", "onnx-none", "huggingface-bf16"])
+def test_bytes_of_a_population_are_those_of_each_candidate(artefact) -> None:
     space = read_space(find_file("small/edgeformer", "spaces"))
-    widths, protocol = np.array([16, 24, 64]), protocol_of({"artefact": "ctranslate2-int8", "vocab": 300})
+    widths, protocol = np.array([16, 24, 64]), protocol_of({"artefact": artefact, "vocab": 300})
     base = dict(space.closed().answers)
     found, built = price(base | {"width": widths}, 3, protocol, ["artefact.bytes"])
     alone = [cost(assemble(base | {"width": int(width)}).block, protocol)["artefact.bytes"] for width in widths]

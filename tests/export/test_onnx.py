@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from scalesearch.export.onnx_ import WEIGHTS, Onnx, save
+from scalesearch.cost import artefact, protocol_of
+from scalesearch.export.onnx_ import SMALL, WEIGHTS, Onnx, save
 from scalesearch.export.onnx_.graphs import Graph, graphs, traced
 from scalesearch.export.onnx_.quantise import quantise
 from scalesearch.export.torch_ import TorchDecoder
@@ -92,16 +93,23 @@ def test_every_family_decodes_as_the_model(family: str, tmp_path: Path) -> None:
     hold_to_the_contract(exported(model, tmp_path / "out"), model)
 
 
-def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path) -> None:
-    """Of a table that is source, target and output; nothing of it is left in float."""
+def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a table that is source, target and output; nothing of it is left in float. Their bytes are foretold."""
     size = {"width": 32, **both(depth=1, ffn__hidden=64, head_dim=16)}
     model = lively(assemble(answers(**size)), vocab=300)
-    made, folders = graphs(model), [tmp_path / "float", tmp_path / "int8"]
+    made, folders = graphs(model), [tmp_path / "none", tmp_path / "int8"]
     sizes = []
+    for name in ("GRAPHS", "ENTRY", "PRODUCT", "NODE"):
+        monkeypatch.setattr(artefact, name, 0)
+    monkeypatch.setattr(artefact, "NODES", {})
     for folder in folders:
         folder.mkdir()
         save(made, folder)
         sizes.append((folder / WEIGHTS).stat().st_size)
+        inside = {name: value.const_value.nbytes for one in made.values() for name, value in
+                  one.graph.initializers.items() if name.startswith("model.") and value.const_value.nbytes <= SMALL}
+        protocol = protocol_of({"vocab": 300, "artefact": f"onnx-{folder.name}"})
+        assert artefact.artefact_bytes(model.block, protocol) == sizes[-1] + sum(inside.values())
         for one in made.values():
             quantise(one)
     numbers = sum(weight.numel() for weight in model.parameters())
@@ -119,6 +127,18 @@ def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path) -> 
     (folders[1] / WEIGHTS).write_bytes(b"cut")
     with refuses("file-damaged", "encoder.onnx"):
         Onnx().open(folders[1], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["small/plain", "small/edgeformer"])
+def test_a_folder_is_as_large_as_foretold(name: str, tmp_path: Path) -> None:
+    """Within 1 %, from a million weights on."""
+    block, words = read_space(find_file(name, "spaces")).closed().block, 2000
+    model = lively(SimpleNamespace(block=block), vocab=words)  # type: ignore[arg-type]
+    for to in ("none", "int8"):
+        exported(model, tmp_path / to, to)
+        told = artefact.artefact_bytes(block, protocol_of({"vocab": words, "artefact": f"onnx-{to}"}))
+        assert told == pytest.approx(sum(file.stat().st_size for file in (tmp_path / to).iterdir()), rel=0.01)
 
 
 def test_what_makes_a_constant_of_a_size_is_a_message() -> None:

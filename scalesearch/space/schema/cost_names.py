@@ -7,9 +7,10 @@ COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for par
               *("artefact.bytes", "latency.predicted", "refusals.ctranslate2"))
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight")
 PROTOCOL_SIZES = ("source", "target", "vocab")
-# Formats, with their quantisations, whose bytes can be foretold.
-ARTEFACTS = ("torch", *(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16", "bf16", "none")))
-RUNTIMES = (*ARTEFACTS[1:], "onnx-int8", "onnx-none")  # that decode in a training's place: `recipe.decode_with`
+# Formats, with their quantisations, whose bytes can be foretold: all of them.
+RUNTIMES = (*(f"ctranslate2-{quantisation}" for quantisation in ("int8", "int16", "bf16", "none")),
+            "onnx-int8", "onnx-none")  # that decode in a training's place: `recipe.decode_with`
+ARTEFACTS = ("torch", *RUNTIMES, "huggingface-none", "huggingface-bf16")
 LATENCY = "latency"  # protocol.latency: the file of a fit
 PROTOCOL_WORDS = {"name": PROTOCOL_NAMES, "artefact": ARTEFACTS}
 OF_PROTOCOL = {"artefact.bytes": "artefact", "latency.predicted": "latency"}  # cost to the key that it needs there
