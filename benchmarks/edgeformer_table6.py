@@ -1,13 +1,15 @@
 """EdgeFormer's Table 6 here: bytes on disk, packed, peak memory and latency of its artefacts, float and int8.
 
     python benchmarks/edgeformer_table6.py --data FILE [--vocab 2000 8000] [--rounds 20] [--out runs/table6]
+        [--trained FOLDER FOLDER]
 
 The architecture at its printed size (Adapter-LA, width 512), with random weights: none of these depends on what was
 learned. FILE gives the tokenizers, one for each --vocab. Latency is of one sentence of 30 source and 30 target
 tokens, greedy, on one pinned core, all artefacts in turn; memory of a process of its own that opens the artefact
 and decodes that sentence. Packed is xz, as a download would be. Printed, for vocabularies of 32k, 8k and 2k on two
 cores of a Xeon E-2288G by onnxruntime in int8: 28, 15 and 11 MB as 7-zip archives, 60, 47 and 42 MB of memory at
-the peak.
+the peak. BLEU depends on what was learned: a second table has that of the trainings in --trained, of a smaller
+EdgeFormer, exported the same ways and verified on their validation text.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import lzma
 import shutil
 import tarfile
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -23,17 +26,18 @@ from rich.table import Table
 
 from scalesearch.cli.files import read_data
 from scalesearch.cost.fit import Setup
-from scalesearch.data import load_corpus
+from scalesearch.data import DataSpec, load_corpus
 from scalesearch.export.base import Decoder
-from scalesearch.export.export import Artefact, describe, open_artefact
+from scalesearch.export.export import Artefact, Sample, describe, export, open_artefact
 from scalesearch.export.formats import format_of
 from scalesearch.export.latency import Latency, device, peak_memory, pinned, rounds
+from scalesearch.files import read_json
 from scalesearch.library import find_file
 from scalesearch.nn import build
 from scalesearch.space import read_space
 from scalesearch.train import Recipe
 from scalesearch.train.averaging import write_weights
-from scalesearch.train.checkpoint import WEIGHTS, read_checkpoint
+from scalesearch.train.checkpoint import DATA, WEIGHTS, read_checkpoint
 from scalesearch.train.checkpoint import describe as describe_training
 
 KINDS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
@@ -64,6 +68,7 @@ def main() -> None:
     parser.add_argument("--vocab", type=int, nargs="+", default=[2000, 8000])
     parser.add_argument("--architecture", default="reference/edgeformer-adapter")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--trained", type=Path, nargs="*", default=[], help="trainings whose BLEU to show")
     parser.add_argument("--out", type=Path, default=Path("runs/table6"))
     given = parser.parse_args()
     rows = [written(given, vocab, *kind) for vocab in given.vocab for kind in KINDS]
@@ -83,6 +88,24 @@ def main() -> None:
     console = Console(width=120)
     console.print(made)
     console.print(f"{given.architecture}, random weights; {setup}; {given.rounds} rounds; {device(1)['processor']}")
+    if given.trained:
+        console.print(scores(given))
+
+
+def scores(given: argparse.Namespace) -> Table:
+    """BLEU of the trainings and of their artefacts, greedy, on their validation text."""
+    made = Table("training", "vocab", "artefact", "MB", "BLEU of the model", "of the artefact", "different", box=None)
+    for trained, (name, quantise) in product(given.trained, KINDS):
+        model, folder = read_checkpoint(trained), given.out / f"{trained.name}-{name}-{quantise}"
+        sample = Sample.of(model, DataSpec.from_mapping(read_json(trained / DATA, dict)["spec"]).resolve(), 1000)
+        shutil.rmtree(folder, ignore_errors=True)
+        artefact = export(model, folder, format_of(name), quantise, sample)
+        found = artefact.verification
+        mine = found["float" if quantise == "none" else "quantised"]
+        made.add_row(trained.name, str(model.tokenizer.vocab_size), f"{name} {quantise}",
+                     f"{sum(artefact.bytes.values()) / MB:.2f}", f"{found['model']['bleu']:.2f}", f"{mine['bleu']:.2f}",
+                     f"{mine['different']} of {found['sentences']}")
+    return made
 
 
 def written(given: argparse.Namespace, vocab: int, name: str, quantise: str) -> Row:
