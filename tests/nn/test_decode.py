@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import torch
 
-from scalesearch.nn import build
+from scalesearch.nn import build, module
 from scalesearch.nn.decode import BOS, EOS, Hypotheses, beam_search, greedy, log_partition, longest, top
 from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
@@ -157,3 +157,21 @@ def test_the_log_partition_is_that_of_all_entries() -> None:
     wanted = logits.logsumexp(1, keepdim=True)
     assert torch.allclose(log_partition(logits), wanted, atol=1e-12)
     assert torch.allclose(log_partition(logits.float()).double(), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_matrix_laid_out_anew_changes_no_translation(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
+    if bf16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("no bf16 here")
+    made, source, found, anew = model(2, vocab=12).float(), sources(2, 8, vocab=12), [], []
+    lay_out = module.laid_out
+    monkeypatch.setattr(module, "laid_out", lambda weight: (anew.append(weight), lay_out(weight))[1])
+    for many in (10**6, module.MANY):
+        monkeypatch.setattr(module, "MANY", many)
+        assert not anew
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16), made.folded():  # searches share what is laid out
+            found.append([search(made, source) for search in (greedy, beam_search, greedy)])
+    assert 0 < len(anew) <= len(list(made.modules()))
+    for one, other in zip(*found):
+        assert torch.equal(one.tokens, other.tokens)
+        assert torch.allclose(one.scores, other.scores, atol=0.05 if bf16 else 1e-5)

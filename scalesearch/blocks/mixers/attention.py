@@ -205,9 +205,8 @@ class Attention(Mixer):
         plain = self.gate == "none" and not self.adapters
         if not plain or not all(type(part.block) is Linear and part.block.bias for part in maps):
             return None
-        weight = m.constant("joined weight", lambda: torch.cat([part.weight for part in maps]))
-        bias = m.constant("joined bias", lambda: torch.cat([part.bias for part in maps]))
-        joined: Any = torch.nn.functional.linear(x, weight, bias)
+        joined: Any = m.linear(x, "joined", lambda: (torch.cat([part.weight for part in maps]),
+                                                     torch.cat([part.bias for part in maps])))
         return joined.split([part.block.d_out for part in maps], -1)
 
     def _keys_values(self, m: Any, joined: Any, y: Any, cache: Any) -> tuple[Any, Any]:
