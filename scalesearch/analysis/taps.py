@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.core import PAD
-from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.layers import Layer as LayerBlock
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.nn import Model, Module
 
@@ -92,7 +92,7 @@ def layers_of(model: Model) -> list[Layer]:
     """Every layer, stack by stack, in the order in which they run."""
     found: list[Layer] = []
     for path, node in model.named_modules():
-        if isinstance(node, Module) and isinstance(node.block, EncoderLayer | DecoderLayer):
+        if isinstance(node, Module) and isinstance(node.block, LayerBlock):
             stack = path.split(".")[0]
             found.append(Layer(stack, 1 + sum(layer.stack == stack for layer in found), path, node))
     return found

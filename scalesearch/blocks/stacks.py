@@ -105,7 +105,7 @@ class Stack(Block):
         if self.scores is not None:
             scores = m.scores(x, *context[2:])
             bias = scores if bias is None else plus(bias, scores)
-        x = run(m, m.layers, x, (present, bias, *context, {}), self.steps, self.solver)
+        x = run(m, m.layers, x, (present, bias, {}, *context), self.steps, self.solver)
         return m.norm(x) if self.normed else x
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from scalesearch.blocks.core import Block, Size
 from scalesearch.blocks.embedding import TokenEmbedding
 from scalesearch.blocks.ffn.kinds import GEGLU, GELU, Gated, ReLU, SelfGated, SwiGLU, TwoLayer
-from scalesearch.blocks.layers import EncoderLayer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.rotary import BASE
 from scalesearch.blocks.seq2seq import EncoderDecoder
@@ -162,24 +161,31 @@ class _Lowering:
 
     def _order(self) -> Iterator[_Sublayer]:
         for at, (layer, parts) in enumerate(self._layers()):
-            kinds = ("self_attention", "attention", "ffn") if len(parts) == 3 else ("self_attention", "ffn")
-            for kind, part in zip(kinds, parts):
+            for kind, part in zip(self._kinds().values(), parts):
                 yield _Sublayer(f"{self.name}/layer_{at}/{kind}", kind, layer, part)
 
-    def _layers(self) -> Iterator[tuple[int, tuple[str | None, ...]]]:
+    def _kinds(self) -> Mapping[str, str]:
+        """Our words to the runtime's sub-layers, in its order.
+
+        A decoder's layer without cross-attention cannot be: where sentences end at different steps, its cache is
+        reordered.
+        """
+        if self.name == "encoder":
+            return {"attention": "self_attention", "ffn": "ffn"}
+        return {"self": "self_attention", "cross": "attention", "ffn": "ffn"}
+
+    def _layers(self) -> Iterator[tuple[int, list[str | None]]]:
         """The runtime's layers: which of ours each belongs to, and its parts, None where they are neutral."""
-        ffn, slot = None if self.layer.ffn.empty else "ffn", self.layer.main.slot
-        each: list[tuple[str | None, ...]]
-        if isinstance(self.layer, EncoderLayer):
-            each = [(slot, ffn)]
-        elif self.layer.interleaved and ffn:
-            # A layer without cross-attention cannot be: where sentences end at different steps, its cache is reordered.
-            each = [(f"self_{slot}", None, ffn), (None, "cross_attention", ffn)]
-        else:
-            each = [(f"self_{slot}", "cross_attention", ffn)]
+        words = list(self._kinds())
+        each: list[list[str | None]] = []
+        last = len(words)
+        for ((word, part),) in self.layer.steps:
+            if (at := words.index(word)) <= last:
+                each.append([None] * len(words))
+            each[-1][at], last = part, at
         main = self.layer.main  # whose relative or rotary positions in the first layer would put absolute ones out
         if given(main.clip) or main.rotary:
-            yield 0, (None,) * len(each[0])
+            yield 0, [None] * len(words)
         for layer in range(self.depth):
             for parts in each:
                 yield layer, parts

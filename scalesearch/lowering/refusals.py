@@ -8,7 +8,7 @@ from typing import Any
 from scalesearch.blocks.core import Block, Use
 from scalesearch.blocks.embedding import TokenEmbedding
 from scalesearch.blocks.ffn.kinds import SelfGated
-from scalesearch.blocks.layers import DecoderLayer
+from scalesearch.blocks.layers import DecoderLayer, Layer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.seq2seq import Embeddings
 from scalesearch.blocks.sizes import given
@@ -60,7 +60,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
             yield f"{path}: it reads source and target as one text, and the runtime's translator has an encoder"
         else:
             yield from _of_attention(f"{path}.cross_attention", layer.cross_attention)
-    where = next(f"{path}.{name}" for name, part in layer.parts().items() if getattr(part, "block", None) is layer.main)
+    yield from _of_order(path, layer)
+    where = f"{path}.{layer.blocks[layer.usual[0][0]][0]}"
     if not isinstance(layer.main, Attention):
         yield f"{where}: {type(layer.main).__name__} is no attention"
     else:
@@ -71,6 +72,13 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
     elif type(layer.ffn) is not SelfGated:
         yield from _no_maps(f"{path}.ffn", layer.ffn, layer.ffn.parts())
+
+
+def _of_order(path: str, layer: Layer) -> Iterator[str]:
+    if any(len(step) > 1 for step in layer.steps):
+        yield f"{path}: sub-layers in parallel, and the runtime has one after the other"
+    elif layer.norm == "post" and layer.steps[0][0][0] != layer.usual[0][0]:
+        yield f"{path}: {layer.steps[0][0][0]} comes first under norms after, and the runtime's attention has one"
 
 
 def _of_attention(path: str, mixer: Attention) -> Iterator[str]:

@@ -11,6 +11,7 @@ from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 
 MIDDLE = "encoder.middle_width"
+ENCODERS = ("encoder.solver", "encoder.sublayers", MIDDLE)  # words that decoders do not have
 SMALL = {
     "width": "4..24 step 2",
     "norm_kind": "layer | rms",
@@ -79,6 +80,9 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
         drawn = dict((space or _small_space(rng.random() < 0.4)).sample(rng))
         if rng.random() < 0.7:
             drawn["model"] = "encoder-decoder"  # which has more that can go wrong
+        if rng.random() < 0.25:
+            drawn |= {"encoder.sublayers": random_order(rng, "attention", "ffn"), "decoder.interleaved": False,
+                      "decoder.sublayers": random_order(rng, "self", "cross", "ffn")}
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}
         if rng.random() < 0.5:
             for slot in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn"):
@@ -98,7 +102,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
 def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
     """Let the decoder's mixers be the encoder's, as in EdgeFormer."""
     lent = {path: value for path, value in drawn.items() if path.startswith("encoder.") and ".ffn" not in path}
-    drawn |= {path.replace("en", "de", 1): lent[path] for path in lent if path not in ("encoder.solver", MIDDLE)}
+    drawn |= {path.replace("en", "de", 1): lent[path] for path in lent if path not in ENCODERS}
     drawn |= {"decoder.pg.on": "both", "decoder.depth": rng.randint(1, 2)}
     drawn["encoder.depth"] = 2 * drawn["decoder.depth"]
     for slot in ("encoder.ffn", "decoder.ffn"):
@@ -107,6 +111,19 @@ def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
     drawn["share.decoder.self"] = "encoder.attention[2*i]"
     if "encoder.gate" in drawn:  # other mixers have nothing that cross-attention could borrow
         drawn |= {"decoder.cross_gate": drawn["encoder.gate"], "share.decoder.cross": "encoder.attention[2*i + 1]"}
+
+
+def random_order(rng: Random, *words: str) -> list[Any]:
+    """Draw an order of sub-layers, of which some come again and some are in parallel, as an answer."""
+    flat = [*words, *rng.choices([*words, "ffn_again"], k=rng.randint(0, 2))]
+    rng.shuffle(flat)
+    order: list[list[str]] = []
+    for word in flat:
+        if order and rng.random() < 0.25:
+            order[-1].append(word)
+        else:
+            order.append([word])
+    return [step if len(step) > 1 else step[0] for step in order]
 
 
 def random_schedule(rng: Random, depth: int) -> Any:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalesearch.blocks.ffn.base import FFN
-from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.mixers.branches import Branches
 from scalesearch.blocks.sites import Factors as LowRank
@@ -220,7 +220,7 @@ def _residual(model: Any, stack: str, depth: int, layer: Any) -> Factors:
     Pre-norm: 1/√n for the n branches of a stack (Radford et al. 2019, section 2.3), whose sum then starts as large as
     one.
     """
-    branches = sum(isinstance(part.block, Mixer | FFN) for part in layer.parts().values())
+    branches = sum(len(step) for step in layer.steps)
     if layer.norm == "pre":
         return (depth * branches) ** -0.5, 1.0
     sources = len(list(_layers(model, "encoder")))
@@ -235,7 +235,7 @@ def _residual(model: Any, stack: str, depth: int, layer: Any) -> Factors:
 def _layers(model: Any, stack: str) -> Iterator[tuple[str, Module]]:
     """The layers of a stack, with their paths."""
     for path, node in model.named_modules():
-        if path.startswith(f"{stack}.") and isinstance(getattr(node, "block", None), EncoderLayer | DecoderLayer):
+        if path.startswith(f"{stack}.") and isinstance(getattr(node, "block", None), Layer):
             yield path, node
 
 
@@ -244,4 +244,4 @@ def _last_gain(model: Any) -> str:
     if model.block.decoder.normed:
         return "decoder.norm.weight"
     path, node = list(_layers(model, "decoder"))[-1]
-    return f"{path}.{list(node.block.parts())[-1]}.weight"
+    return f"{path}.{node.block.last_norm}.weight"  # type: ignore[attr-defined]

@@ -169,7 +169,9 @@ def ffn(rng: Random, d: int, axis: Axis) -> Any:
 def layer(rng: Random) -> EncoderLayer:
     """An encoder layer."""
     main = mixer(rng, size(rng), (SRC, SRC, SRC), decoder=False)
-    return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORMS), norm_kind=rng.choice(list(NORM_KINDS)))
+    orders = [(), (("ffn",), ("attention",), ("ffn", "attention"), ("ffn_again",))]
+    return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORMS), norm_kind=rng.choice(list(NORM_KINDS)),
+                        order=rng.choice(orders))
 
 
 def encoder_layer(rng: Random) -> Specimen:
@@ -182,9 +184,10 @@ def decoder_layer(rng: Random) -> Specimen:
     """A decoder layer, which may have no cross-attention, with its input and its memory."""
     d = size(rng)
     cross = attention(rng, d, (TGT, MEMORY, SRC_KEYS), cross=True) if rng.random() < 0.8 else None
-    block = DecoderLayer(mixer(rng, d, (TGT, TGT, KEYS)), cross, ffn(rng, d, TGT), rng.choice(NORMS),
-                         rng.random() < 0.5, norm_kind=rng.choice(list(NORM_KINDS)))
-    return Specimen(block, ((TGT, d), None, None, (SRC, d), None, None))
+    block = DecoderLayer(mixer(rng, d, (TGT, TGT, KEYS)), ffn(rng, d, TGT), rng.choice(NORMS), cross_attention=cross,
+                         interleaved=rng.random() < 0.5, norm_kind=rng.choice(list(NORM_KINDS)),
+                         order=rng.choice([(), (("self", "cross"), ("ffn",), ("self", "ffn_again"))]))
+    return Specimen(block, ((TGT, d), None, None, None, (SRC, d), None, None))
 
 
 def stack(rng: Random) -> Specimen:

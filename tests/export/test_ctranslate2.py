@@ -37,6 +37,9 @@ CASES = {
     "interleaved": {"decoder.interleaved": True, "decoder.depth": 3},
     "interleaved, norms after": {"decoder.interleaved": True, "norm": "post"},
     "interleaved without networks": {"decoder.interleaved": True, "decoder.ffn": "none"},
+    "macaron": {"encoder.sublayers": ["ffn", "attention", "ffn"], "decoder.sublayers": ["ffn", "self", "cross", "ffn"]},
+    "another order, norms after": {"norm": "post", "encoder.sublayers": ["attention", "attention", "ffn", "ffn"],
+                                   "decoder.sublayers": ["self", "ffn", "ffn_again", "cross", "self", "ffn"]},
     "steps": {f"{stack}.step_embedding": True for stack in BOTH},
     "steps, norms after": {f"{stack}.step_embedding": True for stack in BOTH} | {
         "norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},

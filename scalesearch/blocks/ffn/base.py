@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from scalesearch.blocks.core import Block, Shape, Site, Size, block
 from scalesearch.blocks.options import registered
@@ -24,6 +24,11 @@ class FFN(Block):
     empty: ClassVar[bool] = False  # a layer has neither the network nor its norm
     ends: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
     units: ClassVar[str | None] = None  # the part whose outputs above zero are active hidden units
+
+    @property
+    def copies(self) -> Any:
+        parts: Any = self.parts()
+        return parts[self.units].copies if self.units else False
 
 
 FFNS: dict[str, type[FFN]] = {}

@@ -6,12 +6,12 @@ import hashlib
 import json
 from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, Use, canonical
 from scalesearch.blocks.ffn.kinds import NoFFN
-from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
+from scalesearch.blocks.layers import AGAIN, DecoderLayer, EncoderLayer, Layer, Order
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
 from scalesearch.blocks.share import One
@@ -75,6 +75,7 @@ def network(answers: Answered) -> tuple[Answered, Block]:
     return dict(answers), _encoder_decoder(answers)
 
 
+Ordered = TypeVar("Ordered", bound=Layer)
 SECTIONS = ("embedding", "encoder", "decoder", "output")
 
 
@@ -103,7 +104,8 @@ def _lender(a: Answered) -> Repeat | None:
     if "encoder.ffn" in loans:
         return _stack(a, "encoder", _encoder_layer(a, a["width"]), None).layers
     bare = NoFFN(a["width"], (SRC,), DENSE)
-    layer = EncoderLayer(mixer(a, "encoder", (SRC, SRC, SRC)), bare, a["norm"], norm_kind=_norm_kind(a))
+    layer = _ordered(a, "encoder", EncoderLayer(mixer(a, "encoder", (SRC, SRC, SRC)), bare, a["norm"],
+                                                norm_kind=_norm_kind(a)))
     plain = Repeat(layer, a["encoder.depth"])
     return Repeat(layer, plain.depth, ties(a, "encoder", plain, None))
 
@@ -124,12 +126,13 @@ def _decoder_only(a: Answered) -> DecoderOnly:
 
 
 def _decoder(a: Answered, lender: Repeat | None) -> Stack:
-    only, norm, interleaved = a["model"] == "decoder-only", a["norm"], bool(a["decoder.interleaved"])
+    only = a["model"] == "decoder-only"
     own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
     cross = None if only else attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True)
     network = ffn(a, "decoder", SEQ if only else TGT)
-    layer = DecoderLayer(own, cross, network, norm, interleaved, norm_kind=_norm_kind(a))
-    return _stack(a, "decoder", layer, lender)
+    layer = DecoderLayer(own, network, a["norm"], cross_attention=cross, interleaved=bool(a["decoder.interleaved"]),
+                         norm_kind=_norm_kind(a))
+    return _stack(a, "decoder", _ordered(a, "decoder", layer), lender)
 
 
 def _encoder(a: Answered) -> Stack | WaistedStack:
@@ -142,14 +145,41 @@ def _encoder(a: Answered) -> Stack | WaistedStack:
 def _encoder_layer(a: Answered, width: int) -> EncoderLayer:
     mine = ChainMap({"width": width}, a)  # type: ignore[arg-type]  # which is only read
     both = mixer(mine, "encoder", (SRC, SRC, SRC)), ffn(mine, "encoder", SRC)
-    return EncoderLayer(*both, a["norm"], norm_kind=_norm_kind(a))
+    return _ordered(a, "encoder", EncoderLayer(*both, a["norm"], norm_kind=_norm_kind(a)))
+
+
+def _ordered(a: Answered, stack: str, layer: Ordered) -> Ordered:
+    """``layer`` with its sub-layers as the answers order them; one order has one identity, however it is said."""
+    where = f"{stack}.sublayers"
+    said = tuple((step,) if isinstance(step, str) else tuple(step) for step in a.get(where, layer.usual))
+    flat, order = [word for step in said for word in step], _of_those_there(layer, said)
+    if missing := [word for word in layer.blocks if word not in flat]:
+        raise Unbuildable(where, f"{missing[0]} is not in the list, and the layers have it")
+    if AGAIN in flat and "ffn" not in flat[: flat.index(AGAIN)]:
+        raise Unbuildable(where, f"{AGAIN} is the feed-forward network before it, and there is none")
+    if order == _of_those_there(layer, layer.usual):
+        return layer
+    if isinstance(layer, DecoderLayer):
+        if layer.interleaved:
+            raise Unbuildable("decoder.interleaved", f"is short for {where} of its own: say one of the two")
+        if order == _of_those_there(layer, layer.woven):
+            return replace(layer, interleaved=True)
+    return replace(layer, order=order)
+
+
+def _of_those_there(layer: Layer, order: Order) -> Order:
+    """``order`` without words of what the layer has not, parallel ones in the order of its blocks."""
+    at = {word: number for number, word in enumerate(layer.blocks)}
+    at |= {AGAIN: at["ffn"]} if "ffn" in at else {}
+    steps = (tuple(sorted((word for word in step if word in at), key=at.__getitem__)) for step in order)
+    return tuple(step for step in steps if step)
 
 
 def _norm_kind(a: Answered) -> str:
     return str(a.get("norm_kind", "layer"))
 
 
-def _stack(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer, lender: Repeat | None) -> Stack:
+def _stack(a: Answered, stack: str, layer: Layer, lender: Repeat | None) -> Stack:
     """The layers of a stack, with what they share among each other or borrow from the encoder."""
     plain = Repeat(layer, a[f"{stack}.depth"])
     layers = Repeat(layer, plain.depth, ties(a, stack, plain, lender))
@@ -158,7 +188,7 @@ def _stack(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer, lender: 
     return Stack(layers, _global_scores(a, stack, layer), steps, solver, bool(a.get("last_norm", True)))
 
 
-def _global_scores(a: Answered, stack: str, layer: EncoderLayer | DecoderLayer) -> GlobalScores | None:
+def _global_scores(a: Answered, stack: str, layer: Layer) -> GlobalScores | None:
     """PartialFormer's A^G, as wide as the scores that it is added to."""
     kind, main = a.get(f"{stack}.residual_scores", "none"), layer.main
     if kind not in ("global", "relative"):
@@ -182,8 +212,8 @@ def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
         reason = "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own"
         raise Unbuildable(where, reason)
     middle = _encoder_layer(a, a[where])
-    inner = [name for name in middle.parts() if not name.endswith("_norm")]
-    said = dict(zip((middle.slots["attention"], "ffn"), slots))
-    shared = tuple(Tie(part, One(), adapted(a)) for part in inner if said[part] == "sandwich")
+    inner = [part for slot, parts in middle.slots.items() for part in parts
+             if dict(zip(("attention", "ffn"), slots))[slot] == "sandwich"]
+    shared = tuple(Tie(part, One(), adapted(a)) for part in inner)
     steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
     return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)

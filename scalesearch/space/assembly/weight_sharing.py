@@ -26,19 +26,19 @@ def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[
     """The sharing of one stack's parts; norms follow if they are to, biases and adapters stay own if they are to."""
     found: list[Tie] = []
     present = own.layer.parts()
-    for slot, part in own.layer.slots.items():  # type: ignore[attr-defined]
-        if part not in present:
-            continue
-        where = f"share.{stack}.{slot}"
-        plan = _plan(a, where, own, part, encoder)
+    slots: Mapping[str, list[str]] = own.layer.slots  # type: ignore[attr-defined]
+    for slot, number, part in ((slot, *pair) for slot, parts in slots.items() for pair in enumerate(parts)):
+        plan = _plan(a, f"share.{stack}.{slot}", own, part, number, encoder)
         if isinstance(plan, Own):
             continue
         # What an encoder layer has of its own, a loan has too: there is no one bias left that it could borrow.
         mine = adapted(a) if stack == "encoder" or isinstance(plan, Borrow) else ()
         found.append(Tie(part, plan, tuple(dict.fromkeys((*(("bias",) if a["share.biases"] == "own" else ()), *mine)))))
-        if a["share.norms"] == "follow":
-            norm = plan if isinstance(plan, Schedule) else Borrow(plan.path, f"{plan.part}_norm", plan.layers)
-            found.append(Tie(f"{part}_norm", norm))
+        if a["share.norms"] == "follow" and f"{part}_norm" in present:
+            if isinstance(plan, Schedule):
+                found.append(Tie(f"{part}_norm", plan))
+            elif encoder is not None and f"{plan.part}_norm" in encoder.layer.parts():
+                found.append(Tie(f"{part}_norm", Borrow(plan.path, f"{plan.part}_norm", plan.layers)))
     return tuple(found)
 
 
@@ -50,12 +50,12 @@ def adapted(a: Answered) -> tuple[str, ...]:
     return {"bias": ("bias",), "prompt": ("prompt",)}.get(kind, ())
 
 
-def _plan(a: Answered, path: str, own: Repeat, part: str, encoder: Repeat | None) -> Schedule | Borrow:
+def _plan(a: Answered, path: str, own: Repeat, part: str, number: int, encoder: Repeat | None) -> Schedule | Borrow:
     """The schedule or the loan that the answer at ``path`` says, checked against the depth and the shapes."""
     text = a.get(path, "own")
     said = parse_schedule(text) if isinstance(text, str) else tuple(text)
     if isinstance(said, Reference):
-        return _borrow(a, path, said, own, part, encoder)
+        return _borrow(a, path, said, own, part, number, encoder)
     if isinstance(said, Call) and said.name not in SCHEDULES:
         raise Unbuildable(path, f"{text}: no such schedule; there are {', '.join(SCHEDULES)}")
     plan = schedule(said.name, said.arguments) if isinstance(said, Call) else Explicit(said)
@@ -66,12 +66,16 @@ def _plan(a: Answered, path: str, own: Repeat, part: str, encoder: Repeat | None
     return plan
 
 
-def _borrow(a: Answered, path: str, loan: Reference, own: Repeat, part: str, encoder: Repeat | None) -> Borrow:
-    """``encoder.attention[2*i + 1]``: layer i here uses that layer's weights there."""
+def _borrow(a: Answered, path: str, loan: Reference, own: Repeat, part: str, number: int,
+            encoder: Repeat | None) -> Borrow:
+    """``encoder.attention[2*i + 1]``: layer i here uses that layer's weights there, the first one's the first's."""
     where, _, slot = loan.path.partition(".")
-    lender = encoder.layer.slots.get(slot) if encoder and where == "encoder" else None  # type: ignore[attr-defined]
-    if encoder is None or lender is None:
+    if encoder is None or where != "encoder" or slot not in ("attention", "ffn"):
         raise Unbuildable(path, f"{loan}: only the decoder can borrow, and only encoder.attention or encoder.ffn")
+    lenders = encoder.layer.slots.get(slot, [""])  # type: ignore[attr-defined]
+    if number >= len(lenders):
+        raise Unbuildable(path, f"{loan}: a layer here has more of them than one there, which has {len(lenders)}")
+    lender = lenders[number]
     depth = fixed(encoder.depth)
     layers = [loan.at(i) for i in range(fixed(own.depth))]
     wrong = [layer for layer in layers if layer is None or not 0 <= layer < depth]

@@ -244,10 +244,13 @@ class Binder:
                 spec = parse_value(item.text) if isinstance(item, Text) else Broken()
             except SyntaxProblem:
                 spec = Broken()
-            if not isinstance(spec, Literal):
+            if isinstance(item, Sequence):
+                spec = self.list(item)
+            elif not isinstance(spec, Literal | Items):
                 self.wrong(item.here, "a list holds constants only", "a list is always a value, never a choice")
+            if not isinstance(spec, Literal | Items):
                 return Broken()
-            values.append(spec.value)
+            values.append(spec.value if isinstance(spec, Literal) else spec.values)
         return Items(tuple(values), tuple((at, at + 1) for at in range(len(values))))
 
 

@@ -17,7 +17,7 @@ from scalesearch.blocks.norms import NORM_KINDS
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
 from scalesearch.blocks.stacks import SOLVERS
-from scalesearch.space.schema.stack import OFF, count, flag, keys_of_kind, stack
+from scalesearch.space.schema.stack import OFF, count, flag, keys_of_kind, stack, sublayers
 from scalesearch.space.schema.synonyms import with_synonyms
 from scalesearch.space.schema.types import CallSpec, Field, Group
 
@@ -165,12 +165,14 @@ def _schema(*registered: object) -> Group:
                 "solver": Field("word", tuple(SOLVERS), default="euler",
                                 doc="order of a layer's step (ODE Transformer)"),
                 "middle_width": count("width of all layers but the first and last (Subformer)"),
+                "sublayers": sublayers("attention", "ffn"),
             },
         ),
         "decoder": stack(
             "decoder",
             "6",
-            {"interleaved": flag("no", "feed-forward after each of the two attentions"),
+            {"sublayers": sublayers("self", "cross", "ffn"),
+             "interleaved": flag("no", "short for sublayers: [self, ffn, cross, ffn_again] (EdgeFormer)"),
              "cross_gate": Field("word", GATES, default="none", doc="Anthe's gate in cross-attention")},
         ),
         "share": _share(),

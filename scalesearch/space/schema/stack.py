@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from scalesearch.blocks.core import Block, Site
 from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.layers import AGAIN
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.branches import JOINS
 from scalesearch.blocks.mixers.gates import GATES
@@ -30,6 +31,12 @@ def flag(default: str, doc: str) -> Field:
 def count(doc: str) -> Field:
     """A whole number, or off."""
     return Field("size", default="off", low=1, also=OFF, doc=doc)
+
+
+def sublayers(*words: str) -> Field:
+    """The order of sub-layers, of which any may come again."""
+    return Field("list", (*words, AGAIN), default=f"[{', '.join(words)}]", nested=True,
+                 doc="sub-layers in their order, each with weights of its own; an inner list is in parallel")
 
 
 def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:

@@ -147,10 +147,13 @@ def _items(spec: Items, field: Field) -> Spec:
         raise SyntaxProblem(f"expected {describe(field)}, found a list, which is always one value", spec.span, help)
     spans = spec.spans or tuple(spec.span for _ in spec.values)
     for value, span in zip(spec.values, spans, strict=True):
+        if isinstance(value, tuple) and not (value and field.nested):
+            raise SyntaxProblem("an empty list" if not value else "this list holds no lists", span)
         if field.words and field.kind == "list":
-            if value not in field.words:
-                raise SyntaxProblem(f"`{say(value)}` is not a word of this list", span,
-                                    suggest(say(value), field.words))
+            for word in value if isinstance(value, tuple) else (value,):
+                if isinstance(word, tuple) or word not in field.words:
+                    raise SyntaxProblem(f"`{say(word)}` is not a word of this list", span,
+                                        suggest(say(word), field.words))
         elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise SyntaxProblem(f"`{say(value)}` is not a whole number >= 0", span)
     if field.kind == "schedule" and not spec.values:

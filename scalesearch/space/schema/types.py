@@ -41,6 +41,7 @@ class Field:
         doc: one line for help texts.
         synonyms: other tools' names of it, which a message answers with this key.
         form: what a ``node`` may be, in words.
+        nested: items of a ``list`` of words may be lists of words.
         items: the value is a list of mappings of this schema, or one of them.
         optional: absent where it is not given; it has no default then.
     """
@@ -59,6 +60,7 @@ class Field:
     synonyms: tuple[str, ...] = ()
     read: Callable[[Node, Complain], Any] = lambda node, complain: node
     form: str = ""
+    nested: bool = False
     items: "Group | None" = None
     optional: bool = False
 

@@ -78,6 +78,8 @@ def _value(spec: Spec, field: Field) -> str:
 
 def _item(value: Any) -> str:
     """An item of a list: plain where not even a list could misread it."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_item, value))}]"
     text = str(Literal(value))
     return text if FLOW_SAFE.fullmatch(text) else _quoted(text)
 

@@ -119,18 +119,18 @@ class Between(Spec):
 
 @dataclass(frozen=True)
 class Items(Spec):
-    """A list, always one value; ``schedule``: it groups the layers of a schedule."""
+    """A list, always one value, of constants or of lists; ``schedule``: it groups the layers of a schedule."""
 
-    values: tuple[Constant, ...]
+    values: tuple[Any, ...]
     spans: tuple[Span, ...] = field(default=(), compare=False)
     schedule: bool = field(default=False, compare=False)
 
     @property
     def constants(self) -> tuple[Any, ...]:
-        return (self.values if self.schedule else list(self.values),)
+        return (self.values if self.schedule else [list(x) if isinstance(x, tuple) else x for x in self.values],)
 
     def __str__(self) -> str:
-        return f"[{', '.join(str(Literal(value)) for value in self.values)}]"
+        return f"[{', '.join(str(Items(one) if isinstance(one, tuple) else Literal(one)) for one in self.values)}]"
 
 
 @dataclass(frozen=True)

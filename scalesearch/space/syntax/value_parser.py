@@ -109,12 +109,13 @@ def _list(cursor: Cursor) -> Spec:
     start = cursor.next().span
     items = listed(cursor, "]", _constant)
     cursor.expect("]", "to close the list")
-    return Items(tuple(item.value for item in items), tuple(item.span for item in items), span=cursor.since(start))
+    values = tuple(item.value if isinstance(item, Literal) else item.values for item in items)
+    return Items(values, tuple(item.span for item in items), span=cursor.since(start))
 
 
-def _constant(cursor: Cursor) -> Literal:
-    item = _item(cursor)
-    if not isinstance(item, Literal):
+def _constant(cursor: Cursor) -> Literal | Items:
+    item = deeper(cursor, _item)
+    if not isinstance(item, Literal | Items):
         raise SyntaxProblem("a list holds constants only", item.span, "a list is always a value, never a choice",
                             code="bad-syntax")
     return item

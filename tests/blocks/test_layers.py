@@ -1,0 +1,128 @@
+"""Sub-layers as a list: what an order computes, which orders are one network, and what is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from scalesearch.blocks.core import walk
+from scalesearch.cost import cost, find_protocol
+from scalesearch.lowering.refusals import refusals
+from scalesearch.nn import build
+from scalesearch.space import Space, Unbuildable
+from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.testing.kinds import check_count, tiny
+from scalesearch.train import Recipe
+from scalesearch.train.rates import scales
+from tests.architectures import answers
+
+MACARON = {"encoder__sublayers": ["ffn", "attention", "ffn"], "decoder__sublayers": ["ffn", "self", "cross", "ffn"]}
+WOVEN = ["self", "ffn", "cross", "ffn_again"]
+PROTOCOL = find_protocol("forward", 5, 6, 40)
+
+
+def architecture(**changes: Any) -> Architecture:
+    """A small Transformer with ``changes``."""
+    return assemble(answers(**changes))
+
+
+def test_one_order_is_one_network_however_it_is_said() -> None:
+    """The numbers are those of files from before there were lists."""
+    assert architecture().id == architecture(encoder__sublayers=["attention", ["ffn"]]).id == "5532ea87340a"
+    assert architecture(decoder__interleaved=True).id == architecture(decoder__sublayers=WOVEN).id == "df355ca75b8b"
+    without = {"encoder__ffn": "none"}
+    assert architecture(**without, encoder__sublayers=["ffn", "attention", "ffn"]).id == architecture(**without).id
+    ids = [architecture(encoder__sublayers=order).id for order in ([["attention", "ffn"]], [["ffn", "attention"]])]
+    assert ids[0] == ids[1] != architecture().id
+
+
+def test_every_network_of_a_list_has_weights_of_its_own_but_for_again() -> None:
+    def params(**more: Any) -> int:
+        return int(cost(architecture(**more).block, PROTOCOL)["params.total"])
+
+    network, norm = 2 * 8 * 16 + 16 + 8, 2 * 8  # and each stack has two layers
+    assert params(**MACARON) - params() == 4 * (network + norm)
+    assert params(encoder__sublayers=["attention", "ffn", "ffn_again"]) == params()
+    assert params(encoder__sublayers=[["attention", "ffn"]]) == params() - 2 * norm
+    assert params(**MACARON, share__encoder__ffn="one", share__norms="follow") == params(**MACARON) - (
+        2 * network + 2 * norm)
+
+
+def test_parallel_sublayers_read_one_normed_input() -> None:
+    layer = build(architecture(encoder__sublayers=[["attention", "ffn"]]).block, vocab=40).encoder.layers[0].eval()
+    x = torch.randn(2, 5, 8)
+    y = layer.attention_norm(x)
+    assert torch.allclose(layer(x, None, None), x + layer.attention(y, None, None) + layer.ffn(y))
+
+
+def test_post_norms_follow_their_step() -> None:
+    made = architecture(norm="post", encoder__sublayers=["ffn", "attention", "ffn"])
+    layer, x = build(made.block, vocab=40).encoder.layers[0].eval(), torch.randn(2, 5, 8)
+    y = layer.ffn_norm(x + layer.ffn(x))
+    y = layer.attention_norm(y + layer.attention(y, None, None))
+    assert torch.allclose(layer(x, None, None), layer.ffn_2_norm(y + layer.ffn_2(y)))
+
+
+def test_a_decoder_s_second_networks_are_the_encoder_s_second() -> None:
+    share = {"share__decoder__ffn": "encoder.ffn[i]"}
+    model = build(architecture(**MACARON, **share).block, vocab=40)
+    assert model.decoder.layers[1].ffn_2.up.weight is model.encoder.layers[1].ffn_2.up.weight
+    with pytest.raises(Unbuildable, match="more of them than one there, which has 1"):
+        architecture(**share, decoder__sublayers=MACARON["decoder__sublayers"])
+
+
+def test_depth_scaling_counts_every_residual_branch() -> None:
+    recipe = replace(Recipe(steps=1), residual="scaled")
+    for order, branches in (([["attention", "ffn"]], 2), (["ffn", "attention", "ffn", "ffn_again"], 4)):
+        found = scales(build(architecture(encoder__sublayers=order).block, vocab=40), recipe)
+        assert found["encoder.layers.0.attention.out.weight"].init == pytest.approx((2 * branches) ** -0.5)
+
+
+@pytest.mark.parametrize(("changes", "path", "why"), [
+    ({"encoder__sublayers": ["ffn"]}, "encoder.sublayers", "attention is not in the list"),
+    ({"decoder__sublayers": ["self", "ffn"]}, "decoder.sublayers", "cross is not in the list"),
+    ({"encoder__sublayers": ["ffn_again", "attention", "ffn"]}, "encoder.sublayers", "there is none"),
+    ({"decoder__sublayers": WOVEN, "decoder__interleaved": True}, "decoder.interleaved", "one of the two"),
+])
+def test_lists_that_are_no_layer_are_refused(changes: Any, path: str, why: str) -> None:
+    with pytest.raises(Unbuildable, match=why) as caught:
+        architecture(**changes)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("text", ["attention", "[attention, [ffn, [ffn]]]", "[attention, []]", "[attention, fn]"])
+def test_what_is_no_list_of_sublayers_is_a_mistake_of_the_file(text: str) -> None:
+    with pytest.raises(Exception, match="list"):
+        Space.parse(f"width: 8\nencoder: {{ sublayers: {text} }}")
+
+
+def test_a_file_is_read_as_it_is_written() -> None:
+    made = architecture(encoder__sublayers=[["attention", "ffn"], "ffn"], decoder__sublayers=WOVEN)
+    assert Space.parse(made.to_yaml()).closed().id == made.id
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "more"), [
+    ({"sublayers": "[attention, ffn] | [ffn, attention, ffn] | [attention, ffn, ffn_again] | [[attention, ffn]]",
+      "heads": "2 | 4", "ffn": {"one of": {"relu": {"hidden": "8 | 16"}, "none": {}}}}, {"heads": 2}, {}),
+    ({"heads": 2, "sublayers": "[attention, ffn] | [ffn, attention]"},
+     {"sublayers": "[self, cross, ffn] | [[self, cross], ffn] | [self, ffn, cross, ffn_again]", "heads": "2 | 4",
+      "interleaved": "yes | no", "ffn": {"relu": {"hidden": "8 | 16"}}},
+     {"model": "encoder-decoder | decoder-only", "share": {"decoder": {"ffn": "own | encoder.ffn[0]"}}}),
+])
+def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> None:
+    check_count(tiny(encoder, decoder, **more))
+
+
+def test_ctranslate2_is_refused_where_it_has_one_after_the_other() -> None:
+    assert not refusals(architecture(**MACARON).block)
+    (why,) = refusals(architecture(encoder__sublayers=[["attention", "ffn"]]).block)
+    assert why.startswith("encoder: sub-layers in parallel")
+    (why,) = refusals(architecture(norm="post", encoder__sublayers=["ffn", "attention"]).block)
+    assert why.startswith("encoder: ffn comes first under norms after")
+
+
+def test_cross_attentions_of_a_layer_keep_their_own_keys() -> None:
+    block = architecture(decoder__sublayers=["self", "cross", "cross", "ffn"]).block
+    caches = [line for line in walk(block, vocab=40) if line.path.endswith("store")]
+    assert [line.path.split(".")[2] for line in caches] == ["self_attention", "cross_attention", "cross_attention_2"]
