@@ -142,11 +142,19 @@ class Tie:
 
 @block
 class Repeat(Block):
-    """A stack of ``depth`` calls of one layer; ``ties`` share weights, and do not overlap."""
+    """A stack of ``depth`` calls of one layer; ``ties`` share weights, and do not overlap.
+
+    ``each``: all layers, where their sizes differ; ``layer`` is then the first of them, and ``depth`` an int.
+    """
 
     layer: Block
     depth: Size
     ties: tuple[Tie, ...] = ()
+    each: tuple[Block, ...] = ()
+
+    def layer_at(self, number: int) -> Block:
+        """The layer ``number``, from 0 on."""
+        return self.each[number] if self.each else self.layer
 
 
 @dataclass(frozen=True)
@@ -171,7 +179,12 @@ def walk(node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1
         tie: the tie of the part that the node is in, and its groups.
     """
     if isinstance(node, Repeat):
+        if node.each:
+            yield from _walk_each(node, path, vocab, calls, copies)
+            return
         layer, depth, ties = node.layer, node.depth, {one.part: one for one in node.ties}
+        if work := layer.work():
+            yield Line(path, layer, calls * depth, {}, {}, work)
     else:
         layer, depth, ties = node if vocab is None else node.at(vocab), 1, {}
         weights, work = layer.weights(), layer.work()
@@ -186,6 +199,19 @@ def walk(node: Block, path: str = "", vocab: Size | None = None, calls: Size = 1
         yield from walk(use.block, join(path, name), vocab, calls * depth * use.calls, count, tie)
 
 
+def _walk_each(node: Repeat, path: str, vocab: Size | None, calls: Size, copies: Size) -> Iterator[Line]:
+    """Yield the lines of layers whose sizes differ, one layer after the other; shared weights at their owner's."""
+    ties = {one.part: one for one in node.ties}
+    for number, layer in enumerate(node.each):
+        if work := layer.work():
+            yield Line(join(path, str(number)), layer, calls, {}, {}, work)
+        for name, part in layer.parts().items():
+            use, tie = part if isinstance(part, Use) else Use(part), ties.get(name)
+            owned = tie is None or tie.schedule.canonical(len(node.each))[number] == number
+            yield from walk(use.block, join(path, f"{number}.{name}"), vocab, calls * use.calls,
+                            copies if use.tied is None else 0, None if tie is None else (copies * owned, tie))
+
+
 def join(path: str, name: str) -> str:
     """``path.name``, or ``name`` at the root."""
     return f"{path}.{name}" if path else name
@@ -198,7 +224,7 @@ def canonical(value: Any, depth: Size | None = None) -> Any:
     """
     if isinstance(value, Repeat):
         ties = [canonical(tie, value.depth) for tie in value.ties]
-        return ["Repeat", canonical(value.layer), value.depth, [tie for tie in ties if tie is not None]]
+        return ["Repeat", canonical(value.each or value.layer), value.depth, [tie for tie in ties if tie is not None]]
     if isinstance(value, Tie):
         assert depth is not None
         groups = value.schedule.canonical(depth)

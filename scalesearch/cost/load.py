@@ -79,12 +79,14 @@ def _holds_layers(node: Block) -> bool:
 def _layers(node: Repeat, path: str, calls: int) -> Iterator[tuple[Any, int, int]]:
     ties = {tie.part: tie for tie in node.ties}
     for name, part in node.layer.parts().items():
-        use = part if isinstance(part, Use) else Use(part)
         tie = ties.get(name)
-        shared, own = _sizes(use.block, tie)
+        sizes = None if node.each else _sizes(part, tie)
         for layer, group in enumerate(_groups(tie, path, name, fixed(node.depth))):
-            yield group, shared, calls * use.calls
-            yield (path, layer, name, "own"), own, calls * use.calls
+            mine = node.layer_at(layer).parts()[name]
+            shared, own = sizes or _sizes(mine, tie)
+            uses = calls * (mine.calls if isinstance(mine, Use) else 1)
+            yield group, shared, uses
+            yield (path, layer, name, "own"), own, uses
 
 
 def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
@@ -96,10 +98,10 @@ def _groups(tie: Tie | None, path: str, part: str, depth: int) -> list[Any]:
     return [(path, owner, part) for owner in tie.schedule.owners(depth)]
 
 
-def _sizes(part: Block, tie: Tie | None) -> tuple[int, int]:
+def _sizes(part: Block | Use, tie: Tie | None) -> tuple[int, int]:
     """Weights in a part's matrices: (shared, each layer's own)."""
     sizes: list[Any] = [0, 0]
-    for line in walk(part):
+    for line in walk(part.block if isinstance(part, Use) else part):
         if not any(work.kind == "norm" for work in line.work):
             for name, shape in line.weights.items():
                 if name != "bias":

@@ -60,10 +60,10 @@ def price(
     job = _Job(protocol, wanted, costs, built, build, look)
     parts = [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
     if len(parts) == 1:
-        job.run(dict(_taken(answers, parts[0])), np.arange(rows))
+        job.run(dict(taken(answers, parts[0])), np.arange(rows))
         return costs, built
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter in long operations
-        runs = [pool.submit(job.run, dict(_taken(answers, part)), np.arange(part.start, part.stop)) for part in parts]
+        runs = [pool.submit(job.run, dict(taken(answers, part)), np.arange(part.start, part.stop)) for part in parts]
         for run in runs:
             run.result()
     return costs, built
@@ -94,24 +94,31 @@ class _Job:
         except Split as split:
             for label in np.unique(split.labels):
                 chosen = split.labels == label
-                self.run(dict(_taken(answers, chosen)), index[chosen])
+                self.run(dict(taken(answers, chosen)), index[chosen])
             return
         for name in self.names:
             self.costs[name][index] = values[name]
         self.built[index] = True
 
 
-def _taken(answers: Mapping[str, Any], part: Any) -> Iterator[tuple[str, Any]]:
+def taken(answers: Mapping[str, Any], part: Any) -> Iterator[tuple[str, Any]]:
     """Yield some candidates' answers; an array of two keys stays one array, one column."""
     taken: dict[int, Any] = {}
-    for key, value in answers.items():
+
+    def chosen(value: Any) -> Any:
+        if isinstance(value, list):  # by layer
+            return [chosen(one) for one in value]
         if isinstance(value, np.ndarray) and id(value) not in taken:
             taken[id(value)] = value[part]
-        yield key, taken.get(id(value), value)
+        return taken.get(id(value), value)
+
+    yield from ((key, chosen(value)) for key, value in answers.items())
 
 
 def _size(value: Any, key: str, columns: Columns) -> Any:
-    """An answer as a size: a polynomial, or one number where all are the same."""
+    """An answer as a size: a polynomial, or one number where all are the same; a list of these by layer."""
+    if isinstance(value, list):
+        return [_size(one, f"{key} #{at}", columns) for at, one in enumerate(value, 1)]
     if not isinstance(value, np.ndarray) or not len(value):
         return value
     if (value == value[0]).all():

@@ -92,7 +92,7 @@ def _walk(value: Any, depth: Any, words: list[str]) -> Iterator[Any]:
     if isinstance(value, Repeat):
         words.append("Repeat(")
         yield value.depth
-        yield from _walk(value.layer, None, words)
+        yield from _walk(value.each or value.layer, None, words)
         for tie in value.ties:
             yield from _walk(tie, value.depth, words)
         words.append(")")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
-from scalesearch.cost.population import Build, Look, price
+from scalesearch.cost.population import Build, Look, price, taken
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
 from scalesearch.feasible.identity import Networks, signature
@@ -232,7 +232,7 @@ def holding(constraint: Constraint, values: Mapping[str, Any], rows: int) -> NDA
     queue = [np.arange(rows)]
     while queue:
         index = queue.pop()
-        chosen = {key: value[index] if isinstance(value, np.ndarray) else value for key, value in values.items()}
+        chosen = dict(taken(values, index))
         try:
             good[index] = constraint.holds(chosen.__getitem__)
         except Split as split:

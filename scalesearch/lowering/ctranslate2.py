@@ -137,7 +137,6 @@ class _Lowering:
 
     def __init__(self, made: Plan, name: str, stack: Stack) -> None:
         self.made, self.name, self.stack, self.layer = made, name, stack, stack.layer
-        self.parts: Mapping[str, Any] = self.layer.parts()
         self.d, self.heads = self.layer.main.d, self.layer.main.score_heads
         self.owners = Owners(f"{name}.layers", stack.layers)
         self.depth = fixed(stack.layers.depth)
@@ -158,6 +157,10 @@ class _Lowering:
             self._norm(sub, order[:at], kept, signal if post else None)
         if self.stack.normed:
             self._vectors(self.name, Weight(f"{self.name}.norm.weight"), Weight(f"{self.name}.norm.bias"))
+
+    def _at(self, sub: _Sublayer) -> Any:
+        """The layer of ours that a sub-layer belongs to."""
+        return self.stack.layers.layer_at(sub.layer)
 
     def _order(self) -> Iterator[_Sublayer]:
         for at, (layer, parts) in enumerate(self._layers()):
@@ -222,7 +225,8 @@ class _Lowering:
         self.made.add(f"{name}/bias", (rows,), bias)
 
     def _ffn(self, sub: _Sublayer, signal: Source | None) -> None:
-        ffn, maps = self.layer.ffn, self.layer.ffn.parts()
+        ffn: Any = self._at(sub).ffn
+        maps = ffn.parts()
         if type(ffn) is SelfGated:
             same = Constant("identity", (self.d,))
             for name in ("linear_0", "linear_0_noact", "linear_1"):
@@ -249,7 +253,7 @@ class _Lowering:
         self.made.scalars |= {f"{sub.name}/head_dim": NEUTRAL_HEAD}
 
     def _attention(self, sub: _Sublayer, signal: Source | None) -> None:
-        block = self.parts[str(sub.part)].block
+        block = self._at(sub).parts()[str(sub.part)].block
         maps, widths = block.parts(), block.widths
         size = block.heads * block.head_dim // block.score_heads  # of a value; queries and keys are filled up to it
         scalars = {"head_dim": size, "queries_scale": by_value(block.head_dim, lambda n: n**-0.5)}

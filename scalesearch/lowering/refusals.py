@@ -11,7 +11,7 @@ from scalesearch.blocks.ffn.kinds import SelfGated
 from scalesearch.blocks.layers import DecoderLayer, Layer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.seq2seq import Embeddings
-from scalesearch.blocks.sizes import given
+from scalesearch.blocks.sizes import given, truth
 from scalesearch.blocks.stacks import Stack
 from scalesearch.lowering import sources
 from scalesearch.lowering.ctranslate2 import ACTIVATIONS
@@ -49,6 +49,10 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}: its layers have two widths, and the runtime's one"
         return
     layer = stack.layer
+    heads = [part.block.score_heads for one in stack.layers.each for part in one.parts().values()
+             if isinstance(getattr(part, "block", None), Attention)]
+    if any(truth(one != heads[0]) for one in heads):
+        yield f"{path}: numbers of heads differ by layer, and the runtime has one for the stack"
     if stack.scores is not None:
         yield f"{path}.scores: scores of the stack's input are added in all layers, and the runtime has none to add"
     if stack.solver != "euler":

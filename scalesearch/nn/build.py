@@ -46,8 +46,8 @@ def _fill(node: Module, vocab: int) -> Module:
     for name, part in node.block.parts().items():
         inner = part.block if isinstance(part, Use) else part
         if isinstance(inner, Repeat):
-            layers = [_fill(Module(inner.layer.at(vocab), node.rates), vocab) for _ in range(inner.depth)]
-            node.add_module(name, nn.ModuleList(layers))
+            layers = (inner.layer_at(number).at(vocab) for number in range(inner.depth))
+            node.add_module(name, nn.ModuleList(_fill(Module(layer, node.rates), vocab) for layer in layers))
         else:
             node.add_module(name, _fill(Module(inner.at(vocab), node.rates), vocab))
     return node

@@ -39,15 +39,16 @@ SMALL = {
         ("kronecker.rank", "1..3"), ("phm.n", "1 | 2"), ("group.groups", "1 | 2"), ("low_rank.rank", "1..4"))},
     "low_rank.attention": "off | 1..5 if tensor_chain.attention == off else off",
     "low_rank.ffn": "off | 1..5 if tensor_chain.ffn == off else off",
-    **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6" for stack in ("encoder", "decoder")},
+    **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6 | [2 | 4, 4, 1 | 2, 2]" for stack in ("encoder", "decoder")},
     **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
     **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no"
        for stack in ("encoder", "decoder")},
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
-    **{f"{stack}.ffn.{kind}.hidden": "1..12" for stack in ("encoder", "decoder") for kind in ("relu", "swiglu")},
+    **{f"{stack}.ffn.{kind}.hidden": f"1..12 | {sizes}" for kind, sizes in (
+        ("relu", "[1..12, 1..12, 3, 1..12]"), ("swiglu", "ramp(1..12, 1..12)")) for stack in ("encoder", "decoder")},
 }
 
-_TAPS = "kernel: 1..9, heads: 1 | 2, glu: yes | no"
+_TAPS = "kernel: '1..9 | ramp(1..9, 1..9)', heads: 1 | 2, glu: yes | no"
 _KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no", "average": "dims: 1..4"}
 _JOINED = "join: split | sum | before, channels: = width // 2 if join == split else 1"
 _OTHERS = ", ".join(f"{kind}: {{ {keys} }}" for kind, keys in _KINDS.items())

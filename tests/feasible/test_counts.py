@@ -118,6 +118,38 @@ tensor_chain: { output: off | 0.3 }
 where:
   - vocab <= 32 * width
 """,
+    "by-layer": """
+width: 32
+norm: pre
+encoder:
+  depth: 1..3
+  heads: [2 | 4, 4, 2 | 4]
+  residual_scores: none | previous
+  ffn: { relu: { hidden: "32 | [32, 32 | 64, 64]" } }
+decoder:
+  depth: 1..2
+  heads: 2
+  mixer: { lightweight: { kernel: "ramp(3 | 5, 3)", heads: 2 } }
+  ffn: { relu: { hidden: "ramp(16 | 64, 64)" } }
+share:
+  encoder.ffn: own | one | runs(1, 2)
+where:
+  - encoder.ffn.hidden <= width + 32
+""",
+    "loans": """
+width: 24
+norm: pre
+encoder: { depth: 2 | 4, heads: 2, head_dim: [4 | 8, 8, 4, 8], ffn: { relu: { hidden: 16 } } }
+decoder:
+  depth: 1 | 2
+  heads: 2
+  head_dim: "8 | [4 | 8, 4]"
+  ffn: { relu: { hidden: [8 | 16, 8..16 step 8] } }
+share:
+  encoder.attention: own | cycle(2)
+  decoder.self: own | encoder.attention[i] | encoder.attention[2*i]
+  decoder.ffn: own | one
+""",
 }
 SPACES["lengths"] = SPACES["vocab"]  # whose sentences are longer the smaller the vocabulary is
 OWN = find_protocol("forward", 16, 16, "own")
@@ -127,6 +159,8 @@ BUDGETS = {
     "edge": [[Bound(PARAMS, 1, 70_000, ""), Bound(MACS, 1, 3_000_000, ""), Bound("params.encoder", -1, -30_000, "")]],
     "chains": [[Bound(PARAMS, 1, 140_000, ""), Bound(MACS, 1, 3_500_000, "")], []],
     "decoder-only": [[Bound("params.total", 1, 160_000, ""), Bound(MACS, 1, 3_000_000, "")]],
+    "by-layer": [[Bound(PARAMS, 1, 60_000, ""), Bound(MACS, 1, 2_000_000, "")]],
+    "loans": [[Bound(PARAMS, 1, 16_000, "")]],
     "vocab": [[Bound("params.total", 1, 90_000, ""), Bound(MACS, 1, 1_500_000, "")]],
     "lengths": [[Bound("params.total", 1, 90_000, ""), Bound(MACS, 1, 1_500_000, "")]],
 }

@@ -18,6 +18,7 @@ from scalesearch.blocks.share import One
 from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
+from scalesearch.space.assembly.by_layer import MakeLayer, layers
 from scalesearch.space.assembly.components import Answered, attention, embedding, ffn, mixer, off, output
 from scalesearch.space.assembly.weight_sharing import adapted, ties
 from scalesearch.space.syntax.diagnostics import Unbuildable
@@ -102,12 +103,15 @@ def _lender(a: Answered) -> Repeat | None:
     if off(a, "encoder.middle_width") is not None:
         return None
     if "encoder.ffn" in loans:
-        return _stack(a, "encoder", _encoder_layer(a, a["width"]), None).layers
-    bare = NoFFN(a["width"], (SRC,), DENSE)
-    layer = _ordered(a, "encoder", EncoderLayer(mixer(a, "encoder", (SRC, SRC, SRC)), bare, a["norm"],
-                                                norm_kind=_norm_kind(a)))
-    plain = Repeat(layer, a["encoder.depth"])
-    return Repeat(layer, plain.depth, ties(a, "encoder", plain, None))
+        return _stack(a, "encoder", _encoder_layer, None).layers
+
+    def layer(one: Answered) -> EncoderLayer:
+        bare = NoFFN(one["width"], (SRC,), DENSE)
+        made = EncoderLayer(mixer(one, "encoder", (SRC, SRC, SRC)), bare, one["norm"], norm_kind=_norm_kind(one))
+        return _ordered(one, "encoder", made)
+
+    plain = layers(a, "encoder", layer)
+    return replace(plain, ties=ties(a, "encoder", plain, None))
 
 
 def _shared_table(a: Answered) -> str | None:
@@ -126,25 +130,27 @@ def _decoder_only(a: Answered) -> DecoderOnly:
 
 
 def _decoder(a: Answered, lender: Repeat | None) -> Stack:
+    return _stack(a, "decoder", _decoder_layer, lender)
+
+
+def _decoder_layer(a: Answered) -> DecoderLayer:
     only = a["model"] == "decoder-only"
     own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
     cross = None if only else attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True)
     network = ffn(a, "decoder", SEQ if only else TGT)
     layer = DecoderLayer(own, network, a["norm"], cross_attention=cross, interleaved=bool(a["decoder.interleaved"]),
                          norm_kind=_norm_kind(a))
-    return _stack(a, "decoder", _ordered(a, "decoder", layer), lender)
+    return _ordered(a, "decoder", layer)
 
 
 def _encoder(a: Answered) -> Stack | WaistedStack:
-    layer = _encoder_layer(a, a["width"])
     if off(a, "encoder.middle_width") is None:
-        return _stack(a, "encoder", layer, None)
-    return _waisted(a, layer)
+        return _stack(a, "encoder", _encoder_layer, None)
+    return _waisted(a)
 
 
-def _encoder_layer(a: Answered, width: int) -> EncoderLayer:
-    mine = ChainMap({"width": width}, a)  # type: ignore[arg-type]  # which is only read
-    both = mixer(mine, "encoder", (SRC, SRC, SRC)), ffn(mine, "encoder", SRC)
+def _encoder_layer(a: Answered) -> EncoderLayer:
+    both = mixer(a, "encoder", (SRC, SRC, SRC)), ffn(a, "encoder", SRC)
     return _ordered(a, "encoder", EncoderLayer(*both, a["norm"], norm_kind=_norm_kind(a)))
 
 
@@ -179,41 +185,53 @@ def _norm_kind(a: Answered) -> str:
     return str(a.get("norm_kind", "layer"))
 
 
-def _stack(a: Answered, stack: str, layer: Layer, lender: Repeat | None) -> Stack:
+def _stack(a: Answered, stack: str, make: MakeLayer, lender: Repeat | None) -> Stack:
     """The layers of a stack, with what they share among each other or borrow from the encoder."""
-    plain = Repeat(layer, a[f"{stack}.depth"])
-    layers = Repeat(layer, plain.depth, ties(a, stack, plain, lender))
+    plain = layers(a, stack, make)
+    tied = replace(plain, ties=ties(a, stack, plain, lender))
     solver = a.get(f"{stack}.solver", "euler") if stack == "encoder" else "euler"
     steps = bool(a.get(f"{stack}.step_embedding", False))
-    return Stack(layers, _global_scores(a, stack, layer), steps, solver, bool(a.get("last_norm", True)))
+    return Stack(tied, _global_scores(a, stack, plain), steps, solver, bool(a.get("last_norm", True)))
 
 
-def _global_scores(a: Answered, stack: str, layer: Layer) -> GlobalScores | None:
+def _global_scores(a: Answered, stack: str, layers: Repeat) -> GlobalScores | None:
     """PartialFormer's A^G, as wide as the scores that it is added to."""
-    kind, main = a.get(f"{stack}.residual_scores", "none"), layer.main
-    if kind not in ("global", "relative"):
+    kind, where = a.get(f"{stack}.residual_scores", "none"), f"{stack}.residual_scores"
+    if kind == "none":
         return None
+    layer: Any = layers.layer
+    each: Any = layers.each
+    heads = [one.main.scores and one.main.scores.heads for one in each]
+    if any(truth(one != heads[0]) for one in heads):
+        raise Unbuildable(where, f"{kind} scores are of one number of heads, and layers differ in it")
+    if kind == "previous":
+        return None
+    main = layer.main
     if (own := main.scores) is None:
-        raise Unbuildable(f"{stack}.residual_scores", f"{kind} scores need layers that have scores")
+        raise Unbuildable(where, f"{kind} scores need layers that have scores")
     clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
     return GlobalScores(main.d, own.heads, own.head_dim, main.queries, own.keys, clip, main.decoder,
                         norm_kind=layer.norm_kind)
 
 
-def _waisted(a: Answered, layer: EncoderLayer) -> WaistedStack:
+def _waisted(a: Answered) -> WaistedStack:
     """Subformer's encoder: the layers between the first and the last are one, and of another width."""
     depth, where = a["encoder.depth"], "encoder.middle_width"
     if truth(depth < 3):
         raise Unbuildable(where, f"a middle needs at least 3 layers, and encoder.depth is {depth}")
-    if _global_scores(a, "encoder", layer) is not None or a.get("encoder.solver", "euler") != "euler":
+    plain = layers(a, "encoder", _encoder_layer)
+    if plain.each:
+        raise Unbuildable(where, "the middle layers are one: their sizes cannot differ by layer")
+    layer = plain.layer
+    if _global_scores(a, "encoder", plain) is not None or a.get("encoder.solver", "euler") != "euler":
         raise Unbuildable(where, "does not go with encoder.residual_scores: global or with a solver")
     slots = [a.get(f"share.{slot}", "own") for slot in ("encoder.attention", "encoder.ffn")]
     if any(slot not in ("own", "sandwich") for slot in slots):  # a list names layers
         reason = "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own"
         raise Unbuildable(where, reason)
-    middle = _encoder_layer(a, a[where])
-    inner = [part for slot, parts in middle.slots.items() for part in parts
-             if dict(zip(("attention", "ffn"), slots))[slot] == "sandwich"]
-    shared = tuple(Tie(part, One(), adapted(a)) for part in inner)
+    middle = _encoder_layer(ChainMap({"width": a[where]}, a))  # type: ignore[arg-type]  # which is only read
+    inner = [name for name in middle.parts() if not name.endswith("_norm")]
+    said = dict(zip((middle.slots["attention"], "ffn"), slots))
+    shared = tuple(Tie(part, One(), adapted(a)) for part in inner if said[part] == "sandwich")
     steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
     return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)

@@ -63,6 +63,9 @@ def _plan(a: Answered, path: str, own: Repeat, part: str, number: int, encoder: 
         return plan
     if truth(by_value(own.depth, lambda depth: plan.misfit(depth) is not None)):
         raise Unbuildable(path, f"{text} {plan.misfit(fixed(own.depth))}")
+    for layer, owner in enumerate(plan.owners(len(own.each))) if own.each else ():
+        if _differ(_shapes(own.layer_at(layer), part), _shapes(own.layer_at(owner), part)):
+            raise Unbuildable(path, f"{text} makes layers {owner} and {layer} one, whose sizes differ")
     return plan
 
 
@@ -81,7 +84,9 @@ def _borrow(a: Answered, path: str, loan: Reference, own: Repeat, part: str, num
     wrong = [layer for layer in layers if layer is None or not 0 <= layer < depth]
     if wrong:
         raise Unbuildable(path, f"{loan} asks for encoder layer {wrong[0]}; there are 0 to {depth - 1}")
-    if _differ(_shapes(own.layer, part), _shapes(encoder.layer, lender)):
+    pairs = [(own.layer_at(i), encoder.layer_at(layer)) for i, layer in enumerate(layers) if layer is not None]
+    pairs = pairs if own.each or encoder.each else pairs[:1]
+    if any(_differ(_shapes(mine, part), _shapes(theirs, lender)) for mine, theirs in pairs):
         taker = path.removeprefix("share.")
         raise Unbuildable(path, f"{loan}: {loan.path} and {taker} differ in shape, so they cannot be one: "
                           f"{_difference(a, loan.path, taker)}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, guards_of, join
@@ -12,7 +13,7 @@ from scalesearch.space.syntax.diagnostics import SHOWN, Place, Problem, closest,
 from scalesearch.space.syntax.domains import Broken, Items, Literal, Spec
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text, unfold
-from scalesearch.space.syntax.value_parser import parse_value
+from scalesearch.space.syntax.value_parser import list_of, parse_value
 
 ONE_OF, NONE = "one of", "none"
 Entries = Mapping[str, tuple[Text, Node]]
@@ -229,15 +230,15 @@ class Binder:
             kind = "an anchor of a mapping" if node.alias else "keys"
             self.wrong(node.here, f"`{leaf.path}`: expected {describe(leaf.field)}, found {kind}")
         elif isinstance(node, Sequence):
-            return self.list(node)
+            return self.list(node, leaf.field)
         elif isinstance(node, Text):
             return Literal(node.text) if leaf.field.kind == "text" else parse_value(node.text)
         return Broken()
 
-    def list(self, node: Sequence) -> Spec:
-        """A YAML list: constants only."""
-        values = []
-        for item in node.items:
+    def list(self, node: Sequence, field: Field) -> Spec:
+        """A YAML list: constants only, or such lists; of sizes by layer choices too."""
+        items: list[Spec] = []
+        for at, item in enumerate(node.items):
             if type(item) is Node:
                 return Broken()  # already complained about
             try:
@@ -245,13 +246,13 @@ class Binder:
             except SyntaxProblem:
                 spec = Broken()
             if isinstance(item, Sequence):
-                spec = self.list(item)
-            elif not isinstance(spec, Literal | Items):
+                spec = self.list(item, field)
+            elif not isinstance(spec, Literal | Items) and (field.layers is None or isinstance(spec, Broken)):
                 self.wrong(item.here, "a list holds constants only", "a list is always a value, never a choice")
-            if not isinstance(spec, Literal | Items):
+            if isinstance(spec, Broken) or (field.layers is None and not isinstance(spec, Literal | Items)):
                 return Broken()
-            values.append(spec.value if isinstance(spec, Literal) else spec.values)
-        return Items(tuple(values), tuple((at, at + 1) for at in range(len(values))))
+            items.append(each_option(spec, partial(replace, span=(at, at + 1))))
+        return list_of(items)
 
 
 def offered(spec: Spec) -> set[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import AskFunction, Questionnaire, Sheet, explore
 from scalesearch.space.schema.bound_tree import Leaf
-from scalesearch.space.syntax.choices import Conditional, expressions
+from scalesearch.space.syntax.choices import Conditional, PerLayer, expressions, options
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.parameters import FloatRange, Parameter
 
@@ -96,9 +96,12 @@ def _components(form: Questionnaire) -> Iterator[tuple[list[Leaf], list[str]]]:
 
 
 def _drivers(form: Questionnaire, leaf: Leaf) -> list[str]:
-    """The keys that decide whether ``leaf`` exists and which side of its condition counts, with all that they need."""
+    """The keys that decide whether ``leaf`` exists, which side of its condition counts, and how many layers it lists.
+
+    With all that they need.
+    """
     drivers = {key: None for key, _ in leaf.guards if len(form.by_key[key][0].spec.constants or (1, 2)) > 1}
-    if isinstance(leaf.spec, Conditional):
+    if isinstance(leaf.spec, Conditional) or any(isinstance(option, PerLayer) for option in options(leaf.spec)):
         drivers |= dict.fromkeys(key for expr in expressions(leaf.spec) for key in sorted(keys_of(expr)))
     queue = list(drivers)
     while queue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from scalesearch.blocks.core import Block, Site
 from scalesearch.blocks.ffn import FFNS
@@ -16,6 +17,7 @@ from scalesearch.blocks.options import Option, options
 from scalesearch.space.schema.types import Beside, Field, Group
 
 OFF = ("off",)
+OF_WHOLE_STACK = ("depth", "middle_width", "relative_clip")  # which layers cannot differ in
 MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
 # Keys of attention, written beside `mixer`; those of self-attention alone.
 OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate"})
@@ -64,7 +66,17 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "ffn": ffn,
     }
     alone = OF_SELF_ATTENTION if name == "decoder" else OF_ATTENTION  # cross-attention has the others as well
-    return Group(fields, beside=Beside("mixer", "attention", OF_ATTENTION, alone), doc=f"the {name}'s layers")
+    each = {key: child if key in OF_WHOLE_STACK else _by_layer(child, f"{name}.depth") for key, child in fields.items()}
+    return Group(each, beside=Beside("mixer", "attention", OF_ATTENTION, alone), doc=f"the {name}'s layers")
+
+
+def _by_layer(child: Field | Group, depth: str) -> Field | Group:
+    """A key, or a group of keys, whose sizes may be given layer by layer."""
+    if isinstance(child, Field):
+        return replace(child, layers=depth) if child.kind in ("size", "number") else child
+    inner = {name: _by_layer(one, depth) for name, one in child.fields.items()}
+    kinds = {name: _by_layer(one, depth) for name, one in child.variants.items()}
+    return replace(child, fields=inner, variants=kinds)  # type: ignore[arg-type]
 
 
 def _mixers() -> Group:

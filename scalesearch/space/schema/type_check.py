@@ -7,7 +7,7 @@ from typing import Any
 
 from scalesearch.blocks.sizes import is_array, truth
 from scalesearch.space.schema.types import Field
-from scalesearch.space.syntax.choices import Alternatives, Computed
+from scalesearch.space.syntax.choices import Alternatives, Computed, PerLayer, each_option
 from scalesearch.space.syntax.diagnostics import either, suggest
 from scalesearch.space.syntax.domains import Between, Broken, CallOf, Fault, Indexed, Items, Literal, Spec
 from scalesearch.space.syntax.evaluator import ABSENT
@@ -52,6 +52,14 @@ def _fit(spec: Spec, field: Field, paths: Iterable[str]) -> Spec:
             return _literal(spec, field, paths)
         case Between():
             return _range(spec, field)
+        case Items(values, spans) if field.layers and values:
+            whole = spans or tuple(spec.span for _ in values)
+            items = tuple(Literal(value, span=span) for value, span in zip(values, whole, strict=True))
+            return _per_layer(PerLayer(items, span=spec.span), field, paths)
+        case CallOf("ramp", (_, _)) if field.layers and not field.among:
+            return _per_layer(PerLayer(spec.arguments, True, span=spec.span), field, paths)
+        case PerLayer():
+            return _per_layer(spec, field, paths)
         case Items():
             return _items(spec, field)
         case CallOf():
@@ -66,6 +74,23 @@ def _fit(spec: Spec, field: Field, paths: Iterable[str]) -> Spec:
                     raise SyntaxProblem(f"unknown name `{name.text}` in an index", name.span,
                                         "the layer's own number is `i`", code="unknown-name")
     return spec
+
+
+def _per_layer(spec: PerLayer, field: Field, paths: Iterable[str]) -> Spec:
+    """A list, or a ramp, of sizes of a stack's layers: constants, ranges, and choices of these."""
+
+    def fitted(item: Spec) -> Spec:
+        if not isinstance(item, Literal | Between) or (isinstance(item, Literal) and isinstance(item.value, str)):
+            raise SyntaxProblem("the size of a layer is a number, a range, or a choice of these", item.span,
+                                "for sizes that depend on others, give the key one `= …` for all layers")
+        return _fit(item, field, paths)
+
+    if field.layers is None:
+        wrong = next(item for item in spec.items if not isinstance(item, Literal))
+        raise SyntaxProblem("a list holds constants only", wrong.span, "a list is always a value, never a choice",
+                            code="bad-syntax")
+    items = tuple(each_option(item, fitted) for item in spec.items)
+    return replace(spec, items=items, depth=field.layers, whole=field.kind == "size")
 
 
 def _literal(spec: Literal, field: Field, paths: Iterable[str]) -> Spec:
@@ -200,6 +225,9 @@ def settle(field: Field, value: Any, source: Computed) -> Any:
         raise Fault(f"{source} refers to a key that does not exist here")
     if isinstance(value, str) and value in field.also:
         return value
+    if field.layers and isinstance(value, list):
+        each = [settle(field, one, source) for one in value]
+        return each if any(map(is_array, each)) or len(set(each)) > 1 else each[0]
     if field.kind in ("size", "number") and not isinstance(value, str | bool):
         whole = field.kind == "size"
         if whole and truth(value % 1 != 0):

@@ -38,6 +38,7 @@ class Field:
         also: words that are legal besides, such as ``off``.
         calls: the legal calls of a ``schedule``; a call without arguments is written as a bare word.
         fits: the key of the depth that a ``schedule`` must fit.
+        layers: the key of the depth, where a ``size`` or ``number`` may be given layer by layer.
         doc: one line for help texts.
         synonyms: other tools' names of it, which a message answers with this key.
         form: what a ``node`` may be, in words.
@@ -55,6 +56,7 @@ class Field:
     also: tuple[str, ...] = ()
     calls: Mapping[str, CallSpec] = field(default_factory=lambda: MappingProxyType({}))
     fits: str | None = None
+    layers: str | None = None
     doc: str = ""
     unit: str = ""
     synonyms: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator
@@ -9,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from scalesearch.blocks.sizes import is_array
+from scalesearch.blocks.sizes import fixed, is_array
 from scalesearch.space.syntax.domains import Asker, Between, Fault, Literal, Spec
 from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
-from scalesearch.space.syntax.expressions import Expr, write
+from scalesearch.space.syntax.expressions import Expr, Ref, write
 from scalesearch.space.syntax.parameters import Choice, Parameter
 
 
@@ -127,6 +128,68 @@ class Conditional(Spec):
         return f"{_inside(self.then)} if {write(self.condition, 1)} else {_inside(self.other)}"
 
 
+@dataclass(frozen=True)
+class PerLayer(Spec):
+    """A size of each layer: a list of domains, or ``ramp(a, b)``, from the first layer to the last.
+
+    Attributes:
+        depth: the key of the number of layers; items beyond it are not asked.
+        whole: False where values are no whole numbers.
+    """
+
+    items: tuple[Spec, ...]
+    ramp: bool = False
+    depth: str = field(default="", compare=False)
+    whole: bool = field(default=True, compare=False)
+
+    @property
+    def parts(self) -> tuple[Spec, ...]:
+        return self.items
+
+    def named(self, name: str) -> Spec:
+        items = tuple(item.named(f"{name} #{at}") for at, item in enumerate(self.items, 1))
+        return replace(self, key=name, items=items)
+
+    def decide(self, sheet: Asker) -> Any:
+        depth = sheet.lookup(self.depth)
+        if not (isinstance(depth, int) or is_array(depth)):
+            raise Fault(f"{self} needs {self.depth}, which has no value")
+        layers = fixed(depth)
+        if self.ramp:
+            low, high = (item.decide(sheet) for item in self.items)
+            values = [self._between(low, high, at, max(layers - 1, 1)) for at in range(layers)]
+        elif len(self.items) < layers:
+            raise Fault(f"{self} lists {len(self.items)} layers, and {self.depth} is {layers}")
+        else:
+            values = [item.decide(sheet) for item in self.items[:layers]]
+        alike = not any(map(is_array, values)) and len(set(values)) == 1
+        return values[0] if alike else values
+
+    def _between(self, low: Any, high: Any, at: int, steps: int) -> Any:
+        """The value after ``at`` of ``steps`` steps: cut to a whole number, or rounded to three decimals."""
+        sum = low * (steps - at) + high * at
+        if self.whole:
+            return sum // steps
+        return (sum / steps).round(3) if is_array(sum) else round(sum / steps, 3)
+
+    def count(self, sheet: Asker) -> int:
+        depth = sheet.lookup(self.depth)
+        asked = self.items if self.ramp or not isinstance(depth, int) else self.items[:depth]
+        return math.prod(item.count(sheet) for item in asked)
+
+    def retrace(self, value: Any) -> dict[str, Any] | None:
+        values = value if isinstance(value, list) else [value] * len(self.items)
+        ends = [values[0], values[-1]] if self.ramp else values
+        if len(ends) > len(self.items):
+            return None
+        inner = [item.retrace(one) for item, one in zip(self.items, ends)]
+        return None if None in inner else dict(ChainMap(*inner))  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        items = ", ".join(map(str, self.items))
+        return f"ramp({items})" if self.ramp else f"[{items}]"
+
+
 def _inside(spec: Spec) -> str:
     """The text of ``spec`` beside others; a ternary keeps its parentheses, or its `if` would be theirs."""
     return f"= {write(spec.expression, 1)}" if isinstance(spec, Computed) else str(spec)
@@ -143,6 +206,8 @@ def expressions(spec: Spec) -> Iterator[Expr]:
         yield spec.expression
     if isinstance(spec, Conditional):
         yield spec.condition
+    if isinstance(spec, PerLayer):
+        yield Ref(spec.depth, spec.depth, span=spec.span)
     for part in spec.parts:
         yield from expressions(part)
 

@@ -83,6 +83,20 @@ def _number(value: Any) -> bool:
     return is_array(value) or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
+def _layered(*operands: Any) -> bool:
+    """True where an operand is a size by layer, and none is another kind of list."""
+    lists = [one for one in operands if isinstance(one, list)]
+    return bool(lists) and all(one and all(map(_number, one)) for one in lists)
+
+
+def _by_layer(operands: list[Any]) -> list[tuple[Any, ...]]:
+    """The operands of each layer; a number is every layer's. Raises EvaluationError where lists differ in length."""
+    lengths = {len(one) for one in operands if isinstance(one, list)}
+    if len(lengths) > 1:
+        raise EvaluationError(f"lists of {' and '.join(map(str, sorted(lengths)))} layers have no common layers")
+    return list(zip(*(one if isinstance(one, list) else [one] * max(lengths) for one in operands)))
+
+
 ORDER: Mapping[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt,
                                                    ">=": operator.ge}  # fmt: skip
 
@@ -91,6 +105,8 @@ def compare(op: str, left: Any, right: Any) -> Any:
     """``left op right``, or ABSENT."""
     if left is ABSENT or right is ABSENT:
         return ABSENT
+    if _layered(left, right):
+        return both([compare(op, *pair) for pair in _by_layer([left, right])])
     if op in ("==", "!="):
         same = isinstance(left, bool) == isinstance(right, bool) and _comparable(left, right) and truth(left == right)
         return same == (op == "==")
@@ -116,6 +132,8 @@ def _apply(op: str, operands: list[Any]) -> Any:
         return both(operands)
     if op in ("or", "not"):  # of which `not` has a single operand
         return opposite(both([opposite(truth) for truth in operands])) if op == "or" else opposite(operands[0])
+    if _layered(*operands):
+        return [_apply(op, list(one)) for one in _by_layer(operands)]
     if not all(map(_number, operands)):
         return ABSENT
     if len(operands) == 1 and op == "-":

@@ -1,9 +1,11 @@
 """Reads the value of a key: the upper half of the grammar, above expressions."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
-from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional
+from scalesearch.space.syntax.choices import Alternatives, Computed, Conditional, PerLayer
 from scalesearch.space.syntax.domains import Between, CallOf, Indexed, Items, Literal, Spec
 from scalesearch.space.syntax.expression_parser import (
     TRUTH,
@@ -107,18 +109,18 @@ def _word(cursor: Cursor) -> Spec:
 
 def _list(cursor: Cursor) -> Spec:
     start = cursor.next().span
-    items = listed(cursor, "]", _constant)
+    items = listed(cursor, "]", lambda inner: deeper(inner, _alternatives))
     cursor.expect("]", "to close the list")
-    values = tuple(item.value if isinstance(item, Literal) else item.values for item in items)
-    return Items(values, tuple(item.span for item in items), span=cursor.since(start))
+    return replace(list_of(items), span=cursor.since(start))
 
 
-def _constant(cursor: Cursor) -> Literal | Items:
-    item = deeper(cursor, _item)
-    if not isinstance(item, Literal | Items):
-        raise SyntaxProblem("a list holds constants only", item.span, "a list is always a value, never a choice",
-                            code="bad-syntax")
-    return item
+def list_of(items: Sequence[Spec]) -> Items | PerLayer:
+    """A list of constants, or of such lists; where there is something to choose, of each layer's sizes."""
+    constants = [item for item in items if isinstance(item, Literal | Items)]
+    if len(constants) < len(items):
+        return PerLayer(tuple(items))
+    values = tuple(item.value if isinstance(item, Literal) else item.values for item in constants)
+    return Items(values, tuple(item.span for item in constants))
 
 
 def _numbers(cursor: Cursor) -> Spec:

@@ -1,0 +1,60 @@
+"""Sizes that differ by layer: an answer that is a list holds the size of each layer of its stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from scalesearch.blocks.core import Block, Repeat
+from scalesearch.blocks.sizes import fixed, truth
+from scalesearch.space.syntax.diagnostics import Unbuildable
+
+MakeLayer = Callable[[Mapping[str, Any]], Block]
+
+
+class OfLayer(Mapping[str, Any]):
+    """Answers as one layer of a stack reads them, key by key.
+
+    Attributes:
+        varied: the lists that were read, by their keys.
+    """
+
+    def __init__(self, answers: Mapping[str, Any], stack: str, number: int) -> None:
+        self.answers, self.prefix, self.number = answers, f"{stack}.", number
+        self.varied: dict[str, list[Any]] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        value = self.answers[key]
+        if not (isinstance(value, list) and key.startswith(self.prefix)) or isinstance(value[0], str | list):
+            return value  # for all layers, as the order of their sub-layers is
+        self.varied[key] = value
+        if (depth := fixed(self.answers[f"{self.prefix}depth"])) != len(value):
+            raise Unbuildable(key, f"lists {len(value)} layers, and {self.prefix}depth is {depth}")
+        return value[self.number]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.answers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+
+def layers(a: Mapping[str, Any], stack: str, make: MakeLayer) -> Repeat:
+    """The layers of a stack, unshared: one for all, or each where the answers that ``make`` reads differ by layer.
+
+    Raises:
+        Unbuildable: as ``make`` does; a list that is not as long as the stack is deep.
+    """
+    first = OfLayer(a, stack, 0)
+    layer, depth = make(first), a[f"{stack}.depth"]
+    alike: Any = True
+    for value in first.varied.values():
+        for one in value[1:]:
+            alike = alike & (one == value[0])
+    if truth(alike):
+        return Repeat(layer, depth)
+    others = (make(OfLayer(a, stack, number)) for number in range(1, fixed(depth)))
+    return Repeat(layer, fixed(depth), each=(layer, *others))
