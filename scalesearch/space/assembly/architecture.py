@@ -18,7 +18,7 @@ from scalesearch.blocks.share import One
 from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
-from scalesearch.space.assembly.by_layer import MakeLayer, layers
+from scalesearch.space.assembly.by_layer import MakeLayer, OfLayer, layers
 from scalesearch.space.assembly.components import Answered, attention, embedding, ffn, mixer, off, output
 from scalesearch.space.assembly.weight_sharing import adapted, ties
 from scalesearch.space.syntax.diagnostics import Unbuildable
@@ -229,9 +229,9 @@ def _waisted(a: Answered) -> WaistedStack:
     if any(slot not in ("own", "sandwich") for slot in slots):  # a list names layers
         reason = "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own"
         raise Unbuildable(where, reason)
-    middle = _encoder_layer(ChainMap({"width": a[where]}, a))  # type: ignore[arg-type]  # which is only read
-    inner = [name for name in middle.parts() if not name.endswith("_norm")]
-    said = dict(zip((middle.slots["attention"], "ffn"), slots))
-    shared = tuple(Tie(part, One(), adapted(a)) for part in inner if said[part] == "sandwich")
+    middle = _encoder_layer(OfLayer(ChainMap({"width": a[where]}, a), "encoder", 0))  # type: ignore[arg-type]
+    inner = [part for slot, parts in middle.slots.items() for part in parts
+             if dict(zip(("attention", "ffn"), slots))[slot] == "sandwich"]
+    shared = tuple(Tie(part, One(), adapted(a)) for part in inner)
     steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
     return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)
