@@ -17,6 +17,7 @@ from scalesearch.train.recipe import PRESETS, RECIPE
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 OF_A_SPACE = """\
+A size in a stack may differ by layer: [a list or a ramp](../guides/sizes-by-layer.md) in place of one value.
 A value is a constant, alternatives (`64 | 128`), a range (`1..8 step 2`, `1..8 log`), or computed (`= 4 * width`), each
 also under a condition (`2 | 3 if length > 1 else 1`). Besides the keys below, a file has `space` (its name), `notes`,
 `where` (a list of conditions over keys and costs) and `cost` (`protocol` and named `budgets`). Costs are

@@ -1,4 +1,4 @@
-"""``scalesearch reference``: what three papers print, what our trials gives, and all of them on one ruler."""
+"""``scalesearch reference``: what papers print, what our ledger gives, and all of them on one ruler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 
 
 @click.command(name="reference")
-@click.option("--paper", metavar="NAME", help="partialformer, anthe or edgeformer; all three where none is named.")
+@click.option("--paper", metavar="NAME", help="partialformer, anthe, edgeformer or second-tier; else all.")
 @json_option
 def command(paper: str | None, as_json: bool) -> None:
     """Rows of the papers' tables: printed, recomputed under the paper's own protocol, and under a common one."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from scalesearch.cost import Protocol, protocol_of
 
-PAPERS = ("partialformer", "anthe", "edgeformer")
+PAPERS = ("partialformer", "anthe", "edgeformer", "second-tier")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Row:
     """One number that a paper prints of one architecture.
 
     Args:
-        space: the shipped space that holds all rows of the paper.
+        space: the shipped space that holds all rows of the paper; empty where there is none.
         settings: keys of the file that differ in this row.
         layer: ``encoder`` or ``decoder`` where the number is that of one layer.
         expected: what the independent recomputation prints for it.

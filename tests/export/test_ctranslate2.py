@@ -52,6 +52,7 @@ CASES = {
         ("rotary", True), ("heads", 4), ("score_heads", 4), ("key_value_heads", 2), ("head_dim", 6))},
     "fewer scores than heads": {f"{stack}.{key}": size for stack in BOTH
                                 for key, size in (("heads", 6), ("score_heads", 2), ("head_dim", 3))},
+    "sizes by layer": {"encoder.ffn.hidden": [5, 9], "decoder.ffn.hidden": [9, 4], "decoder.head_dim": [3, 2]},
     "grouped keys": {f"{stack}.{key}": size for stack in BOTH
                      for key, size in (("heads", 4), ("score_heads", 4), ("key_value_heads", 2))},
     "identity": {"encoder.projections": "identity", "encoder.head_dim": 2},
