@@ -92,7 +92,8 @@ class Layer(Block):
         parts: dict[str, Block | Use] = {}
         for slot, names in self.slots.items():
             for name in names:
-                part = self.blocks[slot][1]
+                first = self.blocks[slot][1]
+                part = first.again if name != names[0] and isinstance(first, Mixer) else first
                 parts[name] = Use(part, calls[name])
                 if name in norms:
                     parts[f"{name}_norm"] = Use(NORM_KINDS[self.norm_kind](self.main.d, part.over), norms[name])

@@ -90,6 +90,8 @@ def _of_attention(path: str, mixer: Attention) -> Iterator[str]:
         yield f"{path}: the gate {mixer.gate} multiplies features, and the runtime's attention has no gate"
     if mixer.expand:
         yield f"{path}: head_scaling mixes scores across heads before the softmax"
+    if given(mixer.mask):
+        yield f"{path}: a learned mask is added to its scores"
     if mixer.residual:
         yield f"{path}: scores are carried from layer to layer"
     if mixer.partial is not None:

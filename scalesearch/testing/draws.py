@@ -43,6 +43,7 @@ SMALL = {
     **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
     **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no"
        for stack in ("encoder", "decoder")},
+    **{f"{stack}.mask": "{ one of: { none: {}, dynamic: { clip: 1..3 } } }" for stack in ("encoder", "decoder")},
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
     **{f"{stack}.ffn.{kind}.hidden": f"1..12 | {sizes}" for kind, sizes in (
         ("relu", "[1..12, 1..12, 3, 1..12]"), ("swiglu", "ramp(1..12, 1..12)")) for stack in ("encoder", "decoder")},

@@ -35,6 +35,7 @@ from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.branches import JOINS, Branches
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
+from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
 from scalesearch.blocks.norms import NORM_KINDS, LayerNorm, RMSNorm
 from scalesearch.blocks.options import options
@@ -123,6 +124,7 @@ def attention(
         expand=expand,
         kv_heads=kv_heads,
         clip=clip,
+        mask=rng.choice([0, 3]) if encoder else 0,
         partial=partial_ffn(rng, d, heads, head_dim, axes[0]) if rng.random() < 0.5 else None,
         adapters=tuple(rng.sample(ADAPTED, 2)) if adapt == "lora" else (),
         rank=size(rng),
@@ -232,6 +234,7 @@ CATALOGUE: dict[str, Draw] = {
     "low_rank": plain(Factors, (SRC, "d_in"), over=(SRC,)),
     "head_linear": plain(HeadLinear, (SRC, HEADS, "d_in"), over=(SRC, HEADS)),
     "head_mixer": plain(HeadMixer, ("heads_in", TGT, SRC_KEYS), queries=TGT, keys=SRC_KEYS),
+    "dynamic_mask": plain(DynamicMask, (SRC, "d"), more=(LENGTH,), queries=SRC, keys=SRC_KEYS, clip=range(1, 5)),
     "relative_keys": plain(RelativeKeys, ("heads", SRC, "head_dim"), more=(LENGTH,), queries=SRC, clip=range(1, 5)),
     "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], norm_kind=list(NORM_KINDS), **ON_SOURCE),
     "adaptive_output": plain(AdaptiveOutput, (TGT, "d"), cutoffs=CUTOFFS, factor=range(2, 5)),

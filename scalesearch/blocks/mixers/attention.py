@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from scalesearch.blocks.core import Axis, Block, Site, Size, Use, Work, block, not_kept
@@ -13,6 +13,7 @@ from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
 from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
 from scalesearch.blocks.mixers.gates import Gating
 from scalesearch.blocks.mixers.inside import ADAPTED, PartialFFN, Prompt
+from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.rotary import rotated
 from scalesearch.blocks.mixers.scores import Scores
 from scalesearch.blocks.sites import DENSE, IDENTITY, Adapter
@@ -32,9 +33,9 @@ class Attention(Mixer):
     Axes: ``queries`` positions ask; ``projected`` positions are turned into keys and values in this pass; ``keys``
     positions are attended to. The three differ when earlier keys are cached.
 
-    Further: ``clip`` (relative keys), ``rotary`` (positions by rotation), ``residual`` (RealFormer), ``gate`` (Anthe),
-    ``partial`` (PartialFormer), ``adapters`` of ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three
-    input maps, ``out_site`` the output map.
+    Further: ``clip`` (relative keys), ``mask`` > 0 (a learned one, of so many distances to each side), ``rotary``
+    (positions by rotation), ``residual`` (RealFormer), ``gate`` (Anthe), ``partial`` (PartialFormer), ``adapters`` of
+    ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps, ``out_site`` the output map.
     """
 
     heads: Size
@@ -53,6 +54,7 @@ class Attention(Mixer):
     rank: Size = 0
     prompt: Size = 0
     rotary: bool = field(default=False, metadata={"plain": False})
+    mask: Size = field(default=0, metadata={"plain": 0})
     out_site: Site = field(default=DENSE, metadata={"plain": DENSE})
 
     slot: ClassVar[str] = "attention"
@@ -63,6 +65,10 @@ class Attention(Mixer):
     def scores(self) -> ScoreSets:
         """Its sets of scores as they reach the softmax."""
         return ScoreSets(self.bias_heads, self.head_dim, self.keys)
+
+    @property
+    def again(self) -> Attention:
+        return replace(self, mask=0)
 
     def misfit(self) -> tuple[str, str] | None:
         heads, sets, shared = self.heads, self.score_heads, self.kv_heads
@@ -166,11 +172,12 @@ class Attention(Mixer):
 
     def _core(self) -> Block:
         values = self.heads * self.head_dim // self.bias_heads
-        if self.expand or given(self.clip) or self.residual:
+        mask = DynamicMask(self.d, self.bias_heads, self.mask, self.queries, self.keys) if given(self.mask) else None
+        if self.expand or given(self.clip) or self.residual or mask is not None:
             name = ("cross" if self.cross else "self") if self.residual else None
             out = self.heads if self.expand else 0
             return Scores(self.score_heads, self.head_dim, values, self.queries, self.keys, out, self.clip, name,
-                          self.prompt)
+                          self.prompt, mask)
         return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt)
 
     def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None,
@@ -186,7 +193,7 @@ class Attention(Mixer):
             key, value, bias = self._prompted(m, key, value, bias)
         if self.kv_heads:
             key, value = self._repeated(key, self.score_heads), self._repeated(value, self.bias_heads)
-        more = (carried,) if isinstance(self._core(), Scores) else ()
+        more = (carried, x) if isinstance(self._core(), Scores) else ()
         mixed = m.core(query, key, value, bias, *more).transpose(1, 2).flatten(2)
         mixed = self.gating.late("QgV", functools.partial(self._map, m), mixed, x)
         mixed = mixed if self.partial is None else m.partial(mixed, x)

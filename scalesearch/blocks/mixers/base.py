@@ -47,6 +47,11 @@ class Mixer(Block):
         """Its scores, if it has any."""
         return None
 
+    @property
+    def again(self) -> Mixer:
+        """What stands where a layer has the same sub-layer once more."""
+        return self
+
     def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None) -> Any:
         """Mix the positions of ``x``.
 

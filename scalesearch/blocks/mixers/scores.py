@@ -6,11 +6,13 @@ Scores are (batch, heads, queries, keys), scaled by 1/√head_dim and not yet ma
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from scalesearch.blocks.core import Axis, Block, Extent, Shape, Size, Use, Work, block
 from scalesearch.blocks.elementwise import dropout, plus
 from scalesearch.blocks.leaves import KeyValueCache, Linear, MatMul
+from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.norms import NORM_KINDS, norm_kind
 from scalesearch.blocks.sizes import given
 
@@ -73,7 +75,8 @@ class Scores(Block):
 
     ``heads_out`` > 0: ``heads`` sets of scores are expanded to so many by W₂ relu(W₁ · + b₁) + b₂ across heads before
     the softmax (PartialFormer, section 3.3: head scaling). ``clip`` > 0: relative keys. ``residual``: the scores of
-    the layer before are added (He et al. 2021, RealFormer), which ``carried`` holds by name.
+    the layer before are added (He et al. 2021, RealFormer), which ``carried`` holds by name. ``mask`` reads ``x``, the
+    input of the queries.
     """
 
     heads: Size
@@ -85,6 +88,7 @@ class Scores(Block):
     clip: Size = 0
     residual: str | None = None
     extra: Size = 0
+    mask: DynamicMask | None = field(default=None, metadata={"plain": None})
 
     def parts(self) -> Mapping[str, Block | Use]:
         expands = given(self.heads_out)
@@ -97,6 +101,8 @@ class Scores(Block):
         if expands:
             parts["widen"] = HeadMixer(self.heads, out, self.queries, self.keys, self.extra)
             parts["deepen"] = HeadMixer(out, out, self.queries, self.keys, self.extra)
+        if self.mask is not None:
+            parts["mask"] = self.mask
         return parts | {"mix": MatMul((out, self.queries), self.keys, self.value_dim, self.extra, inner=True)}
 
     def work(self) -> Sequence[Work]:
@@ -106,7 +112,7 @@ class Scores(Block):
         keys: list[Extent] = [self.keys, self.extra] if given(self.extra) else [self.keys]
         return [Work((self.heads_out, self.queries, some), "activation") for some in keys]
 
-    def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None) -> Any:
+    def forward(self, m: Any, q: Any, k: Any, v: Any, bias: Any, carried: Any = None, x: Any = None) -> Any:
         from torch.nn.functional import pad
 
         q = q * self.head_dim**-0.5
@@ -119,6 +125,8 @@ class Scores(Block):
         if self.residual:
             scores = scores + carried[self.residual] if self.residual in carried else scores
             carried[self.residual] = scores
+        if self.mask is not None:
+            scores = scores + pad(m.mask(x, k.shape[2] - self.extra), (self.extra, 0))
         scores = scores if bias is None else plus(scores, bias)
         return m.mix(dropout(scores.softmax(-1), m.rates.attention, m.training), v)
 

@@ -147,6 +147,7 @@ def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: boo
                      expand=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=0 if shared is None else shared,
                      clip=a[f"{stack}.relative_clip"] if relative else 0,
                      rotary=bool(a.get(f"{stack}.rotary", False)) and not cross,
+                     mask=0 if cross or a.get(f"{stack}.mask", "none") == "none" else a[f"{stack}.mask.clip"],
                      residual=a.get(f"{stack}.residual_scores", "none") == "previous",
                      gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
                      out_site=site(a, "out"), partial=_partial(a, stack, queries, cross),

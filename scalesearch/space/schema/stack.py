@@ -20,7 +20,7 @@ OFF = ("off",)
 OF_WHOLE_STACK = ("depth", "middle_width", "relative_clip")  # which layers cannot differ in
 MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
 # Keys of attention, written beside `mixer`; those of self-attention alone.
-OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate"})
+OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate", "mask"})
 OF_ATTENTION = OF_SELF_ATTENTION | {
     "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "projections", "pg"}
 
@@ -57,6 +57,7 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "relative_positions": flag("no", "relative keys in self-attention (Shaw et al. 2018)"),
         "relative_clip": Field("size", default="8", low=1, doc="distance from which positions look alike"),
         "rotary": flag("no", "queries and keys of self-attention turned by their places (Su et al. 2021)"),
+        "mask": _mask(),
         "residual_scores": Field("word", RESIDUAL_SCORES, default="none", doc="A^G of a stack, or RealFormer's"),
         "gate": Field("word", GATES, default="none", doc="Anthe's gate between query, key and value"),
         "projections": Field("word", ("matrices", "identity"), default="matrices", doc="of query, key and value"),
@@ -82,6 +83,13 @@ def _by_layer(child: Field | Group, depth: str) -> Field | Group:
 def _mixers() -> Group:
     kinds = {name: keys_of_kind(kind) for name, kind in MIXERS.items()}
     return Group({}, kinds, default_variant="attention", doc="how positions of a sequence meet")
+
+
+def _mask() -> Group:
+    clip = Field("size", default="16", low=1, doc="distance from which positions look alike")
+    kinds = {"none": Group(doc="of padding and later positions alone"),
+             "dynamic": Group({"clip": clip}, doc="of content, distance and head, in a layer's first self-attention")}
+    return Group({}, kinds, default_variant="none", doc="a learned mask added to scores (DMAN, Fan et al. 2021)")
 
 
 def _local() -> Group:

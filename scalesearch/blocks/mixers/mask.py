@@ -1,0 +1,65 @@
+"""A learned mask of attention (Fan et al. 2021, Mask Attention Networks, DMAN's)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scalesearch.blocks.core import Axis, Block, Shape, Size, Use, Work, block
+from scalesearch.blocks.elementwise import plus
+from scalesearch.blocks.leaves import Linear
+
+LEAST = 1e-10  # a weight that is masked keeps that much of itself, as released
+
+
+@block
+class DynamicMask(Block):
+    """log max(σ(w · x_t + P[s - t] + U[h]), 10⁻¹⁰), added to the scores of head h, query t and key s (their eq. 9).
+
+    P has ``clip`` distances to each side, is 0 for s = t, and beyond them as at the last.
+    """
+
+    d: Size
+    heads: Size
+    clip: Size
+    queries: Axis
+    keys: Axis
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"content": Linear(self.d, 1, (self.queries,), bias=False),
+                "places": Places(self.heads, self.clip, self.queries, self.keys)}
+
+    def forward(self, m: Any, x: Any, keys: int) -> Any:
+        """(batch, queries, d), the last of ``keys`` positions, to (batch, heads, queries, keys)."""
+        from torch.nn.functional import logsigmoid
+
+        allowed = plus(m.content(x)[:, None], m.places(x.shape[1], keys))
+        return logsigmoid(allowed).clamp(min=math.log(LEAST))
+
+
+@block
+class Places(Block):
+    """P[s - t] + U[h]: (heads, queries, keys)."""
+
+    heads: Size
+    clip: Size
+    queries: Axis
+    keys: Axis
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"distance": (2 * self.clip,), "head": (self.heads,)}
+
+    def start(self, name: str) -> str:
+        return "zero"
+
+    def work(self) -> Sequence[Work]:  # the sum, and its logarithm before it is cut off
+        return [Work((self.heads, self.queries, self.keys), "activation") for _ in range(2)]
+
+    def forward(self, m: Any, queries: int, keys: int) -> Any:
+        import torch
+
+        at = torch.arange(keys, device=m.head.device)
+        distance = (at[None, :] - at[keys - queries :, None]).clamp(-self.clip, self.clip) + self.clip
+        past, future = m.distance.split(self.clip)
+        return torch.cat([past, past.new_zeros(1), future])[distance] + m.head[:, None, None]
