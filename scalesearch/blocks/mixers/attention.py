@@ -104,10 +104,8 @@ class Attention(Mixer):
     @property
     def widths(self) -> dict[str, Size]:
         """Features of query, key and value over all heads."""
-        score_width, width = self.score_heads * self.head_dim, self.heads * self.head_dim
-        if given(self.kv_heads):
-            return {"Q": score_width, "K": self.kv_heads * self.head_dim, "V": self.kv_heads * self.head_dim}
-        return {"Q": score_width, "K": score_width, "V": width}
+        sets, values = ((self.kv_heads,) * 2) if given(self.kv_heads) else (self.score_heads, self.heads)
+        return {"Q": self.score_heads * self.head_dim, "K": sets * self.head_dim, "V": values * self.head_dim}
 
     @property
     def bias_heads(self) -> Size:
