@@ -29,6 +29,7 @@ class TokenEmbedding(Block):
     positions: str = "sinusoidal"
     max_length: Size = 1024
     tied: str | None = None  # path of the table that this one is
+    scaled: bool = field(default=True, metadata={"plain": True})
 
     def parts(self) -> Mapping[str, Block | Use]:
         parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied)}
@@ -37,7 +38,7 @@ class TokenEmbedding(Block):
         return parts
 
     def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
-        x = m.table(tokens) * self.d**0.5
+        x = m.table(tokens) * self.d**0.5 if self.scaled else m.table(tokens)
         if self.positions == "learned":
             x = x + m.position(positions)
         elif self.positions == "sinusoidal":

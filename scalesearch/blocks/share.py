@@ -60,7 +60,7 @@ class One(Schedule):
 
 
 @dataclass(frozen=True)
-class Grouped(Schedule):
+class InGroups(Schedule):
     """A schedule of a fixed number of groups, at most one a layer."""
 
     group_count: int
@@ -71,7 +71,7 @@ class Grouped(Schedule):
 
 
 @dataclass(frozen=True)
-class Cycle(Grouped):
+class Cycle(InGroups):
     """Layer i uses group i mod g: 0 1 2 0 1 2 (Takase & Kiyono 2021; EdgeFormer's encoder)."""
 
     def groups(self, depth: int) -> list[int]:
@@ -79,7 +79,7 @@ class Cycle(Grouped):
 
 
 @dataclass(frozen=True)
-class Sequence(Grouped):
+class Sequence(InGroups):
     """Consecutive layers share: 0 0 1 1 2 2 (Takase & Kiyono 2021). Earlier groups take the remainder."""
 
     def groups(self, depth: int) -> list[int]:
@@ -89,7 +89,7 @@ class Sequence(Grouped):
 
 
 @dataclass(frozen=True)
-class ReverseCycle(Grouped):
+class ReverseCycle(InGroups):
     """A cycle whose last round runs backwards: 0 1 2 0 1 2 2 1 0 (Takase & Kiyono 2021, "cycle (rev)")."""
 
     def groups(self, depth: int) -> list[int]:

@@ -17,7 +17,7 @@ from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.norms import NORM_KINDS
 
-Layer = Callable[[Any], Any]
+LayerCall = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class Solver:
     """``advance(m, layer, x)`` is the next state; the layer is called ``evaluations`` times."""
 
     evaluations: int
-    advance: Callable[[Any, Layer, Any], Any]
+    advance: Callable[[Any, LayerCall, Any], Any]
     gated: bool = False
 
 
-def rk2(m: Any, layer: Layer, x: Any) -> Any:
+def rk2(m: Any, layer: LayerCall, x: Any) -> Any:
     """x + (F₁ + F₂) / 2 with F₂ = F(x + F₁)."""
     first = _change(layer, x)
     return x + (first + _change(layer, x + first)) / 2
 
 
-def rk2_learned(m: Any, layer: Layer, x: Any) -> Any:
+def rk2_learned(m: Any, layer: LayerCall, x: Any) -> Any:
     """x + g F₁ + (1 - g) F₂, g = σ(W [F₁; F₂]), one W for the stack."""
     import torch
 
@@ -45,7 +45,7 @@ def rk2_learned(m: Any, layer: Layer, x: Any) -> Any:
     return x + g * first + (1 - g) * second
 
 
-def rk4(m: Any, layer: Layer, x: Any) -> Any:
+def rk4(m: Any, layer: LayerCall, x: Any) -> Any:
     """x + (F₁ + 2 F₂ + 2 F₃ + F₄) / 6."""
     first = _change(layer, x)
     second = _change(layer, x + first / 2)
@@ -53,7 +53,7 @@ def rk4(m: Any, layer: Layer, x: Any) -> Any:
     return x + (first + 2 * second + 2 * third + _change(layer, x + third)) / 6
 
 
-def _change(layer: Layer, x: Any) -> Any:
+def _change(layer: LayerCall, x: Any) -> Any:
     return layer(x) - x
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from scalesearch.blocks.core import Block, Size
 from scalesearch.blocks.embedding import TokenEmbedding
-from scalesearch.blocks.ffn.kinds import GEGLU, GELU, Gated, ReLU, SelfGated, SwiGLU, TwoLayer
+from scalesearch.blocks.ffn.kinds import GEGLU, GELU, Gated, ReLU, SelfGated, SwiGLU, Swish, TwoLayer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.rotary import BASE
 from scalesearch.blocks.seq2seq import EncoderDecoder
@@ -24,7 +24,7 @@ from scalesearch.lowering.sources import Constant, Flipped, Joined, Owners, Padd
 
 NEUTRAL = 8  # hidden units of a neutral feed-forward network
 NEUTRAL_HEAD = 1  # features of a neutral head
-ACTIVATIONS = {ReLU: 0, SwiGLU: 2, SelfGated: 2, GELU: 3, GEGLU: 3}  # numbers of the runtime's enumeration
+ACTIVATIONS = {ReLU: 0, SwiGLU: 2, Swish: 2, SelfGated: 2, GELU: 3, GEGLU: 3}  # numbers of the runtime's enumeration
 LENGTH = 256  # source tokens, as data files cut them unless they say otherwise
 OFFSET = 12  # tokens that a translation may have beyond 3/2 of its source: 10, BOS, and what rounding takes
 

@@ -43,6 +43,9 @@ SMALL = {
     **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
     **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no"
        for stack in ("encoder", "decoder")},
+    **{f"{stack}.lift": "none | dextra if width % 8 == 0 else none" for stack in ("encoder", "decoder")},
+    **{f"{stack}.lift.dextra.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
+        ("depth", "1..4 | ramp(1..3, 4)"), ("multiplier", "1 | 1.7"), ("groups", "1 | 2 | 4"))},
     **{f"{stack}.mask": "{ one of: { none: {}, dynamic: { clip: 1..3 } } }" for stack in ("encoder", "decoder")},
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
     **{f"{stack}.ffn.{kind}.hidden": f"1..12 | {sizes}" for kind, sizes in (

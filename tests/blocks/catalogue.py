@@ -10,6 +10,7 @@ from typing import Any
 
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
 from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, Axis, Block, Repeat
+from scalesearch.blocks.dextra import DExTra
 from scalesearch.blocks.embedding import (
     POSITIONS,
     AdaptiveOutput,
@@ -234,6 +235,8 @@ CATALOGUE: dict[str, Draw] = {
     "low_rank": plain(Factors, (SRC, "d_in"), over=(SRC,)),
     "head_linear": plain(HeadLinear, (SRC, HEADS, "d_in"), over=(SRC, HEADS)),
     "head_mixer": plain(HeadMixer, ("heads_in", TGT, SRC_KEYS), queries=TGT, keys=SRC_KEYS),
+    "dextra": plain(DExTra, (SRC, "d_in"), over=(SRC,), inner=[8, 12], d_out=[4, 8], depth=range(1, 6),
+                    multiplier=[1.0, 2.3], groups=[1, 2, 4]),
     "dynamic_mask": plain(DynamicMask, (SRC, "d"), more=(LENGTH,), queries=SRC, keys=SRC_KEYS, clip=range(1, 5)),
     "relative_keys": plain(RelativeKeys, ("heads", SRC, "head_dim"), more=(LENGTH,), queries=SRC, clip=range(1, 5)),
     "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], norm_kind=list(NORM_KINDS), **ON_SOURCE),

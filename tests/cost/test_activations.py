@@ -24,7 +24,7 @@ decoder: {{ depth: 2, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {decode
 {top}
 """
 KINDS = {kind: {"ffn": kind, "hidden": "" if kind in ("self_gated", "none") else "hidden: 64"}
-         for kind in ("relu", "gelu", "geglu", "swiglu", "self_gated", "none")}
+         for kind in ("relu", "gelu", "swish", "geglu", "swiglu", "self_gated", "none")}
 GATES = {f"gate {gate}": {"both": f"gate: {gate},"} for gate in ("QgV", "KgV", "VgQ", "VgK", "KgQ", "QgK")}
 ACROSS = {f"cross {name}": {"decoder": f"cross_{gate['both']}"} for name, gate in GATES.items()}
 CHAINS = {f"chain {apply} {length}": {"top": f"tensor_chain: {{ layer: 0.2, apply: {apply}, length: {length} }}"}
@@ -51,6 +51,14 @@ FAMILIES: dict[str, dict[str, str]] = {
     "chained table": {"top": "embedding.tie: none\ntensor_chain: { embedding: 0.2, output: 0.2, length: 4 }"},
     "lora": {"top": "adapt: lora"},
     "prompt": {"top": "adapt: prompt"},
+    "mask": {"both": "mask: dynamic,"},
+    "lift": {"both": "lift: { dextra: { groups: 4 } },"},
+    "lifted table": {"top": "embedding: { dextra: { rank: 8, groups: 4 } }"},
+    "Macaron": {"encoder": "sublayers: [ffn, attention, ffn]", "decoder": "sublayers: [ffn, self, cross, ffn]"},
+    "parallel": {"encoder": "sublayers: [[attention, ffn]]", "decoder": "sublayers: [self, [cross, ffn]]"},
+    "parallel, post": {"encoder": "sublayers: [[attention, ffn]]", "decoder": "sublayers: [self, [cross, ffn]]",
+                       "top": "norm: post"},
+    "by layer": {"hidden": "hidden: [32, 64, 96]", "encoder": "sublayers: [[attention, ffn]]"},
     "low rank": {"top": "low_rank: { ffn: 4, attention: 3 }"},
 }
 

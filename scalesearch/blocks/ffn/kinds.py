@@ -51,6 +51,14 @@ class GELU(TwoLayer):
     activation: ClassVar[str] = "gelu"
 
 
+@ffn("swish")
+@block
+class Swish(TwoLayer):
+    """SiLU ("swish") between the matrices (Ramachandran et al. 2017; DeLighT)."""
+
+    activation: ClassVar[str] = "silu"
+
+
 @block
 class Gated(FFN):
     """W₂ (act(W_g x) ⊙ W₁ x), all with biases. The default hidden size keeps a plain FFN's parameters (8/3 · width)."""

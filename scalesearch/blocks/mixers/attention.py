@@ -55,6 +55,7 @@ class Attention(Mixer):
     prompt: Size = 0
     rotary: bool = field(default=False, metadata={"plain": False})
     mask: Size = field(default=0, metadata={"plain": 0})
+    d_out: Size = field(default=0, metadata={"plain": 0})  # where it is not d
     out_site: Site = field(default=DENSE, metadata={"plain": DENSE})
 
     slot: ClassVar[str] = "attention"
@@ -133,10 +134,11 @@ class Attention(Mixer):
         parts: dict[str, Block | Use] = {**maps, "core": self._core()}
         if self.partial is not None:
             parts["partial"] = self.partial
-        parts["out"] = self.out_site(width, self.d, (self.queries,))
+        d_out = self.d_out if given(self.d_out) else self.d
+        parts["out"] = self.out_site(width, d_out, (self.queries,))
         for slot in self.adapters:
             axis = self.queries if slot in ("query", "out") else self.projected
-            out = self.d if slot == "out" else self.widths[slot[0].upper()]
+            out = d_out if slot == "out" else self.widths[slot[0].upper()]
             parts[f"{slot}_adapter"] = Adapter(width if slot == "out" else self.d, out, self.rank, (axis,), bias=False)
         if given(self.prompt):
             parts["prompt"] = Prompt(self.prompt, self.d, tuple(maps[slot] for slot in self.gating.on_keys))

@@ -53,8 +53,9 @@ class Places(Block):
     def start(self, name: str) -> str:
         return "zero"
 
-    def work(self) -> Sequence[Work]:  # the sum, and its logarithm before it is cut off
-        return [Work((self.heads, self.queries, self.keys), "activation") for _ in range(2)]
+    def work(self) -> Sequence[Work]:  # the sum, an exponential of it, and its logarithm before that is cut off
+        kept = [Work((self.heads, self.queries, self.keys), "activation") for _ in range(3)]
+        return [*kept, Work((self.queries, -1), "activation")]  # what the content said is not, once it is added
 
     def forward(self, m: Any, queries: int, keys: int) -> Any:
         import torch

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreLinear
 from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Extent, Site, Size, Use
+from scalesearch.blocks.dextra import DExTra, LiftedOutput, LiftedTable
 from scalesearch.blocks.embedding import (
     AdaptiveOutput,
     AdaptiveTable,
@@ -23,6 +25,7 @@ from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.branches import Branches
 from scalesearch.blocks.mixers.inside import PartialFFN
+from scalesearch.blocks.mixers.lift import Lifted
 from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.sizes import fixed, minimum, truth
@@ -103,9 +106,26 @@ def mixer(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
 
 def _main(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     """The mixer under that key, of the channels that ``width`` says."""
+    where = f"{stack}.lift"
     if a.get(f"{stack}.mixer", "attention") == "attention":  # whose keys are the stack's own
-        return attention(a, stack, axes)
+        return attention(a, stack, axes) if a.get(where, "none") == "none" else _lifted(a, stack, axes)
     return _unadapted(a, stack, "mixer", _registered(a, stack, "mixer", axes[0], a["width"]))
+
+
+def _lifted(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
+    """Attention that reads half of the features, made by DeLighT's unit."""
+    width = a["width"]
+    if truth(width % 2 != 0):
+        raise Unbuildable(f"{stack}.lift", f"halves the width, which is {width}")
+    lift = _unit(a, f"{stack}.lift", width, width // 2, width // 2, axes[:1])
+    inner = attention(ChainMap({"width": width // 2}, a), stack, axes)  # type: ignore[arg-type]  # only read
+    return Lifted(width, axes[0], stack == "decoder", DENSE, main=replace(inner, d_out=width), lift=lift)
+
+
+def _unit(a: Answered, where: str, d_in: Size, inner: Size, d_out: Size, over: tuple[Axis, ...]) -> DExTra:
+    """DeLighT's unit as the answers below ``where`` describe it."""
+    sizes = (fixed(a[f"{where}.{key}"]) for key in ("depth", "multiplier", "groups"))
+    return fitted(DExTra(fixed(d_in), fixed(inner), fixed(d_out), over, *sizes), where)
 
 
 def _registered(a: Answered, stack: str, key: str, axis: Axis, d: Size) -> Mixer:
@@ -200,6 +220,11 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
     """From tokens to vectors; ``tied``: the path of the table that this one is."""
     width, kind, over = a["width"], a.get("embedding", "plain"), (axis,)
     positions = a["embedding.positions"], a["embedding.max_length"] if a["embedding.positions"] == "learned" else 0
+    if kind == "dextra":
+        rank, inside = a["embedding.rank"], None if tied is None else f"{tied}.table"
+        lift = _unit(a, "embedding", rank, width // 2, width, over)
+        return TokenEmbedding(width, over, LiftedTable(rank, _table(a, rank, over), lift, inside), *positions,
+                              scaled=False)
     if kind == "h-softpos":
         _only_untied(a, "embedding", "h-softpos has a narrower table")
         return _soft_positions(a, axis, positions)
@@ -243,6 +268,8 @@ def output(a: Answered, path: str) -> Use:
     if kind == "adaptive":
         cutoffs, factor = tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"])
         return Use(AdaptiveOutput(width, cutoffs, factor, fixed(words(a)), path if tied else None))
+    if kind == "dextra":
+        return Use(LiftedOutput(width, a["embedding.rank"], f"{path}.table" if tied else None, words(a)))
     if kind == "factorised" and tied:
         return Use(FactorisedOutput(width, a["embedding.rank"], path, words(a)))
     bias = not tied and bool(a.get("embedding.output_bias", True))

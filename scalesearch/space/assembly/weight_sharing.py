@@ -18,7 +18,7 @@ from scalesearch.space.syntax.value_parser import parse_schedule
 
 # Keys of a stack that decide the shapes of its mixer's weights.
 SHAPING = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim", "score_heads", "key_value_heads",
-           "projections", "head_scaling", "gate", "mask", "mask.clip", "relative_positions", "relative_clip",
+           "projections", "head_scaling", "gate", "mask", "mask.clip", "lift", "relative_positions", "relative_clip",
            "pg", "pg.on", "pg.ratio", "pg.per_head")
 
 

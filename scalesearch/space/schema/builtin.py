@@ -17,7 +17,7 @@ from scalesearch.blocks.norms import NORM_KINDS
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
 from scalesearch.blocks.stacks import SOLVERS
-from scalesearch.space.schema.stack import OFF, count, flag, keys_of_kind, stack, sublayers
+from scalesearch.space.schema.stack import OFF, count, dextra, flag, keys_of_kind, stack, sublayers
 from scalesearch.space.schema.synonyms import with_synonyms
 from scalesearch.space.schema.types import CallSpec, Field, Group
 
@@ -77,6 +77,8 @@ def _embedding() -> Group:
         "plain": Group(doc="a table as wide as the model"),
         "factorised": Group({"rank": Field("size", default="= width // 4", low=1, doc="width of the table")},
                             doc="a narrower table, and a map to the model's width"),
+        "dextra": Group({"rank": Field("size", default="= width // 4", low=1, doc="width of the table"),
+                         **dextra("rank").fields}, doc="a narrower table, and DeLighT's unit for each side"),
         "h-softpos": Group(soft, doc="Anthe's embedding with soft roles"),
         "adaptive": Group(adaptive, doc="bands of rarer tokens are narrower"),
     }

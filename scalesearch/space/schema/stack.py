@@ -20,7 +20,8 @@ OFF = ("off",)
 OF_WHOLE_STACK = ("depth", "middle_width", "relative_clip")  # which layers cannot differ in
 MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
 # Keys of attention, written beside `mixer`; those of self-attention alone.
-OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate", "mask"})
+OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate", "mask",
+                               "lift"})
 OF_ATTENTION = OF_SELF_ATTENTION | {
     "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "projections", "pg"}
 
@@ -58,6 +59,8 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "relative_clip": Field("size", default="8", low=1, doc="distance from which positions look alike"),
         "rotary": flag("no", "queries and keys of self-attention turned by their places (Su et al. 2021)"),
         "mask": _mask(),
+        "lift": Group({}, {"none": Group(doc="attention reads the layer's input"), "dextra": dextra("width")},
+                      default_variant="none", doc="a unit before self-attention, which then reads fewer features"),
         "residual_scores": Field("word", RESIDUAL_SCORES, default="none", doc="A^G of a stack, or RealFormer's"),
         "gate": Field("word", GATES, default="none", doc="Anthe's gate between query, key and value"),
         "projections": Field("word", ("matrices", "identity"), default="matrices", doc="of query, key and value"),
@@ -83,6 +86,15 @@ def _by_layer(child: Field | Group, depth: str) -> Field | Group:
 def _mixers() -> Group:
     kinds = {name: keys_of_kind(kind) for name, kind in MIXERS.items()}
     return Group({}, kinds, default_variant="attention", doc="how positions of a sequence meet")
+
+
+def dextra(of: str) -> Group:
+    """The keys of DeLighT's unit; ``of``: the features that the multiplier multiplies."""
+    return Group({
+        "depth": Field("size", default="4", low=1, high=64, doc="grouped maps"),
+        "multiplier": Field("number", default="2", low=1, high=64, doc=f"widest of them, in multiples of {of}"),
+        "groups": Field("size", default="16", low=1, doc="of the map in the middle, at most; a power of two"),
+    }, doc="grouped maps that grow and shrink again (DeLighT, Mehta et al. 2021)")
 
 
 def _mask() -> Group:

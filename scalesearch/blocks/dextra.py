@@ -1,0 +1,130 @@
+"""DeLighT's light-weight unit, DExTra: grouped maps that grow and shrink again (Mehta et al. 2021, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from itertools import pairwise
+from typing import Any
+
+from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, Size, Use, Work, block
+from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.matrices import GroupLinear
+from scalesearch.blocks.norms import LayerNorm
+from scalesearch.blocks.sizes import fixed, truth
+
+MULTIPLE = 8  # of which the sizes between grouped maps are multiples, as released
+
+
+@block
+class DExTra(Block):
+    """(…, d_in) to (…, d_out) by a matrix to ``inner`` features, ``depth`` grouped maps, and a matrix.
+
+    A norm and a SiLU follow each. Widths go from ``inner`` to ``multiplier`` · d_in and back; groups from 2 to at most
+    ``groups`` and back, their features shuffled after each map. Each map but the first reads the result of the first
+    matrix as well, group by group.
+    """
+
+    d_in: Size
+    inner: Size
+    d_out: Size
+    over: Axes
+    depth: Size
+    multiplier: float
+    groups: Size
+
+    def misfit(self) -> tuple[str, str] | None:
+        for n, (size, _, groups) in enumerate(self.maps):
+            if self.maps[0][0] % groups:
+                return "groups", f"{groups} do not divide {self.maps[0][0]} features, which are half of the width"
+            if n == len(self.maps) - 1 and fixed(self.d_out) % groups:
+                return "groups", f"{groups} do not divide the last map's {fixed(self.d_out)} features"
+            assert size % groups == 0
+        return None
+
+    @property
+    def maps(self) -> list[tuple[int, int, int]]:
+        """Features in, features out and groups of every grouped map."""
+        depth, inner, most = fixed(self.depth), fixed(self.inner), fixed(self.groups)
+        half = (depth + 1) // 2
+        top, steps = fixed(self.multiplier) * fixed(self.d_in), max(half - 1, 1)
+        up = [int(inner + (top - inner) * n / steps) for n in range(half)]
+        groups = _mirrored([min(2 ** (n + 1), most) for n in range(half)], depth)
+        sizes = [*_mirrored(up, depth)[:-1], fixed(self.d_out)]
+        for n, pair in enumerate(pairwise(groups)):
+            sizes[n] = -(-sizes[n] // max(*pair, MULTIPLE)) * max(*pair, MULTIPLE)
+        inputs = [inner, *(size + inner for size in sizes[:-1])]
+        return list(zip(inputs, sizes, groups))
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        inner, over = self.inner, self.over
+        parts: dict[str, Block | Use] = {"enter": Linear(self.d_in, inner, over), "enter_norm": LayerNorm(inner, over)}
+        for n, (d_in, d_out, groups) in enumerate(self.maps):
+            parts[f"map{n}"] = GroupLinear(d_in, d_out, over, True, groups)
+            parts[f"norm{n}"] = LayerNorm(d_out // groups, (*over, groups))  # one gain for all groups
+        parts["leave"] = Linear(self.d_out + inner, self.d_out, over)
+        return parts | {"leave_norm": LayerNorm(self.d_out, over)}
+
+    def work(self) -> Sequence[Work]:
+        """Both ends after their SiLU, and what they and the maps but the first read, which is joined."""
+        read = sum(d_in for d_in, *_ in self.maps[1:])
+        return [Work((*self.over, read + 2 * (self.inner + self.d_out)), "activation")]
+
+    def forward(self, m: Any, x: Any) -> Any:
+        import torch
+        from torch.nn.functional import silu
+
+        first: Any = silu(m.enter_norm(m.enter(x)))
+        y: Any = first
+        for n, (_, _, groups) in enumerate(self.maps):
+            if n:  # each group reads its own part of both
+                y = torch.cat([first.unflatten(-1, (groups, -1)), y.unflatten(-1, (groups, -1))], -1).flatten(-2)
+            grouped = getattr(m, f"map{n}")(y).unflatten(-1, (groups, -1))
+            shuffled = grouped.transpose(-1, -2).flatten(-2).unflatten(-1, (groups, -1))
+            y = silu(getattr(m, f"norm{n}")(shuffled)).flatten(-2)
+        return silu(m.leave_norm(m.leave(torch.cat([first, y], -1))))
+
+
+@block
+class LiftedTable(Block):
+    """√rank · ``table`` of ``rank`` features, made the model's by ``lift``; ``tied``: the path of the table it is."""
+
+    rank: Size
+    table: Block
+    lift: DExTra
+    tied: str | None = None
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        return {"table": Use(self.table, tied=self.tied), "lift": self.lift}
+
+    def forward(self, m: Any, tokens: Any) -> Any:
+        return m.lift(m.table(tokens) * self.rank**0.5)
+
+
+@block
+class LiftedOutput(Block):
+    """Scores by a matrix to ``rank`` features, unless the model has as many, and the table at ``path`` or its own."""
+
+    d: Size
+    rank: Size
+    path: str | None
+    vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        down = {} if truth(self.d == self.rank) else {"down": Linear(self.d, self.rank, (TGT,), bias=False)}
+        return {**down, "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=self.path)}
+
+    def forward(self, m: Any, x: Any) -> Any:
+        return m.table(self._down(m, x))
+
+    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """See :meth:`Linear.terms`."""
+        return [(self._down(m, hidden), m.table.weight, None, target)]
+
+    def _down(self, m: Any, x: Any) -> Any:
+        return x if self.d == self.rank else m.down(x)
+
+
+def _mirrored(values: list[int], length: int) -> list[int]:
+    """``values`` there and back, ``length`` of them; the last one once where that is odd."""
+    return values + values[::-1][length % 2 :]
