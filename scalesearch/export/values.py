@@ -12,6 +12,7 @@ from scalesearch.blocks.embedding import sinusoid
 from scalesearch.lowering.sources import (
     Constant,
     Contracted,
+    Diagonal,
     Flipped,
     Joined,
     Padded,
@@ -52,5 +53,7 @@ def value(source: Source, weights: Mapping[str, Any]) -> Tensor:
             filled = rows.new_zeros(heads, size, *rows.shape[2:])
             filled[:, : rows.shape[1]] = rows
             return filled.flatten(0, 1)
+        case Diagonal(of):
+            return torch.block_diag(*value(of, weights))
         case Contracted(cores, parts):
             return cores.matrix([value(part, weights).double() for part in parts])[0, :, :, 0].float()

@@ -14,6 +14,7 @@ from scalesearch.blocks.core import Block, Repeat, Size, Use
 from scalesearch.blocks.cores import Cores
 from scalesearch.blocks.embedding import FactorisedOutput, FactorisedTable
 from scalesearch.blocks.leaves import Added, Embedding, Linear, Transposed
+from scalesearch.blocks.matrices import GroupLinear
 from scalesearch.blocks.share import Borrow
 from scalesearch.blocks.sites import Factors, Nothing
 from scalesearch.blocks.sizes import fixed, key_of
@@ -81,7 +82,14 @@ class Contracted:
     parts: tuple[Source, ...]
 
 
-Source: TypeAlias = Weight | Constant | Flipped | Product | Sum | Joined | Padded | Contracted
+@dataclass(frozen=True)
+class Diagonal:
+    """A matrix with the matrices of ``of``, along its first axis, on its diagonal, and zeros elsewhere."""
+
+    of: Source
+
+
+Source: TypeAlias = Weight | Constant | Flipped | Product | Sum | Joined | Padded | Contracted | Diagonal
 
 TABLES = (Embedding, ChainEmbedding, FactorisedTable)  # lookups, and outputs, that are one matrix of all tokens
 OUTPUTS = (Linear, ChainLinear, FactorisedOutput)
@@ -125,6 +133,8 @@ def matrix(part: Block | Use, path: str) -> Source | None:
         return Weight(f"{path}.weight")
     if isinstance(block, Factors):
         return Product(Weight(f"{path}.up.weight"), Weight(f"{path}.down.weight"))
+    if type(block) is GroupLinear:
+        return Diagonal(Weight(f"{path}.weight"))
     if type(block) is Transposed:
         return Flipped(Weight(f"{path}.weight"))
     if isinstance(block, CoreLinear):

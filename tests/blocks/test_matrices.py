@@ -51,5 +51,6 @@ def test_one_place_has_one_structure_and_sizes_must_divide() -> None:
         transformer(16, 1, 1, matrices__ffn="phm", matrices__ffn__n=2, low_rank__ffn=3)
     with pytest.raises(Unbuildable, match=r"matrices.out.groups: 3 does not divide"):
         transformer(16, 1, 1, matrices__out="group", matrices__out__groups=3)
-    assert any("GroupLinear" in one for one in refusals(
-        transformer(16, 1, 1, matrices__out="group", matrices__out__groups=2).block))
+    with pytest.raises(Unbuildable, match=r"matrices.ffn.ratio: 1.0 is not between"):
+        transformer(16, 1, 1, matrices__ffn="chain", matrices__ffn__ratio=1.0, matrices__ffn__length=2)
+    assert not refusals(transformer(16, 1, 1, matrices__out="group", matrices__out__groups=2).block)

@@ -62,6 +62,8 @@ CASES = {
                   **{f"matrices.{place}.rank": 3 for place in ("attention", "out", "ffn")}},
     "hypercomplex": {f"matrices.{place}{key}": value for place, n in (("attention", 2), ("ffn", 4))
                      for key, value in (("", "phm"), (".n", n))},
+    "groups": {f"matrices.{place}{key}": value for place in ("attention", "out", "ffn")
+               for key, value in (("", "group"), (".groups", 2))},
     "low rank": {"low_rank.attention": 2, "low_rank.ffn": 3},
     "factorised": {"embedding": "factorised", "embedding.rank": 4},
     "factorised, untied": {"embedding": "factorised", "embedding.rank": 4, "embedding.tie": "none"},

@@ -72,6 +72,8 @@ def site(a: Answered, where: str) -> Site:
         if ratio is not None or rank is not None:
             longer = "low_rank" if ratio is None else "tensor_chain"
             raise Unbuildable(key, f"{longer}.{where} is on, too: a matrix is one or the other")
+        if name == "chain" and not truth((a[f"{key}.ratio"] > 0) & (a[f"{key}.ratio"] < 1)):
+            raise Unbuildable(f"{key}.ratio", f"{a[f'{key}.ratio']} is not between 0 and 1")
         return MATRICES[name](**{option: a[f"{key}.{option}"] for option in options(MATRICES[name])})
     if ratio is not None and rank is not None:
         raise Unbuildable(f"low_rank.{where}", f"tensor_chain.{where} is on, too: a matrix is one or the other")
