@@ -24,7 +24,6 @@ from typing import Any
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.mixers.base import Mixer
-from scalesearch.blocks.mixers.branches import Branches
 from scalesearch.blocks.sites import Factors as LowRank
 from scalesearch.nn.init import chain_deviations, fan_in
 from scalesearch.nn.module import Module
@@ -181,7 +180,7 @@ def _by_place(model: Any, recipe: Recipe) -> dict[str, Factors]:
 
 def _branch(block: Any, residual: Factors, recipe: Recipe) -> Iterator[tuple[str, Factors]]:
     """The maps of one residual branch, with their factors; see :func:`_residual`."""
-    if isinstance(block, Branches):
+    if isinstance(block, Mixer) and block.added:
         for name, part in block.added.items():
             yield from ((f"{name}.{inner}", factors) for inner, factors in _branch(part, residual, recipe))
         return

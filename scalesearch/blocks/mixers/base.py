@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -46,6 +47,11 @@ class Mixer(Block):
     def scores(self) -> ScoreSets | None:
         """Its scores, if it has any."""
         return None
+
+    @property
+    def added(self) -> Mapping[str, Mixer]:
+        """The mixers within it whose outputs add up to its own, by their parts' names; none if it is one itself."""
+        return {}
 
     @property
     def again(self) -> Mixer:

@@ -26,7 +26,6 @@ class Branches(Mixer):
 
     @property
     def added(self) -> Mapping[str, Mixer]:
-        """The parts whose outputs are its own."""
         return {"main": self.main} | ({} if self.join == "before" else {"local": self.local})
 
     def parts(self) -> Mapping[str, Block | Use]:

@@ -22,6 +22,10 @@ class Lifted(Mixer):
     def scores(self) -> ScoreSets | None:
         return self.main.scores
 
+    @property
+    def added(self) -> Mapping[str, Mixer]:
+        return {"main": self.main}
+
     def parts(self) -> Mapping[str, Block | Use]:
         return {"lift": self.lift, "main": self.main}
 
