@@ -1,10 +1,11 @@
-"""Is a family as fast as its multiply-adds say? A training step of each against a plain Transformer of equal MACs.
+"""Is a family as fast as its multiply-adds say? Training and decoding of each beside a plain Transformer of equal MACs.
 
     python benchmarks/family_speed.py [--data FILE] [--rounds 5] [--updates 6] [FAMILY ...]
 
 A FAMILY is an architecture file or a shipped name (small/partialformer, small/anthe and small/edgeformer unless
 given). The plain one beside it has its width, depths and tying; the hidden size of its feed-forward networks makes the
-MACs equal. Both take turns in one process, one thread; the ratio is of median target tokens a CPU-second.
+MACs equal. Both take turns in one process, one thread; the ratios are of medians of target tokens a CPU-second in
+training, and of sentences of --length tokens, 64 at once, decoded greedily in float32 from random weights.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from scalesearch.cli.options import load_architecture
 from scalesearch.cost import cost, find_protocol
 from scalesearch.data import Corpus, Feed
 from scalesearch.nn import Dropout, build
+from scalesearch.nn.decode import greedy
 from scalesearch.train import Recipe
 from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
@@ -38,6 +40,14 @@ class Contestant:
         model.set_attention(hardware.attention)
         self.engine, self.feed = Engine(model.train(), recipe, hardware), Feed(corpus.train, given.max_tokens, 1)
         self.speeds: list[float] = []
+        self.decoding: list[float] = []
+        self.untrained = build(architecture.block, vocab=corpus.tokenizer.vocab_size).eval()
+
+    def decode(self, source: torch.Tensor) -> None:
+        start = time.process_time()
+        with torch.inference_mode():
+            greedy(self.untrained, source, max_length=source.shape[1])
+        self.decoding.append(len(source) / (time.process_time() - start))
 
     def round(self, updates: int) -> None:
         tokens, start = 0, time.process_time()
@@ -48,8 +58,9 @@ class Contestant:
         self.speeds.append(tokens / (time.process_time() - start))
 
     @property
-    def speed(self) -> float:
-        return statistics.median(self.speeds[1:])  # the first round warms up
+    def speed(self) -> tuple[float, float]:
+        """In training and in decoding; the first round warms up."""
+        return statistics.median(self.speeds[1:]), statistics.median(self.decoding[1:])
 
 
 def plain_like(architecture: Any, vocab: int, length: int) -> Any:
@@ -82,12 +93,13 @@ def main() -> None:
     torch.set_num_threads(1)
     corpus = corpus_of(given)
     table = Table(title=f"{given.max_tokens} tokens a batch, dropout {given.dropout:g}, one thread", box=None)
-    headings = ("family", "MMACs", "plain MMACs", "tokens / CPU s", "plain", "plain / family")
+    headings = ("family", "MMACs", "plain MMACs", "tokens / CPU s", "plain", "plain / family",
+                "sentences / CPU s", "plain", "plain / family")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "family" else "right")
     for name in given.families:
         table.add_row(name, *compare(load_architecture(name, ())[1], corpus, given))
-    Console().print(table)
+    Console(width=140).print(table)
 
 
 def compare(family: Any, corpus: Corpus, given: argparse.Namespace) -> list[str]:
@@ -97,11 +109,14 @@ def compare(family: Any, corpus: Corpus, given: argparse.Namespace) -> list[str]
     protocol = find_protocol("forward", given.length, given.length, vocab)
     macs = [f"{cost(architecture.block, protocol)['macs.total'] / 1e6:.2f}" for architecture in pair]
     contestants = [Contestant(architecture, corpus, given) for architecture in pair]
+    source = torch.randint(4, vocab, (64, given.length), generator=torch.Generator().manual_seed(1))
     for _ in range(given.rounds + 1):
         for contestant in contestants:
             contestant.round(given.updates)
-    ours, plain = (contestant.speed for contestant in contestants)
-    return [*macs, f"{ours:,.0f}", f"{plain:,.0f}", f"{plain / ours:.2f}"]
+            contestant.decode(source)
+    speeds = zip(*(contestant.speed for contestant in contestants))
+    cells = ((f"{ours:,.0f}", f"{plain:,.0f}", f"{plain / ours:.2f}") for ours, plain in speeds)
+    return [*macs, *(cell for three in cells for cell in three)]
 
 
 if __name__ == "__main__":
