@@ -20,6 +20,7 @@ from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.norms import NORM_KINDS, norm_kind
 from scalesearch.blocks.options import named
+from scalesearch.blocks.paths import Merge, Paths, Several, of_path
 
 NORMS = ("pre", "post")
 AGAIN = "ffn_again"  # the feed-forward network before it once more, with its weights
@@ -39,6 +40,7 @@ class Layer(Block):
     """Sub-layers in some order: (batch, positions, d) to the same. Their words are those of ``share:``.
 
     ``order``: where it is not the ``usual`` one. A word again is a part of its own, NAME_2, but for ``ffn_again``.
+    ``paths``: several of a part in its place, or of the whole layer: these have one first norm if it is pre-norm.
     """
 
     main: Mixer
@@ -46,6 +48,7 @@ class Layer(Block):
     norm: str
     norm_kind: str = norm_kind()
     order: Order = field(default=(), kw_only=True, metadata={"plain": ()})
+    paths: Paths | None = field(default=None, kw_only=True, metadata={"plain": None})
 
     usual: ClassVar[Order]
 
@@ -86,26 +89,47 @@ class Layer(Block):
         """The name of the norm of the last step."""
         return f"{self.steps[-1][0][1]}_norm"
 
+    @property
+    def units(self) -> list[str]:
+        """The names of the paths of the whole layer, or one that is empty."""
+        paths = self.paths
+        return [""] if paths is None or paths.of != "layer" else list(Several(None, paths.count).added)
+
+    def _merge(self) -> Merge:
+        assert self.paths is not None
+        norms = self.norm_kind if self.paths.norm else ""
+        return Merge(self.main.d, (self.main.queries,), self.paths.count, self.paths.merge, norms)
+
+    def _part(self, slot: str, name: str) -> Any:
+        """The block of a part: what stands under the word ``slot``, or several paths of it."""
+        first, part = self.blocks[slot]
+        part = part.again if name != first and isinstance(part, Mixer) else part
+        return part if self.paths is None else self.paths.wrapped(part, slot, self._merge())
+
     def parts(self) -> Mapping[str, Block | Use]:
         calls = Counter(name for step in self.steps for _, name in step)
         norms = Counter(step[0][1] for step in self.steps)
+        norm, count = NORM_KINDS[self.norm_kind](self.main.d, (self.main.queries,)), len(self.units)
         parts: dict[str, Block | Use] = {}
         for slot, names in self.slots.items():
             for name in names:
-                first = self.blocks[slot][1]
-                part = first.again if name != names[0] and isinstance(first, Mixer) else first
-                parts[name] = Use(part, calls[name])
-                if name in norms:
-                    parts[f"{name}_norm"] = Use(NORM_KINDS[self.norm_kind](self.main.d, part.over), norms[name])
-        return parts
+                parts[name] = Use(self._part(slot, name), calls[name])
+                if name in norms and (count == 1 or (self.norm == "pre" and name == self.steps[0][0][1])):
+                    parts[f"{name}_norm"] = Use(norm, 1 + (norms[name] - 1) * count)  # the first step's is of all paths
+                elif name in norms:
+                    parts[f"{name}_norm"] = Use(Several(norm, count), norms[name])
+        return parts | ({"merge": Use(self._merge())} if count > 1 else {})
 
     def work(self) -> Sequence[Work]:
-        """What parallel sub-layers say each, put right: an input is kept if one reads it in place, outputs as a sum."""
-        d, kept = self.main.d, []
-        for step in (step for step in self.steps if len(step) > 1):
-            parts = [self.blocks[slot][1] for slot, _ in step]
-            copied = sum(d * part.copies for part in parts) - d * reduce(and_, (part.copies for part in parts))
-            kept.append(Work((*parts[0].over, copied - d * (len(parts) - 1)), "activation"))
+        """What sub-layers with one input say each, put right: it is kept if one reads it in place, outputs as a sum."""
+        d, count, kept = self.main.d, len(self.units), []
+        for number, step in enumerate(self.steps):
+            parts = [self._part(*part) for part in step]
+            readers = parts * (1 if number else count)  # paths of a layer begin with one input
+            if len(readers) > 1:
+                copied = sum(d * part.copies for part in readers) - d * reduce(and_, (part.copies for part in readers))
+                summed = count * d * (len(parts) - 1)
+                kept.append(Work((self.main.queries, (count if number else 1) * copied - summed), "activation"))
         return kept
 
     def forward(self, m: Any, x: Any, present: Any, bias: Any, carried: Any = None, memory: Any = None,
@@ -114,22 +138,27 @@ class Layer(Block):
 
         ``carried`` takes scores from layer to layer, where attention has residual scores.
         """
-        def applied(slot: str, name: str, y: Any) -> Any:
-            part = getattr(m, name)
+        def applied(unit: str, slot: str, name: str, y: Any) -> Any:
+            part, scores = _of(m, name, unit), of_path(unit, (carried,))[0]
             if slot == "ffn":
                 return part(y)
             if slot != "cross":
-                return part(y, present, bias, cache, carried)
+                return part(y, present, bias, cache, scores)
             if cache is None or cache.groups is None:
-                return part(y, None, memory_bias, cache, carried, memory)
-            return cache.groups.rows(part(cache.groups.grid(y), None, memory_bias, cache, carried, memory))
+                return part(y, None, memory_bias, cache, scores, memory)
+            return cache.groups.rows(part(cache.groups.grid(y), None, memory_bias, cache, scores, memory))
 
-        for step in self.steps:
-            def together(y: Any, step: list[tuple[str, str]] = step) -> Any:
-                return reduce(plus, (applied(slot, name, y) for slot, name in step))
+        states = dict.fromkeys(self.units, x)
+        for number, step in enumerate(self.steps):
+            name = f"{step[0][1]}_norm"
+            first = getattr(m, name)(x) if self.norm == "pre" and number == 0 else None  # once for all paths
+            for unit, state in states.items():
+                def together(y: Any, unit: str = unit, step: list[tuple[str, str]] = step) -> Any:
+                    return reduce(plus, (applied(unit, *part, y) for part in step))
 
-            x = sublayer(m, self.norm, getattr(m, f"{step[0][1]}_norm"), x, together)
-        return x
+                normalise = _of(m, name, unit) if first is None else lambda _, first=first: first
+                states[unit] = sublayer(m, self.norm, normalise, state, together)
+        return m.merge(x, list(states.values())) if len(states) > 1 else states[""]
 
 
 @block
@@ -167,3 +196,9 @@ class DecoderLayer(Layer):
     @property
     def ordered(self) -> Order:
         return self.order or (self.woven if self.interleaved else self.usual)
+
+
+def _of(m: Any, name: str, unit: str) -> Any:
+    """The module ``name`` of a layer, or of one of its paths."""
+    part = getattr(m, name)
+    return getattr(part, unit) if unit and isinstance(part.block, Several) else part

@@ -79,6 +79,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
 
 
 def _of_order(path: str, layer: Layer) -> Iterator[str]:
+    if layer.paths is not None:
+        yield f"{path}: {layer.paths.count} paths, and the runtime has one"
     if any(len(step) > 1 for step in layer.steps):
         yield f"{path}: sub-layers in parallel, and the runtime has one after the other"
     elif layer.norm == "post" and layer.steps[0][0][0] != layer.usual[0][0]:

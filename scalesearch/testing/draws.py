@@ -6,6 +6,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from scalesearch.blocks.paths import MERGES, PATHS_OF
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
@@ -88,6 +89,9 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
         if rng.random() < 0.25:
             drawn |= {"encoder.sublayers": random_order(rng, "attention", "ffn"), "decoder.interleaved": False,
                       "decoder.sublayers": random_order(rng, "self", "cross", "ffn")}
+        if rng.random() < 0.2:
+            drawn |= {f"{stack}.paths.{key}": rng.choice(among) for stack in ("encoder", "decoder") for key, among in (
+                ("of", PATHS_OF), ("count", (1, 2, 3)), ("merge", MERGES), ("norm", (False, True)))}
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}
         if rng.random() < 0.5:
             for slot in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn"):

@@ -24,6 +24,7 @@ from typing import Any
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.layers import Layer
 from scalesearch.blocks.mixers.base import Mixer
+from scalesearch.blocks.paths import Several
 from scalesearch.blocks.sites import Factors as LowRank
 from scalesearch.nn.init import chain_deviations, fan_in
 from scalesearch.nn.module import Module
@@ -171,7 +172,8 @@ def _by_place(model: Any, recipe: Recipe) -> dict[str, Factors]:
             scaled = recipe.residual == "scaled" or (recipe.residual == "deepnet" and node.block.norm == "post")
             residual = _residual(model, stack, len(layers), node.block) if scaled else (1.0, 1.0)
             for name, part in node.block.parts().items():
-                if isinstance(part.block, Mixer | FFN):
+                if isinstance(part.block, Mixer | FFN) or (
+                        isinstance(part.block, Several) and isinstance(part.block.path, Mixer | FFN)):
                     for inner, factors in _branch(part.block, residual, recipe):
                         at = f"{path}.{name}.{inner}"
                         found |= _spread(model.get_submodule(at), at, *factors)
@@ -180,7 +182,11 @@ def _by_place(model: Any, recipe: Recipe) -> dict[str, Factors]:
 
 def _branch(block: Any, residual: Factors, recipe: Recipe) -> Iterator[tuple[str, Factors]]:
     """The maps of one residual branch, with their factors; see :func:`_residual`."""
-    if isinstance(block, Mixer) and block.added:
+    if isinstance(block, Several) and block.merge is not None and block.merge.ends:  # whatever comes before a norm
+        last = residual[0]
+        yield from ((f"merge.{name}", (0.0 if recipe.zero_out else last, last)) for name in block.merge.ends)
+        residual, recipe = (1.0, residual[1]), replace(recipe, zero_out=False)
+    if isinstance(block, Mixer | Several) and block.added:
         for name, part in block.added.items():
             yield from ((f"{name}.{inner}", factors) for inner, factors in _branch(part, residual, recipe))
         return

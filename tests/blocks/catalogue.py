@@ -40,6 +40,7 @@ from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
 from scalesearch.blocks.norms import NORM_KINDS, LayerNorm, RMSNorm
 from scalesearch.blocks.options import options
+from scalesearch.blocks.paths import MERGES, PATHS_OF, Merge, Paths, Several
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Factors, HeadLinear
 from scalesearch.blocks.stacks import SOLVERS, Stack, WaistedStack
 from scalesearch.testing.specimen import LENGTH, Specimen, feed_forward, fitting, mixing, site, size
@@ -169,12 +170,26 @@ def ffn(rng: Random, d: int, axis: Axis) -> Any:
     return fitting(rng, FFNS[rng.choice(list(FFNS))], d, (axis,), site(rng))
 
 
+def paths(rng: Random) -> Paths | None:
+    """Several paths of anything, or none."""
+    made = Paths(rng.choice(PATHS_OF), rng.randint(2, 3), rng.choice(MERGES), rng.random() < 0.5)
+    return rng.choice([None, made])
+
+
+def several(rng: Random) -> Specimen:
+    """Several feed-forward networks, merged."""
+    fed = feed_forward(rng, "relu")
+    d, count = fed.block.d, rng.randint(2, 4)
+    merge = Merge(d, (SRC,), count, rng.choice(MERGES), rng.choice(["", *NORM_KINDS]))
+    return Specimen(Several(fed.block, count, merge), fed.inputs)
+
+
 def layer(rng: Random) -> EncoderLayer:
     """An encoder layer."""
     main = mixer(rng, size(rng), (SRC, SRC, SRC), decoder=False)
     orders = [(), (("ffn",), ("attention",), ("ffn", "attention"), ("ffn_again",))]
     return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORMS), norm_kind=rng.choice(list(NORM_KINDS)),
-                        order=rng.choice(orders))
+                        order=rng.choice(orders), paths=paths(rng))
 
 
 def encoder_layer(rng: Random) -> Specimen:
@@ -189,7 +204,7 @@ def decoder_layer(rng: Random) -> Specimen:
     cross = attention(rng, d, (TGT, MEMORY, SRC_KEYS), cross=True) if rng.random() < 0.8 else None
     block = DecoderLayer(mixer(rng, d, (TGT, TGT, KEYS)), ffn(rng, d, TGT), rng.choice(NORMS), cross_attention=cross,
                          interleaved=rng.random() < 0.5, norm_kind=rng.choice(list(NORM_KINDS)),
-                         order=rng.choice([(), (("self", "cross"), ("ffn",), ("self", "ffn_again"))]))
+                         order=rng.choice([(), (("self", "cross"), ("ffn",), ("self", "ffn_again"))]), paths=paths(rng))
     return Specimen(block, ((TGT, d), None, None, None, (SRC, d), None, None))
 
 
@@ -246,6 +261,7 @@ CATALOGUE: dict[str, Draw] = {
     "soft_positions": soft_positions,
     "attention": cross_attention,
     "partial_ffn": inside_heads,
+    "several": several,
     "encoder_layer": encoder_layer,
     "decoder_layer": decoder_layer,
     "stack": stack,

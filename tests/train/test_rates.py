@@ -8,6 +8,7 @@ import torch
 
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.mixers.base import Mixer
+from scalesearch.blocks.paths import Several
 from scalesearch.blocks.sites import Chain, LowRank
 from scalesearch.data import make_batch
 from scalesearch.nn.build import module
@@ -86,14 +87,18 @@ def test_with_last_maps_of_zero_every_branch_gives_zero_and_can_learn(seed: int)
     seen: list[tuple[Module, torch.Tensor]] = []
     nodes = {path: node for path, node in model.named_modules() if isinstance(node, Module) and ".partial." not in path}
     first = [node.local for node in nodes.values() if getattr(node.block, "join", None) == "before"]
-    for node in nodes.values():
-        if isinstance(node.block, Mixer | FFN) and node not in first:
+    normed = [path for path, node in nodes.items() if isinstance(node.block, Several) and node.block.merge
+              and node.block.merge.ends]  # whose branches end with norms
+    for path, node in nodes.items():
+        inside = any(path.startswith(f"{one}.") for one in normed)
+        if path in normed or (isinstance(node.block, Mixer | FFN) and node not in first and not inside):
             node.register_forward_hook(lambda one, _, y: seen.append((one, y)))
     model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9]])).log_softmax(-1)[..., 5].sum().backward()
-    ends = [(node, y) for node, y in seen if node.block.ends]
+    ends = [(node, y) for node, y in seen if isinstance(node.block, Several) or node.block.ends]
     assert ends and all(not y.any() for _, y in ends)
     learning = [weight.grad is not None and bool(weight.grad.any()) for node, _ in ends
-                for name, weight in node.named_parameters() if name.split(".")[0] in node.block.ends]
+                for name, weight in node.named_parameters()
+                if name.split(".")[0] in ("merge", *getattr(node.block, "ends", ()))]
     assert any(learning) or not learning
 
 

@@ -13,14 +13,15 @@ from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, 
 from scalesearch.blocks.ffn.kinds import NoFFN
 from scalesearch.blocks.layers import AGAIN, DecoderLayer, EncoderLayer, Layer, Order
 from scalesearch.blocks.mixers.scores import GlobalScores
+from scalesearch.blocks.paths import Paths
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
 from scalesearch.blocks.share import One
 from scalesearch.blocks.sites import DENSE
-from scalesearch.blocks.sizes import truth
+from scalesearch.blocks.sizes import fixed, truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
 from scalesearch.space.assembly.by_layer import MakeLayer, OfLayer, layers
 from scalesearch.space.assembly.components import Answered, attention, embedding, ffn, mixer, off, output
-from scalesearch.space.assembly.weight_sharing import adapted, ties
+from scalesearch.space.assembly.weight_sharing import adapted, norms_inside, ties
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross_gate")
@@ -163,6 +164,7 @@ def _ordered(a: Answered, stack: str, layer: Ordered) -> Ordered:
         raise Unbuildable(where, f"{missing[0]} is not in the list, and the layers have it")
     if AGAIN in flat and "ffn" not in flat[: flat.index(AGAIN)]:
         raise Unbuildable(where, f"{AGAIN} is the feed-forward network before it, and there is none")
+    layer = replace(layer, paths=_paths(a, f"{stack}.paths", layer))
     if order == _of_those_there(layer, layer.usual):
         return layer
     if isinstance(layer, DecoderLayer):
@@ -171,6 +173,13 @@ def _ordered(a: Answered, stack: str, layer: Ordered) -> Ordered:
         if order == _of_those_there(layer, layer.woven):
             return replace(layer, interleaved=True)
     return replace(layer, order=order)
+
+
+def _paths(a: Answered, where: str, layer: Layer) -> Paths | None:
+    if (count := fixed(a.get(f"{where}.count", 1))) == 1:
+        return None
+    made = Paths(a[f"{where}.of"], count, a[f"{where}.merge"], bool(a[f"{where}.norm"]))
+    return made.without_ffn() if layer.ffn.empty else made
 
 
 def _of_those_there(layer: Layer, order: Order) -> Order:
@@ -232,6 +241,6 @@ def _waisted(a: Answered) -> WaistedStack:
     middle = _encoder_layer(OfLayer(ChainMap({"width": a[where]}, a), "encoder", 0))  # type: ignore[arg-type]
     inner = [part for slot, parts in middle.slots.items() for part in parts
              if dict(zip(("attention", "ffn"), slots))[slot] == "sandwich"]
-    shared = tuple(Tie(part, One(), adapted(a)) for part in inner)
+    shared = tuple(Tie(part, One(), (*adapted(a), *norms_inside(a, middle.parts()[part]))) for part in inner)
     steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
     return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)

@@ -9,6 +9,7 @@ from scalesearch.blocks.core import Block, Repeat, Tie, Use, walk
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.options import options
+from scalesearch.blocks.paths import Several
 from scalesearch.blocks.share import SCHEDULES, Borrow, Explicit, Own, Schedule, schedule
 from scalesearch.blocks.sizes import by_value, fixed, truth
 from scalesearch.space.assembly.components import Answered
@@ -17,9 +18,10 @@ from scalesearch.space.syntax.schedules import Call, Reference
 from scalesearch.space.syntax.value_parser import parse_schedule
 
 # Keys of a stack that decide the shapes of its mixer's weights.
+PATHS = ("paths.of", "paths.count", "paths.merge", "paths.norm")
 SHAPING = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim", "score_heads", "key_value_heads",
            "projections", "head_scaling", "gate", "mask", "mask.clip", "lift", "relative_positions", "relative_clip",
-           "pg", "pg.on", "pg.ratio", "pg.per_head")
+           "pg", "pg.on", "pg.ratio", "pg.per_head", *PATHS)
 
 
 def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
@@ -33,13 +35,20 @@ def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[
             continue
         # What an encoder layer has of its own, a loan has too: there is no one bias left that it could borrow.
         mine = adapted(a) if stack == "encoder" or isinstance(plan, Borrow) else ()
-        found.append(Tie(part, plan, tuple(dict.fromkeys((*(("bias",) if a["share.biases"] == "own" else ()), *mine)))))
+        mine = (*("bias",) * (a["share.biases"] == "own"), *mine, *norms_inside(a, present[part]))
+        found.append(Tie(part, plan, tuple(dict.fromkeys(mine))))
         if a["share.norms"] == "follow" and f"{part}_norm" in present:
             if isinstance(plan, Schedule):
                 found.append(Tie(f"{part}_norm", plan))
             elif encoder is not None and f"{plan.part}_norm" in encoder.layer.parts():
                 found.append(Tie(f"{part}_norm", Borrow(plan.path, f"{plan.part}_norm", plan.layers)))
     return tuple(found)
+
+
+def norms_inside(a: Answered, part: Any) -> list[str]:
+    """Names of the norms at the end of a part's paths, where layers have norms of their own."""
+    merge = part.block.merge if a["share.norms"] == "own" and isinstance(part.block, Several) else None
+    return [] if merge is None else merge.ends
 
 
 def adapted(a: Answered) -> tuple[str, ...]:
@@ -103,7 +112,7 @@ def _difference(a: Answered, lender: str, taker: str) -> str:
     kinds: Mapping[str, type[Block]] = FFNS if feed_forward else MIXERS
     own = [f"{key}.{name}" for key in (("ffn",) if feed_forward else ("mixer", "local"))
            for kind in kinds.values() for name in options(kind)]
-    names = {"ffn", *own} if feed_forward else {*SHAPING, *own}
+    names = {"ffn", *PATHS, *own} if feed_forward else {*SHAPING, *own}
     # One by one: where candidates are counted, answers cannot be listed.
     keys = sorted(key for key in names if f"encoder.{key}" in a or f"decoder.{key}" in a)
     cross = {"gate": "cross_gate"} if taker.endswith(".cross") else {}
@@ -132,5 +141,4 @@ def _shapes(layer: Block, part: str) -> dict[str, Any]:
 
 
 def _adapts(path: str) -> bool:
-    first = path.split(".")[0]
-    return first == "prompt" or first.endswith("_adapter")
+    return any(name == "prompt" or name.endswith("_adapter") for name in path.split("."))

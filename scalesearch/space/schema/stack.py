@@ -14,10 +14,11 @@ from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import HEAD_GATES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.options import Option, options
+from scalesearch.blocks.paths import MERGES, PATHS_OF
 from scalesearch.space.schema.types import Beside, Field, Group
 
 OFF = ("off",)
-OF_WHOLE_STACK = ("depth", "middle_width", "relative_clip")  # which layers cannot differ in
+OF_WHOLE_STACK = ("depth", "middle_width", "relative_clip", "paths")  # which layers cannot differ in
 MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
 # Keys of attention, written beside `mixer`; those of self-attention alone.
 OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate", "mask",
@@ -66,6 +67,7 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "projections": Field("word", ("matrices", "identity"), default="matrices", doc="of query, key and value"),
         "step_embedding": flag("no", "a sinusoid of the layer's number before each layer (Universal Transformer)"),
         **extra,
+        "paths": _paths(),
         "pg": _partial(name == "decoder"),
         "ffn": ffn,
     }
@@ -114,6 +116,16 @@ def _local() -> Group:
              for kind, block in MIXERS.items() if kind != "attention"}
     none = Group(doc="the mixer alone")
     return Group({}, {"none": none, **kinds}, default_variant="none", doc="a second way to meet, beside the mixer")
+
+
+def _paths() -> Group:
+    fields: dict[str, Field | Group] = {
+        "of": Field("word", PATHS_OF, default="sublayer", doc="what there are several of: attention is any mixer"),
+        "count": Field("size", default="1", low=1, doc="paths, each with weights of its own"),
+        "merge": Field("word", MERGES, default="mean", doc="how they meet; gated: by weights of each position"),
+        "norm": flag("no", "a norm at the end of each path"),
+    }
+    return Group(fields, clears=True, doc="several paths in the place of one (MAT, MUTE, Multi-Path)")
 
 
 def _partial(decoder: bool) -> Group:
