@@ -153,8 +153,7 @@ class Attention(Mixer):
 
     def work(self) -> Sequence[Work]:
         """Kept for the backward pass besides parts' outputs: raw features, gated ones, repeated and prompts' keys."""
-        width, gate = self.widths, self.gating
-        axis = {"Q": self.queries, "K": self.keys, "V": self.keys}
+        width, gate, axis = self.widths, self.gating, {"Q": self.queries, "K": self.keys, "V": self.keys}
         raw = "QKV" if self.site == IDENTITY else "" if self.gate == "none" else gate.gating
         kept = [Work((axis[role], width[role]), "activation") for role in raw]
         kept += not_kept(self.d, (self.queries,), self)
@@ -176,8 +175,8 @@ class Attention(Mixer):
         if self.expand or given(self.clip) or self.residual or mask is not None:
             name = ("cross" if self.cross else "self") if self.residual else None
             out = self.heads if self.expand else 0
-            return Scores(self.score_heads, self.head_dim, values, self.queries, self.keys, out, self.clip, name,
-                          self.prompt, mask)
+            sizes = self.score_heads, self.head_dim, values
+            return Scores(*sizes, self.queries, self.keys, out, self.clip, name, self.prompt, mask)
         return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt)
 
     def forward(self, m: Any, x: Any, present: Any, bias: Any, cache: Any = None, carried: Any = None,
