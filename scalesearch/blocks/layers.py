@@ -16,7 +16,6 @@ from typing import Any, ClassVar, TypeAlias
 from scalesearch.blocks.core import Block, Use, Work, block
 from scalesearch.blocks.elementwise import dropout, lowered, plus
 from scalesearch.blocks.ffn.base import FFN
-from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.norms import NORM_KINDS, norm_kind
 from scalesearch.blocks.options import named
@@ -182,7 +181,7 @@ class DecoderLayer(Layer):
     """
 
     main: Mixer = named("self_attention")
-    cross_attention: Attention | None = None
+    cross_attention: Mixer | None = None
     interleaved: bool = False
 
     usual: ClassVar[Order] = (("self",), ("cross",), ("ffn",))

@@ -28,8 +28,9 @@ from scalesearch.space.syntax.expressions import keys_of
 Answered = Mapping[str, Any]
 # The plainest mixer: attention of one head of one feature.
 _LIKE = {"mixer": "attention", "local": "none", "heads": 1, "head_dim": 1, "score_heads": 1, "head_scaling": "none",
-         "key_value_heads": "off", "gate": "none", "mask": "none", "lift": "none", "relative_positions": False,
-         "rotary": False, "residual_scores": "none", "cross_gate": "none", "projections": "matrices", "pg": "none"}
+         "key_value_heads": "off", "gate": "none", "mask": "none", "lift": "none", "cross": "attention",
+         "relative_positions": False, "rotary": False, "residual_scores": "none", "cross_gate": "none",
+         "projections": "matrices", "pg": "none"}
 _SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
 
 

@@ -9,6 +9,7 @@ from scalesearch.blocks.core import Block, Use
 from scalesearch.blocks.embedding import TokenEmbedding
 from scalesearch.blocks.ffn.kinds import SelfGated
 from scalesearch.blocks.layers import DecoderLayer, Layer
+from scalesearch.blocks.mixers import Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.seq2seq import Embeddings
 from scalesearch.blocks.sizes import given, truth
@@ -63,15 +64,12 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         if layer.cross_attention is None:
             yield f"{path}: it reads source and target as one text, and the runtime's translator has an encoder"
         else:
-            yield from _of_attention(f"{path}.cross_attention", layer.cross_attention)
+            yield from _of_mixer(f"{path}.cross_attention", layer.cross_attention)
     yield from _of_order(path, layer)
     where = f"{path}.{layer.blocks[layer.usual[0][0]][0]}"
-    if not isinstance(layer.main, Attention):
-        yield f"{where}: {type(layer.main).__name__} is no attention"
-    else:
-        yield from _of_attention(where, layer.main)
-        if layer.norm == "post" and (given(layer.main.clip) or layer.main.rotary):
-            yield f"{where}: relative or rotary positions under norms after: the runtime then adds no absolute ones"
+    yield from _of_mixer(where, layer.main)
+    if isinstance(layer.main, Attention) and layer.norm == "post" and (given(layer.main.clip) or layer.main.rotary):
+        yield f"{where}: relative or rotary positions under norms after: the runtime then adds no absolute ones"
     if not layer.ffn.empty and type(layer.ffn) not in ACTIVATIONS:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
     elif type(layer.ffn) is not SelfGated:
@@ -87,7 +85,10 @@ def _of_order(path: str, layer: Layer) -> Iterator[str]:
         yield f"{path}: {layer.steps[0][0][0]} comes first under norms after, and the runtime's attention has one"
 
 
-def _of_attention(path: str, mixer: Attention) -> Iterator[str]:
+def _of_mixer(path: str, mixer: Mixer) -> Iterator[str]:
+    if not isinstance(mixer, Attention):
+        yield f"{path}: {type(mixer).__name__} is no attention"
+        return
     if mixer.gate != "none":
         yield f"{path}: the gate {mixer.gate} multiplies features, and the runtime's attention has no gate"
     if mixer.expand:

@@ -177,7 +177,7 @@ class Space:
         """The canonical YAML, with defaults and full names; reads back to an equal space."""
         head = {key: scalar(text) for key, text in (("space", self.name), ("notes", self.notes)) if text}
         where = {"where": [scalar(constraint.text) for constraint in self.where]} if self.where else {}
-        return "\n".join(lines({**head, **tree(self.root), **where, **self._cost()})) + "\n"
+        return "\n".join(lines({**head, **tree(self.root, self.schema), **where, **self._cost()})) + "\n"
 
     def _cost(self) -> dict[str, Any]:
         cost: dict[str, Any] = {"protocol": flow(self.protocol)}

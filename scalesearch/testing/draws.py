@@ -47,6 +47,7 @@ SMALL = {
     **{f"{stack}.lift": "none | dextra if width % 8 == 0 else none" for stack in ("encoder", "decoder")},
     **{f"{stack}.lift.dextra.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
         ("depth", "1..4 | ramp(1..3, 4)"), ("multiplier", "1 | 1.7"), ("groups", "1 | 2 | 4"))},
+    "decoder.cross": "{ one of: { attention: {}, gated: { head_dim: 1..4, clip: 1..4 } } }",
     **{f"{stack}.mask": "{ one of: { none: {}, dynamic: { clip: 1..3 } } }" for stack in ("encoder", "decoder")},
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
     **{f"{stack}.ffn.{kind}.hidden": f"1..12 | {sizes}" for kind, sizes in (
@@ -54,10 +55,11 @@ SMALL = {
 }
 
 _TAPS = "kernel: '1..9 | ramp(1..9, 1..9)', heads: 1 | 2, glu: yes | no"
-_KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no", "average": "dims: 1..4"}
+_KINDS = {"lightweight": _TAPS, "dynamic": _TAPS, "separable": "kernel: 1..9, glu: yes | no", "average": "dims: 1..4",
+          "mega": "dims: 1..3, head_dim: 1..4, value_dim: 1..5, clip: 1..4"}
 _JOINED = "join: split | sum | before, channels: = width // 2 if join == split else 1"
 _OTHERS = ", ".join(f"{kind}: {{ {keys} }}" for kind, keys in _KINDS.items())
-_LOCAL = ", ".join(f"{kind}: {{ {keys}, {_JOINED} }}" for kind, keys in _KINDS.items())
+_LOCAL = ", ".join(f"{kind}: {{ {keys}, {_JOINED} }}" for kind, keys in _KINDS.items() if kind != "mega")
 MIXED = {f"{stack}.{key}": f"{{ one of: {{ {kinds} }} }}" for stack in ("encoder", "decoder")
          for key, kinds in (("mixer", f"attention: {{}}, {_OTHERS}"), ("local", f"none: {{}}, {_LOCAL}"))}
 
@@ -119,7 +121,8 @@ def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
     drawn["share.encoder.attention"] = rng.choice(["own", "cycle(2)"])
     drawn["share.decoder.self"] = "encoder.attention[2*i]"
     if "encoder.gate" in drawn:  # other mixers have nothing that cross-attention could borrow
-        drawn |= {"decoder.cross_gate": drawn["encoder.gate"], "share.decoder.cross": "encoder.attention[2*i + 1]"}
+        drawn |= {"decoder.cross": "attention", "decoder.cross_gate": drawn["encoder.gate"],
+                  "share.decoder.cross": "encoder.attention[2*i + 1]"}
 
 
 def random_order(rng: Random, *words: str) -> list[Any]:

@@ -37,6 +37,7 @@ from scalesearch.blocks.mixers.branches import JOINS, Branches
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
 from scalesearch.blocks.mixers.mask import DynamicMask
+from scalesearch.blocks.mixers.mega import Distances, GatedCross
 from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKeys, Scores
 from scalesearch.blocks.norms import NORM_KINDS, LayerNorm, RMSNorm
 from scalesearch.blocks.options import options
@@ -137,8 +138,16 @@ def attention(
 
 def cross_attention(rng: Random) -> Specimen:
     """A cross-attention and its memory."""
-    block = attention(rng, size(rng), (TGT, MEMORY, SRC_KEYS), cross=True)
+    block = across(rng, size(rng))
     return Specimen(block, ((TGT, block.d), None, None, None, None, (SRC, block.d)))
+
+
+def across(rng: Random, d: int) -> Mixer:
+    """An attention across sequences, gated or not."""
+    axes = TGT, MEMORY, SRC_KEYS
+    if rng.random() < 0.3:
+        return GatedCross(d, axes[0], True, site(rng), *axes[1:], size(rng), size(rng))
+    return attention(rng, d, axes, cross=True)
 
 
 def partial_ffn(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> PartialFFN:
@@ -157,6 +166,7 @@ def inside_heads(rng: Random) -> Specimen:
 def mixer(rng: Random, d: int, axes: tuple[Axis, Axis, Axis], decoder: bool = True) -> Mixer:
     """Any mixer, or two side by side."""
     join, kinds = rng.choice(["", "", *JOINS]), [name for name in MIXERS if name != "attention"]
+    kinds = [name for name in kinds if join == "" or not MIXERS[name].scored]
     local = rng.randint(1, d - 1) if join == "split" and d > 1 else d
     others = [fitting(rng, MIXERS[rng.choice(kinds)], width, axes[0], decoder, site(rng)) for width in (local, d)]
     if join == "" or (join == "split" and d == 1):
@@ -201,7 +211,7 @@ def encoder_layer(rng: Random) -> Specimen:
 def decoder_layer(rng: Random) -> Specimen:
     """A decoder layer, which may have no cross-attention, with its input and its memory."""
     d = size(rng)
-    cross = attention(rng, d, (TGT, MEMORY, SRC_KEYS), cross=True) if rng.random() < 0.8 else None
+    cross = across(rng, d) if rng.random() < 0.8 else None
     block = DecoderLayer(mixer(rng, d, (TGT, TGT, KEYS)), ffn(rng, d, TGT), rng.choice(NORMS), cross_attention=cross,
                          interleaved=rng.random() < 0.5, norm_kind=rng.choice(list(NORM_KINDS)),
                          order=rng.choice([(), (("self", "cross"), ("ffn",), ("self", "ffn_again"))]), paths=paths(rng))
@@ -253,6 +263,7 @@ CATALOGUE: dict[str, Draw] = {
     "dextra": plain(DExTra, (SRC, "d_in"), over=(SRC,), inner=[8, 12], d_out=[4, 8], depth=range(1, 6),
                     multiplier=[1.0, 2.3], groups=[1, 2, 4]),
     "dynamic_mask": plain(DynamicMask, (SRC, "d"), more=(LENGTH,), queries=SRC, keys=SRC_KEYS, clip=range(1, 5)),
+    "distances": plain(Distances, (SRC,), ids=True, more=(LENGTH,), clip=range(1, 5)),
     "relative_keys": plain(RelativeKeys, ("heads", SRC, "head_dim"), more=(LENGTH,), queries=SRC, clip=range(1, 5)),
     "global_scores": plain(GlobalScores, (SRC, "d"), clip=[0, 2], norm_kind=list(NORM_KINDS), **ON_SOURCE),
     "adaptive_output": plain(AdaptiveOutput, (TGT, "d"), cutoffs=CUTOFFS, factor=range(2, 5)),

@@ -5,22 +5,23 @@ from typing import Any
 import pytest
 import torch
 
-from scalesearch.blocks.core import SRC, TGT
+from scalesearch.blocks.core import MEMORY, SRC, SRC_KEYS, TGT
 from scalesearch.blocks.mixers.average import Average
 from scalesearch.blocks.mixers.convolutions import Convolved, ShortConvolution
+from scalesearch.blocks.mixers.mega import GatedCross, Mega
 from scalesearch.blocks.sites import DENSE
 from scalesearch.cost import cost, find_protocol
 from scalesearch.lowering.refusals import refusals
 from scalesearch.nn import build
 from scalesearch.nn.build import module
 from scalesearch.nn.causality import CausalityError, causality
-from scalesearch.nn.model import Cache
+from scalesearch.nn.model import Cache, Groups
 from scalesearch.space import Space, Unbuildable
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.testing import check_mixer
 from scalesearch.testing.kinds import check_count, tiny
 
-OURS = ("lightweight", "dynamic", "separable", "average")
+OURS = ("lightweight", "dynamic", "separable", "average", "mega")
 
 
 def architecture(**more: Any) -> Architecture:
@@ -70,6 +71,37 @@ def test_an_average_is_its_recurrence() -> None:
         state = (1 - p * a) * state + p * leaf.beta * x[:, t, :, None]
         y = (leaf.gamma * state).sum(-1) / 2
         assert torch.allclose(made(x, None, None)[:, t], torch.nn.functional.silu(y + leaf.omega * x[:, t]))
+
+
+def test_gated_attention_is_its_equations() -> None:
+    """Position by position, without the moving average's own: that is tested above."""
+    block, x = Mega(4, TGT, True, DENSE, dims=2, head_dim=3, value_dim=5, clip=3), torch.randn(1, 6, 4)
+    made = module(block)
+    for weight in made.parameters():
+        torch.nn.init.normal_(weight)
+    got, silu = made(x, None, torch.full((6, 6), -torch.inf).triu(1)), torch.nn.functional.silu
+    update, inner, shared, reset = made.inward(made.average(x, None, None))[0].split([4, 4, 3, 5], -1)
+    query, key = (silu(shared) * made.scale[n] + made.shift[n] for n in (0, 1))
+    for t in range(6):
+        near = [made.distances.weight[max(s - t, -2) + 2] for s in range(t + 1)]
+        scores = torch.stack([query[t] @ key[s] / 3**0.5 + near[s] for s in range(t + 1)]).softmax(0)
+        mixed = scores @ silu(made.value(x))[0, : t + 1]
+        h = silu(inner[t] + made.out(silu(reset[t]) * mixed))
+        assert torch.allclose(got[0, t], update[t].sigmoid() * (h - x[0, t]), atol=1e-5)
+
+
+def test_gated_attention_across_sees_distances_to_where_it_stands() -> None:
+    """Also step by step, and in a beam search, whose hypotheses of one source stand where positions do."""
+    made = module(GatedCross(4, TGT, True, DENSE, MEMORY, SRC_KEYS, 3, 2))
+    torch.nn.init.normal_(made.distances.weight)
+    x, memory, cache = torch.randn(1, 3, 4), torch.randn(1, 5, 4), Cache()
+    whole = made(x, None, None, None, None, memory)
+    for t in range(3):
+        cache.length = t
+        assert torch.allclose(made(x[:, t : t + 1], None, None, cache, None, memory), whole[:, t : t + 1], atol=1e-6)
+    cache.groups = Groups.of(torch.tensor([0, 0]))
+    beams = made(x[:, 2:].expand(1, 2, 4), None, None, cache, None, memory)
+    assert torch.allclose(beams, whole[:, 2:].expand(1, 2, 4), atol=1e-6)
 
 
 def test_an_average_from_both_ends_has_a_position_s_own_twice() -> None:
@@ -180,7 +212,7 @@ def test_counts_are_those_of_listing(encoder: Any, decoder: Any, more: Any) -> N
 
 @pytest.mark.parametrize("name", OURS)
 def test_ctranslate2_is_refused_with_the_reason(name: str) -> None:
-    for changes in ({"encoder__mixer": name}, {"encoder__local": name}):
+    for changes in ({"encoder__mixer": name}, {"encoder__local": name})[: 1 if name == "mega" else 2]:
         (why,) = refusals(architecture(**changes).block)
         assert why.startswith("encoder.mixing: ") and why.endswith("is no attention")
 

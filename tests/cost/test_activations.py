@@ -52,6 +52,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "lora": {"top": "adapt: lora"},
     "prompt": {"top": "adapt: prompt"},
     "mask": {"both": "mask: dynamic,"},
+    "Mega": {"decoder": "mixer: mega, cross: gated"},
     "lift": {"both": "lift: { dextra: { groups: 4 } },"},
     "lifted table": {"top": "embedding: { dextra: { rank: 8, groups: 4 } }"},
     "Macaron": {"encoder": "sublayers: [ffn, attention, ffn]", "decoder": "sublayers: [ffn, self, cross, ffn]"},

@@ -59,6 +59,7 @@ class Attention(Mixer):
     out_site: Site = field(default=DENSE, metadata={"plain": DENSE})
 
     slot: ClassVar[str] = "attention"
+    scored: ClassVar[bool] = True
     ends: ClassVar[tuple[str, ...]] = ("out", "out_adapter.up")
     adaptable: ClassVar[tuple[str, ...]] = ADAPTED
 
@@ -174,8 +175,7 @@ class Attention(Mixer):
         mask = DynamicMask(self.d, self.bias_heads, self.mask, self.queries, self.keys) if given(self.mask) else None
         if self.expand or given(self.clip) or self.residual or mask is not None:
             name = ("cross" if self.cross else "self") if self.residual else None
-            out = self.heads if self.expand else 0
-            sizes = self.score_heads, self.head_dim, values
+            sizes, out = (self.score_heads, self.head_dim, values), self.heads if self.expand else 0
             return Scores(*sizes, self.queries, self.keys, out, self.clip, name, self.prompt, mask)
         return FusedAttention(self.score_heads, self.head_dim, values, self.queries, self.keys, self.prompt)
 

@@ -35,6 +35,7 @@ class Mixer(Block):
     site: Site
 
     slot: ClassVar[str] = "mixing"  # what layers call the part
+    scored: ClassVar[bool] = False  # whether it adds the ``bias`` to scores: then it stands beside no other that does
     ends: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
     adaptable: ClassVar[tuple[str, ...]] = ()  # maps that layer adaptation may stand beside
 

@@ -20,11 +20,11 @@ from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import fixed, truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
 from scalesearch.space.assembly.by_layer import MakeLayer, OfLayer, layers
-from scalesearch.space.assembly.components import Answered, attention, embedding, ffn, mixer, off, output
+from scalesearch.space.assembly.components import Answered, cross, embedding, ffn, mixer, off, output
 from scalesearch.space.assembly.weight_sharing import adapted, norms_inside, ties
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
-ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross_gate")
+ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross")
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,9 @@ def _decoder(a: Answered, lender: Repeat | None) -> Stack:
 def _decoder_layer(a: Answered) -> DecoderLayer:
     only = a["model"] == "decoder-only"
     own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
-    cross = None if only else attention(a, "decoder", (TGT, MEMORY, SRC_KEYS), cross=True)
+    across = None if only else cross(a, (TGT, MEMORY, SRC_KEYS))
     network = ffn(a, "decoder", SEQ if only else TGT)
-    layer = DecoderLayer(own, network, a["norm"], cross_attention=cross, interleaved=bool(a["decoder.interleaved"]),
+    layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=bool(a["decoder.interleaved"]),
                          norm_kind=_norm_kind(a))
     return _ordered(a, "decoder", layer)
 

@@ -26,6 +26,7 @@ from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.branches import Branches
 from scalesearch.blocks.mixers.inside import PartialFFN
 from scalesearch.blocks.mixers.lift import Lifted
+from scalesearch.blocks.mixers.mega import GatedCross
 from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.sizes import fixed, minimum, truth
@@ -175,6 +176,15 @@ def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: boo
                      out_site=site(a, "out"), partial=_partial(a, stack, queries, cross),
                      **(_adaptation(a) if stack == "encoder" else {}))
     return _mapped(fitted(made, stack), "attention")
+
+
+def cross(a: Answered, axes: tuple[Axis, Axis, Axis]) -> Mixer:
+    """The decoder's attention across sequences; ``axes`` as :func:`mixer`'s."""
+    if a.get("decoder.cross", "attention") == "attention":
+        return attention(a, "decoder", axes, cross=True)
+    sizes = (a[f"decoder.cross.{key}"] for key in ("head_dim", "clip"))
+    made = GatedCross(a["width"], axes[0], True, site(a, "attention"), *axes[1:], *sizes)
+    return _mapped(made, "attention")
 
 
 def _adaptation(a: Answered) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from scalesearch.space.syntax.value_parser import parse_schedule
 # Keys of a stack that decide the shapes of its mixer's weights.
 PATHS = ("paths.of", "paths.count", "paths.merge", "paths.norm")
 SHAPING = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim", "score_heads", "key_value_heads",
-           "projections", "head_scaling", "gate", "mask", "mask.clip", "lift", "relative_positions", "relative_clip",
-           "pg", "pg.on", "pg.ratio", "pg.per_head", *PATHS)
+           "projections", "head_scaling", "gate", "mask", "mask.clip", "lift", "cross", "cross.head_dim", "cross.clip",
+           "relative_positions", "relative_clip", "pg", "pg.on", "pg.ratio", "pg.per_head", *PATHS)
 
 
 def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:
@@ -40,7 +40,8 @@ def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[
         if a["share.norms"] == "follow" and f"{part}_norm" in present:
             if isinstance(plan, Schedule):
                 found.append(Tie(f"{part}_norm", plan))
-            elif encoder is not None and f"{plan.part}_norm" in encoder.layer.parts():
+            elif encoder is not None and not _differ(_shapes(own.layer, f"{part}_norm"),
+                                                     _shapes(encoder.layer, f"{plan.part}_norm")):
                 found.append(Tie(f"{part}_norm", Borrow(plan.path, f"{plan.part}_norm", plan.layers)))
     return tuple(found)
 

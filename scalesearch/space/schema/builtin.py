@@ -17,7 +17,7 @@ from scalesearch.blocks.norms import NORM_KINDS
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
 from scalesearch.blocks.stacks import SOLVERS
-from scalesearch.space.schema.stack import OFF, count, dextra, flag, keys_of_kind, stack, sublayers
+from scalesearch.space.schema.stack import OFF, count, cross, dextra, flag, keys_of_kind, stack, sublayers
 from scalesearch.space.schema.synonyms import with_synonyms
 from scalesearch.space.schema.types import CallSpec, Field, Group
 
@@ -175,6 +175,7 @@ def _schema(*registered: object) -> Group:
             "6",
             {"sublayers": sublayers("self", "cross", "ffn"),
              "interleaved": flag("no", "short for sublayers: [self, ffn, cross, ffn_again] (EdgeFormer)"),
+             "cross": cross(),
              "cross_gate": Field("word", GATES, default="none", doc="Anthe's gate in cross-attention")},
         ),
         "share": _share(),

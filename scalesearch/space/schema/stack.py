@@ -106,14 +106,22 @@ def _mask() -> Group:
     return Group({}, kinds, default_variant="none", doc="a learned mask added to scores (DMAN, Fan et al. 2021)")
 
 
+def cross() -> Group:
+    """The kinds of attention across sequences."""
+    gated = {"head_dim": Field("size", default="= max(1, width // 4)", low=1, doc="features of queries and keys"),
+             "clip": Field("size", default="1024", low=1, doc="distance from which positions look alike")}
+    kinds = {"attention": Group(doc="with the decoder's heads"), "gated": Group(gated, doc="one head, gated (Mega)")}
+    return Group({}, kinds, default_variant="attention", doc="how targets meet sources")
+
+
 def _local() -> Group:
-    """The mixers that can stand beside another: all but attention, which that one is."""
+    """The mixers that can stand beside another: all that have no scores, which that one may have."""
     fields: dict[str, Field | Group] = {
         "join": Field("word", JOINS, default="split", doc="channels of its own, added up, or the mixer reads it"),
         "channels": Field("size", default="= width // 2", low=0, doc="of a split: how many; the mixer has the others"),
     }
     kinds = {kind: Group(_with(fields, block, f"mixer {kind}"), doc=_first_line(block))
-             for kind, block in MIXERS.items() if kind != "attention"}
+             for kind, block in MIXERS.items() if not block.scored}
     none = Group(doc="the mixer alone")
     return Group({}, {"none": none, **kinds}, default_variant="none", doc="a second way to meet, beside the mixer")
 

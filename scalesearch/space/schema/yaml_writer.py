@@ -50,15 +50,21 @@ def lines(mapping: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{head} {value}"
 
 
-def tree(branch: Branch) -> dict[str, Any]:
-    """A branch for ``lines``, in the order of the schema; defaults are written out."""
+def tree(branch: Branch, schema: Group | None = None) -> dict[str, Any]:
+    """A branch for ``lines``, in the order of the schema; defaults are written out.
+
+    ``schema``: of the branch; keys of a variant that is not offered beside them are then left out, as files have it.
+    """
     written: dict[str, Any] = {}
+    idle = _idle(branch, schema)
     if branch.chooser:
         inside = dict(branch.variants)
         names = branch.chooser.spec.constants
         written["one of"] = scalar(str(branch.chooser.spec)) if names is None else {
             str(name): tree(inside[str(name)]) for name in names}
     for name, child in branch.fields:
+        if name in idle:
+            continue
         if isinstance(child, Leaf):
             written[name] = _value(child.spec, child.field)
         elif child.chooser and not child.fields and (
@@ -66,8 +72,18 @@ def tree(branch: Branch) -> dict[str, Any]:
         ):
             written[name] = scalar(str(child.chooser.spec))  # the names of variants are enough
         else:
-            written[name] = tree(child)
+            inner = schema.fields[name] if schema else None
+            written[name] = tree(child, inner if isinstance(inner, Group) else None)
     return written
+
+
+def _idle(branch: Branch, schema: Group | None) -> frozenset[str]:
+    """Keys that only a variant has which is not offered beside them."""
+    if schema is None or schema.beside is None:
+        return frozenset()
+    chosen = dict(branch.fields)[schema.beside.group]
+    assert isinstance(chosen, Branch)
+    return frozenset() if schema.beside.variant in dict(chosen.variants) else schema.beside.alone
 
 
 def _value(spec: Spec, field: Field) -> str:
