@@ -52,6 +52,7 @@ def registered() -> Iterator[None]:
     del FFNS["maxout"]
 
 
+@pytest.mark.slow  # docs/develop/blocks.md shows a network like it, and runs the same check
 def test_it_passes_every_check_of_ours() -> None:
     check_ffn("maxout")
 

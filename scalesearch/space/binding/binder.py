@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from scalesearch.space.binding.calls import spelled_out
 from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, guards_of, join
 from scalesearch.space.schema.type_check import describe, fit
@@ -60,13 +61,12 @@ class Binder:
 
     def group(self, group: Group, node: Node | None, at: Spot) -> Branch | None:
         """The branch for ``group``; ``None`` where it is optional and not given."""
-        if group.optional and (
-            node is None or (isinstance(node, Text) and node.text == NONE and NONE not in group.variants)
-        ):
+        none = isinstance(node, Text) and node.text == NONE and NONE not in group.variants
+        if group.optional and (node is None or none):
             return None
         chooser: Leaf | None = None
-        offers: Offers = {}
-        entries: Entries = {}
+        offers, entries = dict[str, Node | None](), dict[str, tuple[Text, Node]]()
+        node = spelled_out(node, group, self.wrong)
         if isinstance(node, Text) and node.text and group.variants:  # `ffn: relu | geglu`
             at = replace(at, origin=node.here)
             chooser, offers = self.chosen(group, node, at)
@@ -115,8 +115,7 @@ class Binder:
         """Complains about a key that the schema does not know here."""
         legal = [*group.fields, *group.variants, *(() if path else self.extra_keys)]
         owners = [variant for variant, inner in group.variants.items() if name.text in inner.fields]
-        where = f"in `{path}`" if path else "here"
-        help: str | None = None
+        where, help = f"in `{path}`" if path else "here", None
         if len(self.problems) > SHOWN:  # a guess takes milliseconds, and nobody would see it
             pass
         elif owners:
@@ -227,8 +226,8 @@ class Binder:
     def read(self, leaf: Leaf, node: Node) -> Spec:
         """The domain that a leaf's node describes; Broken after a complaint. Raises SyntaxProblem."""
         if isinstance(node, Table):
-            kind = "an anchor of a mapping" if node.alias else "keys"
-            self.wrong(node.here, f"`{leaf.path}`: expected {describe(leaf.field)}, found {kind}")
+            found = "an anchor of a mapping" if node.alias else "keys"
+            self.wrong(node.here, f"`{leaf.path}`: expected {describe(leaf.field)}, found {found}")
         elif isinstance(node, Sequence):
             return self.list(node, leaf.field)
         elif isinstance(node, Text):

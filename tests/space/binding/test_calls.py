@@ -1,0 +1,36 @@
+"""Kinds written as calls: what they are short for, and what is said where they are wrong."""
+
+import pytest
+
+from scalesearch.space import Space
+from scalesearch.space.syntax.diagnostics import SpaceErrors
+
+
+@pytest.mark.parametrize(("short", "long"), [
+    ("matrices.attention: kronecker(4..16) | dense",
+     "matrices.attention: { one of: { kronecker: { rank: 4..16 }, dense: {} } }"),
+    ("matrices.ffn: group(2 | 4)", "matrices.ffn: { group: { groups: 2 | 4 } }"),
+    ("matrices.ffn: chain(0.25, 3)", "matrices.ffn: { chain: { ratio: 0.25, length: 3 } }"),
+    ("encoder.ffn: relu(= 2 * width) | swiglu()",
+     "encoder.ffn: { one of: { relu: { hidden: = 2 * width }, swiglu: {} } }"),
+    ("encoder.local: none | lightweight(3 | 7, yes)",
+     "encoder.local: { one of: { none: {}, lightweight: { kernel: 3 | 7, glu: yes } } }"),
+    ("embedding: factorised(16)", "embedding: { factorised: { rank: 16 } }"),
+])
+def test_a_call_is_short_for_a_kind_and_its_first_keys(short: str, long: str) -> None:
+    spaces = [Space.parse(f"width: 64\n{text}") for text in (short, long)]
+    assert spaces[0] == spaces[1] and spaces[0].hash == spaces[1].hash
+
+
+@pytest.mark.parametrize(("text", "place", "message"), [
+    ("matrices.ffn: group(2, 4)", "2:15", "`group(2, 4)`: group takes groups"),
+    ("matrices.ffn: low_rank(3) | dense(3)", "2:29", "`dense(3)`: dense takes nothing in brackets"),
+    ("matrices.ffn: dense | low_rank(0)", "2:32", "0 is out of bounds"),
+    ("matrices.ffn: dense | grop(2) | low_rank(3)", "2:23", "`matrices.ffn` has no variant `grop`"),
+    ("matrices.ffn: low_rank(2) | low_rank(3)", "2:29", "`low_rank` is given twice"),
+    ("matrices.ffn: low_rank(3", "2:25", "expected `)` to close the call"),
+])
+def test_a_wrong_call_is_shown_where_it_stands(text: str, place: str, message: str) -> None:
+    with pytest.raises(SpaceErrors) as caught:
+        Space.parse(f"width: 64\n{text}")
+    assert f":{place}: {message}" in str(caught.value)
