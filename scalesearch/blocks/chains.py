@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from scalesearch.blocks.core import VOCAB, Block, Extent, Shape, Size, Work, block
@@ -63,10 +63,14 @@ class CoreLinear(Block):
     def copies(self) -> Any:
         return either(self.by_cores, self.cores.copies, False)
 
+    def ordered(self, core: Callable[[str], Any]) -> list[Any]:
+        """The cores of W by their names, as ``core`` gives them."""
+        return [core(f"core{i}") for i in range(len(self.cores.a))]
+
     def matrix(self, m: Any) -> Any:
         """W, (d_in, d_out)."""
-        cores = [getattr(m, f"core{i}") for i in range(len(self.cores.a))]
-        return m.constant("matrix", lambda: self.cores.matrix(cores)[0, :, :, 0])
+        cores = self.ordered(partial(getattr, m))
+        return m.constant("matrix", lambda: self.cores.matrix(cores)[0, :, : self.d_out, 0])
 
     def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
         """Softmax terms; see :meth:`Linear.terms`."""
@@ -74,8 +78,8 @@ class CoreLinear(Block):
 
     def forward(self, m: Any, x: Any) -> Any:
         if self.by_cores:
-            cores = [m.ready(f"core{i}") for i in range(len(self.cores.a))]
-            y = self.cores.apply(cores, x.reshape(-1, self.d_in)).view(*x.shape[:-1], self.d_out)
+            y = self.cores.apply(self.ordered(m.ready), x.reshape(-1, self.d_in))
+            y = y.view(*x.shape[:-1], -1)[..., : self.d_out]
         else:
             y = m.linear(x, "product", lambda: (self.matrix(m).t(), None))
         return plus(y, m.ready("bias")) if self.bias else y
@@ -98,24 +102,20 @@ class ChainLinear(CoreLinear):
 
 
 @block
-class ChainEmbedding(Block):
+class CoreTable(Block):
     """An embedding table as a chain: a token's row is a product of slices, and the table is never built."""
 
     d: Size
     over: Shape
-    ratio: float
-    length: int
-    bond: str = "solved"
-    vocab: Extent = VOCAB
 
     def at(self, vocab: Size) -> Block:
-        return replace(self, vocab=vocab) if isinstance(self.vocab, str) else self
+        at: Any = self
+        return replace(at, vocab=vocab) if isinstance(at.vocab, str) else self
 
-    @cached_property
+    @property
     def cores(self) -> Cores:
-        """Shapes and costs."""
-        assert not isinstance(self.vocab, str), "bind the vocabulary first"
-        return Cores.of(self.vocab, self.d, self.ratio, self.length, self.bond)
+        """Shapes and costs of a matrix with a row for each token; it may have more."""
+        raise NotImplementedError
 
     def weights(self) -> Mapping[str, Shape]:
         return self.cores.shapes()
@@ -127,5 +127,43 @@ class ChainEmbedding(Block):
         return [Work((*self.over, self.cores.lookup)), Work((*self.over, self.d + self.cores.slices), "activation")]
 
     def forward(self, m: Any, tokens: Any) -> Any:
-        cores = [getattr(m, f"core{i}") for i in range(self.length)]
+        cores = [getattr(m, f"core{i}") for i in range(len(self.cores.a))]
         return self.cores.rows(cores, tokens.reshape(-1)).view(*tokens.shape, self.d)
+
+
+@block
+class ChainEmbedding(CoreTable):
+    """A table by a tensor chain of ``length`` cores with ``ratio`` of its weights."""
+
+    ratio: float
+    length: int
+    bond: str = "solved"
+    vocab: Extent = VOCAB
+
+    @cached_property
+    def cores(self) -> Cores:
+        """Shapes and costs."""
+        assert not isinstance(self.vocab, str), "bind the vocabulary first"
+        return Cores.of(self.vocab, self.d, self.ratio, self.length, self.bond)
+
+
+@block
+class TableOutput(CoreLinear):
+    """Scores of all tokens: a linear map by the cores of a ``table``, the other way round."""
+
+    table: Any
+
+    def at(self, vocab: Size) -> Block:
+        return replace(self, d_out=vocab if isinstance(self.d_out, str) else self.d_out, table=self.table.at(vocab))
+
+    @cached_property
+    def cores(self) -> Cores:
+        """Of the transposed table."""
+        cores = self.table.cores
+        return Cores(cores.c, cores.a, cores.bond)
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {**self.table.weights(), **({"bias": (self.d_out,)} if self.bias else {})}
+
+    def ordered(self, core: Callable[[str], Any]) -> list[Any]:
+        return [one.transpose(1, 2) for one in super().ordered(core)]

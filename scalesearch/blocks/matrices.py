@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any, dataclass_transform
 
-from scalesearch.blocks.chains import LENGTHS, ChainLinear, CoreLinear
-from scalesearch.blocks.core import Block, Extent, Shape, Site, Size, Work, block
+from scalesearch.blocks.chains import LENGTHS, ChainEmbedding, ChainLinear, CoreLinear, CoreTable, TableOutput
+from scalesearch.blocks.core import VOCAB, Axes, Block, Extent, Shape, Site, Size, Work, block
 from scalesearch.blocks.cores import Cores
 from scalesearch.blocks.elementwise import plus
+from scalesearch.blocks.embedding import FactorisedTable
+from scalesearch.blocks.leaves import Embedding
 from scalesearch.blocks.options import option, registered
 from scalesearch.blocks.sites import Dense, Factors
 from scalesearch.blocks.sizes import by_value, fixed, truth
@@ -27,18 +30,33 @@ def structure(name: str) -> Callable[[type[Any]], type[Any]]:
     return lambda kind: registered(MATRICES, name)(dataclass(frozen=True)(kind))
 
 
+class OfTables(Site):
+    """A structure that tables of tokens may have as well."""
+
+    def table(self, d: Size, over: Axes, vocab: Extent) -> Block:
+        """A lookup of ``vocab`` rows of ``d`` features."""
+        raise NotImplementedError
+
+    def output(self, d: Size, vocab: Extent, over: Shape, bias: bool) -> Block:
+        """A map from ``d`` features to a score of each token."""
+        return self(d, vocab, over, bias)
+
+
 @structure("low_rank")
-class LowRankMatrix(Site):
+class LowRankMatrix(OfTables):
     """A product of two matrices."""
 
     rank: Size = option("= max(1, width // 8)", doc="features between the two")
+
+    def table(self, d: Size, over: Axes, vocab: Extent) -> Block:
+        return FactorisedTable(d, self.rank, over, Embedding(self.rank, over, vocab))
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return Factors(d_in, d_out, self.rank, over, bias)
 
 
 @structure("chain")
-class ChainMatrix(Site):
+class ChainMatrix(OfTables):
     """A tensor chain (Anthe)."""
 
     ratio: float = option("0.1", kind="number", low=0, high=1, doc="share of the weights that are kept")
@@ -47,9 +65,12 @@ class ChainMatrix(Site):
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return ChainLinear(d_in, d_out, over, bias, self.ratio, fixed(self.length))
 
+    def table(self, d: Size, over: Axes, vocab: Extent) -> Block:
+        return ChainEmbedding(d, over, self.ratio, fixed(self.length), vocab=vocab)
+
 
 @structure("kronecker")
-class Kronecker(Site):
+class Kronecker(OfTables):
     """A sum of Kronecker products of matrices nearly as large as each other (Shapeshifter, Panahi et al. 2021)."""
 
     rank: Size = option("8", doc="products in the sum")
@@ -57,15 +78,22 @@ class Kronecker(Site):
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
         return KroneckerLinear(d_in, d_out, over, bias, self.rank)
 
+    def table(self, d: Size, over: Axes, vocab: Extent) -> Block:
+        return KroneckerTable(d, over, self.rank, vocab)
+
+    def output(self, d: Size, vocab: Extent, over: Shape, bias: bool) -> Block:
+        return TableOutput(d, vocab, over, bias, KroneckerTable(d, (), self.rank, vocab))
+
 
 @structure("phm")
 class Hypercomplex(Site):
     """A sum of n Kronecker products of n x n with smaller matrices (PHM, Zhang et al. 2021)."""
 
-    n: Size = option("4", doc="terms, and by how much sizes are divided")
+    n: Size = option("4", doc="by how much sizes are divided: the first cores of a chain of two")
+    products: Size = option("= n", doc="products in the sum: the chain's bond")
 
     def __call__(self, d_in: Size, d_out: Extent, over: Shape, bias: bool = True) -> Block:
-        return HypercomplexLinear(d_in, d_out, over, bias, self.n)
+        return HypercomplexLinear(d_in, d_out, over, bias, self.n, self.products)
 
 
 @structure("group")
@@ -92,10 +120,25 @@ class KroneckerLinear(CoreLinear):
 
 
 @block
+class KroneckerTable(CoreTable):
+    """A table by ``rank`` Kronecker products: of the next larger vocabulary whose factors are at most 1 : 2."""
+
+    rank: Size
+    vocab: Extent = VOCAB
+
+    @cached_property
+    def cores(self) -> Cores:
+        """Two, with the number of products as their bond."""
+        assert not isinstance(self.vocab, str), "bind the vocabulary first"
+        return Cores(by_value(self.vocab, _roomy), by_value(self.d, _even)[::-1], self.rank)
+
+
+@block
 class HypercomplexLinear(CoreLinear):
-    """y = x Σ A ⊗ S + b over ``n`` terms, each A (n, n) and S (d_in / n, d_out / n)."""
+    """y = x Σ A ⊗ S + b over ``products``, each A (n, n) and S (d_in / n, d_out / n)."""
 
     n: Size
+    products: Size
 
     def misfit(self) -> tuple[str, str] | None:
         return _division("n", self.n, self.d_in, self.d_out)
@@ -104,7 +147,7 @@ class HypercomplexLinear(CoreLinear):
     def cores(self) -> Cores:
         """Two, with the number of products as their bond."""
         n, d_out = self.n, self.d_out
-        return Cores((n, self.d_in // n), (n, d_out // n), n)  # type: ignore[operator]
+        return Cores((n, self.d_in // n), (n, d_out // n), self.products)  # type: ignore[operator]
 
 
 @block
@@ -144,6 +187,11 @@ def _even(n: int) -> tuple[int, int]:
     """Two factors of ``n`` that are nearest to each other, the smaller first."""
     small = next(k for k in range(int(n**0.5), 0, -1) if n % k == 0)
     return small, n // small
+
+
+def _roomy(n: int) -> tuple[int, int]:
+    """Two factors, of which one is at most twice the other, of the smallest such number from ``n`` on."""
+    return next(pair for pair in map(_even, count(n)) if pair[1] <= 2 * pair[0])
 
 
 def _division(option: str, by: Size, d_in: Size, d_out: Any) -> tuple[str, str] | None:

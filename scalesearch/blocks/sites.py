@@ -94,6 +94,11 @@ class Factors(Block):
     def forward(self, m: Any, x: Any) -> Any:
         return m.up(m.down(x))
 
+    def terms(self, m: Any, hidden: Any, target: Any) -> list[tuple[Any, ...]]:
+        """Softmax terms of an output layer; see :meth:`Linear.terms`."""
+        terms: list[tuple[Any, ...]] = m.up.block.terms(m.up, m.down(hidden), target)
+        return terms
+
 
 @block
 class Adapter(Factors):

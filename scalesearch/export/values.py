@@ -55,5 +55,5 @@ def value(source: Source, weights: Mapping[str, Any]) -> Tensor:
             return filled.flatten(0, 1)
         case Diagonal(of):
             return torch.block_diag(*value(of, weights))
-        case Contracted(cores, parts):
-            return cores.matrix([value(part, weights).double() for part in parts])[0, :, :, 0].float()
+        case Contracted(cores, parts, rows):
+            return cores.matrix([value(part, weights).double() for part in parts])[0, :rows, :, 0].float()

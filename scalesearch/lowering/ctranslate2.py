@@ -300,7 +300,8 @@ class _Lowering:
             return tuple(self._owned(sub, one) for one in source)
         if isinstance(source, Constant):
             return source
-        inner = {name: self._owned(sub, value) for name, value in vars(source).items() if name != "cores"}
+        inner = {name: self._owned(sub, value) for name, value in vars(source).items()
+                 if name not in ("cores", "rows")}
         return type(source)(**(vars(source) | inner))
 
 

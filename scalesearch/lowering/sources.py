@@ -9,12 +9,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreLinear
+from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreLinear, CoreTable, TableOutput
 from scalesearch.blocks.core import Block, Repeat, Size, Use
 from scalesearch.blocks.cores import Cores
 from scalesearch.blocks.embedding import FactorisedOutput, FactorisedTable
 from scalesearch.blocks.leaves import Added, Embedding, Linear, Transposed
-from scalesearch.blocks.matrices import GroupLinear
+from scalesearch.blocks.matrices import GroupLinear, KroneckerTable
 from scalesearch.blocks.share import Borrow
 from scalesearch.blocks.sites import Factors, Nothing
 from scalesearch.blocks.sizes import fixed, key_of
@@ -76,10 +76,11 @@ class Padded:
 
 @dataclass(frozen=True)
 class Contracted:
-    """The matrix that a tensor chain stands for."""
+    """The matrix that a tensor chain stands for, or its first ``rows``."""
 
     cores: Cores
     parts: tuple[Source, ...]
+    rows: Any = None
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,9 @@ class Diagonal:
 
 Source: TypeAlias = Weight | Constant | Flipped | Product | Sum | Joined | Padded | Contracted | Diagonal
 
-TABLES = (Embedding, ChainEmbedding, FactorisedTable)  # lookups, and outputs, that are one matrix of all tokens
-OUTPUTS = (Linear, ChainLinear, FactorisedOutput)
+# Lookups, and outputs, that are one matrix of all tokens.
+TABLES = (Embedding, ChainEmbedding, KroneckerTable, FactorisedTable)
+OUTPUTS = (Linear, ChainLinear, Factors, FactorisedOutput, TableOutput)
 
 
 def key(source: Any) -> Hashable:
@@ -137,6 +139,8 @@ def matrix(part: Block | Use, path: str) -> Source | None:
         return Diagonal(Weight(f"{path}.weight"))
     if type(block) is Transposed:
         return Flipped(Weight(f"{path}.weight"))
+    if isinstance(block, TableOutput):
+        return _chain(block.table, path)
     if isinstance(block, CoreLinear):
         return Flipped(_chain(block, path))
     return Constant("identity", (block.d,)) if type(block) is Nothing else None
@@ -155,7 +159,7 @@ def table(block: Block, path: str, vocab: Size | None) -> Source | None:
     block = bound(block, vocab)
     if type(block) is Embedding:
         return Weight(f"{path}.weight")
-    if type(block) is ChainEmbedding:
+    if isinstance(block, CoreTable):
         return _chain(block, path)
     if type(block) is FactorisedTable:
         inner = table(block.table, f"{path}.table", vocab)
@@ -177,5 +181,6 @@ def output(use: Use, vocab: Size | None) -> tuple[Source | None, Source | None]:
     return matrix(block, path), bias(block, path)
 
 
-def _chain(block: CoreLinear | ChainEmbedding, path: str) -> Source:
-    return Contracted(block.cores, tuple(Weight(f"{path}.core{i}") for i in range(len(block.cores.a))))
+def _chain(block: CoreLinear | CoreTable, path: str) -> Source:
+    parts = tuple(Weight(f"{path}.core{i}") for i in range(len(block.cores.a)))
+    return Contracted(block.cores, parts, getattr(block, "vocab", None))

@@ -35,9 +35,17 @@ SMALL = {
     "matrices.attention": "dense | kronecker | phm if tensor_chain.attention == off and low_rank.attention == off "
                           "else dense",
     "matrices.out": "dense | chain | low_rank | group if width % 4 == 0 else dense | kronecker",
+    "matrices.embedding": "dense | low_rank | chain | kronecker if tensor_chain.embedding == off else dense",
+    "matrices.output": "dense | low_rank | chain | kronecker if tensor_chain.output == off and embedding.tie == none "
+                       "else dense",
     "matrices.ffn": "dense | kronecker | group if tensor_chain.ffn == off and low_rank.ffn == off else dense",
+    **{f"matrices.{place}.chain.{key}": drawn for place in ("embedding", "output") for key, drawn in (
+        ("ratio", "0.1 | 0.4"), ("length", "2 | 3 | 4"))},
+    **{f"matrices.{place}.low_rank.rank": "1..4" for place in ("embedding", "output")},
+    **{f"matrices.{place}.kronecker.rank": "1..3" for place in ("embedding", "output")},
     **{f"matrices.{place}.{key}": drawn for place in ("attention", "out", "ffn") for key, drawn in (
-        ("kronecker.rank", "1..3"), ("phm.n", "1 | 2"), ("group.groups", "1 | 2"), ("low_rank.rank", "1..4"))},
+        ("kronecker.rank", "1..3"), ("phm.n", "1 | 2"), ("phm.products", "1..3"), ("group.groups", "1 | 2"),
+        ("low_rank.rank", "1..4"))},
     "low_rank.attention": "off | 1..5 if tensor_chain.attention == off else off",
     "low_rank.ffn": "off | 1..5 if tensor_chain.ffn == off else off",
     **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6 | [2 | 4, 4, 1 | 2, 2]" for stack in ("encoder", "decoder")},

@@ -8,8 +8,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, Axis, Block, Repeat
+from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, TableOutput
+from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, VOCAB, Axis, Block, Repeat
 from scalesearch.blocks.dextra import DExTra
 from scalesearch.blocks.embedding import (
     POSITIONS,
@@ -30,7 +30,7 @@ from scalesearch.blocks.leaves import (
     PositionTable,
     Transposed,
 )
-from scalesearch.blocks.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
+from scalesearch.blocks.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear, KroneckerTable
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.branches import JOINS, Branches
@@ -150,6 +150,13 @@ def across(rng: Random, d: int) -> Mixer:
     return attention(rng, d, axes, cross=True)
 
 
+def table_output(rng: Random) -> Specimen:
+    """Scores by a table's cores."""
+    d = rng.randint(2, 24)
+    table = rng.choice([KroneckerTable(d, (), size(rng)), ChainEmbedding(d, (), rng.choice(RATIOS), rng.randint(2, 4))])
+    return Specimen(TableOutput(d, VOCAB, (TGT,), rng.random() < 0.5, table), ((TGT, d),))
+
+
 def partial_ffn(rng: Random, d: int, heads: int, head_dim: int, axis: Axis) -> PartialFFN:
     """Feed-forward networks inside heads."""
     kind = rng.choice([kind for kind in FFNS.values() if "hidden" in options(kind)])
@@ -257,6 +264,8 @@ CATALOGUE: dict[str, Draw] = {
     "chain_linear": plain(ChainLinear, (SRC, "d_in"), d_in=range(2, 25, 2), d_out=range(2, 25, 2),
                           apply=["cores", "matrix"], **CHAINED),
     "chain_embedding": plain(ChainEmbedding, (SRC,), ids=True, **CHAINED),
+    "kronecker_table": plain(KroneckerTable, (SRC,), ids=True, over=(SRC,)),
+    "table_output": table_output,
     "low_rank": plain(Factors, (SRC, "d_in"), over=(SRC,)),
     "head_linear": plain(HeadLinear, (SRC, HEADS, "d_in"), over=(SRC, HEADS)),
     "head_mixer": plain(HeadMixer, ("heads_in", TGT, SRC_KEYS), queries=TGT, keys=SRC_KEYS),

@@ -109,12 +109,12 @@ def test_a_chain_starts_with_the_variance_of_a_matrix() -> None:
     assert float(query.block.matrix(query).detach().std()) == pytest.approx((2 / 128) ** 0.5, rel=0.35)
 
 
-def test_what_is_multiplied_by_cannot_be_a_chain_that_is_looked_up() -> None:
-    for site in ("embedding", "output"):
-        drawn = answers(tensor_chain__length=2, tensor_chain__bond="solved", tensor_chain__apply="auto")
-        with refuses("unbuildable", "embedding.tie: none"):
-            assemble(drawn | {f"tensor_chain.{site}": 0.3})
-        assemble(drawn | {f"tensor_chain.{site}": 0.3, "embedding.tie": "none"})
+def test_a_tied_output_is_the_table_and_no_chain_of_its_own() -> None:
+    drawn = answers(tensor_chain__length=2, tensor_chain__bond="solved", tensor_chain__apply="auto")
+    with refuses("unbuildable", "embedding.tie: none"):
+        assemble(drawn | {"tensor_chain.output": 0.3})
+    assemble(drawn | {"tensor_chain.output": 0.3, "embedding.tie": "none"})
+    assemble(drawn | {"tensor_chain.embedding": 0.3})
 
 
 def test_the_order_of_contraction_is_the_cheapest() -> None:

@@ -7,6 +7,8 @@ from scalesearch.blocks.core import SRC
 from scalesearch.blocks.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear
 from scalesearch.cost import cost, find_protocol
 from scalesearch.lowering.refusals import refusals
+from scalesearch.nn.build import build
+from scalesearch.space import Space
 from scalesearch.space.syntax.diagnostics import Unbuildable
 from scalesearch.testing.checks import module
 from tests.architectures import transformer
@@ -18,7 +20,8 @@ def params(**changes) -> int:
     return cost(transformer(512, 6, 6, 2048, **changes).block, find_protocol("forward", 3, 3, 10))["params.total"]
 
 
-@pytest.mark.parametrize("block", [KroneckerLinear(6, 8, (SRC,), True, 3), HypercomplexLinear(6, 8, (SRC,), True, 2)])
+@pytest.mark.parametrize("block", [KroneckerLinear(6, 8, (SRC,), True, 3),
+                                   HypercomplexLinear(6, 8, (SRC,), True, 2, 3)])
 def test_cores_are_factors_of_kronecker_products(block) -> None:
     made = module(block, vocab=5).requires_grad_(False)
     x = torch.randn(2, 4, 6, dtype=made.core0.dtype)
@@ -35,7 +38,8 @@ def test_groups_are_blocks_on_a_diagonal() -> None:
 @pytest.mark.parametrize("n", [2, 4, 8, 16])
 def test_hypercomplex_bodies_have_the_published_sizes(n: int) -> None:
     """Of 6-6 with width 512 and 2,048 units: n³ + d_in d_out / n in place of d_in d_out for each of 96 matrices."""
-    places = {f"matrices__{place}": "phm" for place in PLACES} | {f"matrices__{place}__n": n for place in PLACES}
+    places = {f"matrices__{place}": "phm" for place in PLACES}
+    places |= {f"matrices__{place}__{key}": n for place in PLACES for key in ("n", "products")}  # type: ignore[misc]
     full = 72 * 512 * 512 + 24 * 512 * 2048
     assert params() - params(**places) == full - (full // n + 96 * n**3)
 
@@ -46,9 +50,40 @@ def test_a_kronecker_rank_weighs_what_its_two_factors_do() -> None:
     assert params() - params(**places) == 72 * (512 * 512 - 3 * 1024) + 24 * (512 * 2048 - 3 * 2048)
 
 
+@pytest.mark.parametrize("kind", ["kronecker(3)", "chain(0.3, 3)", "low_rank(4)"])
+@pytest.mark.parametrize("tie", ["none", "decoder", "all"])
+def test_a_table_is_looked_up_and_multiplied_by_as_one_matrix(kind: str, tie: str) -> None:
+    """37 tokens have no even factors: products have 40 rows, and scores of none but the 37."""
+    space = Space.parse(f"width: 24\nembedding: {{ tie: {tie}, positions: none }}\nmatrices.embedding: {kind}\n"
+                        "encoder: { depth: 1, heads: 2 }\ndecoder: { depth: 1, heads: 2 }")
+    made = build(space.closed().block, vocab=37, dtype=torch.float64).requires_grad_(False)
+    matrix, x = made.embedding.target.table(torch.arange(37)), torch.randn(5, 24, dtype=torch.float64)
+    assert made.logits(x).shape == (5, 37)
+    if tie != "none":
+        torch.testing.assert_close(made.logits(x), x @ matrix.t())
+        (hidden, rows, bias, _), = made.terms(x, torch.zeros(5, dtype=torch.long))
+        torch.testing.assert_close(hidden @ rows.t(), x @ matrix.t())
+        assert bias is None
+
+
+def test_a_table_of_products_weighs_8_192_for_each_at_the_size_of_shapeshifter() -> None:
+    """With 32,768 x 512 (Panahi et al. 2021); scores take 589,824 multiply-adds for each, from either factor first."""
+    text = "width: 512\nencoder.depth: 1\ndecoder.depth: 1\nmatrices.embedding: kronecker(5)"
+    bill = cost(Space.parse(text).closed().block, find_protocol("forward", 1, 1, 32768))
+    assert (bill["params.embedding"], bill["macs.output"]) == (5 * 8192, 5 * 589_824)
+
+
+def test_tables_of_other_embeddings_have_a_structure_where_no_output_is_tied_to_them() -> None:
+    for text in ("embedding: { factorised: { rank: 4 } }", "embedding: { dextra: { rank: 8, groups: 2 } }"):
+        with pytest.raises(Unbuildable, match=r"the table inside is not the output's: it needs embedding.tie: none"):
+            Space.parse(f"width: 16\nembedding.tie: all\n{text}\nmatrices.embedding: kronecker(2)").closed()
+    with pytest.raises(Unbuildable, match=r"matrices.output: a tied output is the table"):
+        Space.parse("width: 16\nmatrices.output: kronecker(2)").closed()
+
+
 def test_one_place_has_one_structure_and_sizes_must_divide() -> None:
     with pytest.raises(Unbuildable, match=r"low_rank.ffn is on, too"):
-        transformer(16, 1, 1, matrices__ffn="phm", matrices__ffn__n=2, low_rank__ffn=3)
+        transformer(16, 1, 1, matrices__ffn="phm", matrices__ffn__n=2, matrices__ffn__products=2, low_rank__ffn=3)
     with pytest.raises(Unbuildable, match=r"matrices.out.groups: 3 does not divide"):
         transformer(16, 1, 1, matrices__out="group", matrices__out__groups=3)
     with pytest.raises(Unbuildable, match=r"matrices.ffn.ratio: 1.0 is not between"):

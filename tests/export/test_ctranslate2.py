@@ -60,8 +60,11 @@ CASES = {
                "tensor_chain.output": 0.5, "embedding.tie": "none", **CHAINS},
     "kronecker": {**{f"matrices.{place}": "kronecker" for place in ("attention", "out", "ffn")},
                   **{f"matrices.{place}.rank": 3 for place in ("attention", "out", "ffn")}},
+    "a table of products": {"matrices.embedding": "kronecker", "matrices.embedding.rank": 2},
+    "an output of products": {"matrices.output": "kronecker", "matrices.output.rank": 2, "embedding.tie": "none",
+                              "matrices.embedding": "low_rank", "matrices.embedding.rank": 3},
     "hypercomplex": {f"matrices.{place}{key}": value for place, n in (("attention", 2), ("ffn", 4))
-                     for key, value in (("", "phm"), (".n", n))},
+                     for key, value in (("", "phm"), (".n", n), (".products", 3))},
     "groups": {f"matrices.{place}{key}": value for place in ("attention", "out", "ffn")
                for key, value in (("", "group"), (".groups", 2))},
     "low rank": {"low_rank.attention": 2, "low_rank.ffn": 3},

@@ -20,7 +20,8 @@ from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import fixed, truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
 from scalesearch.space.assembly.by_layer import MakeLayer, OfLayer, layers
-from scalesearch.space.assembly.components import Answered, cross, embedding, ffn, mixer, off, output
+from scalesearch.space.assembly.components import Answered, cross, ffn, mixer, off
+from scalesearch.space.assembly.tables import embedding, output
 from scalesearch.space.assembly.weight_sharing import adapted, norms_inside, ties
 from scalesearch.space.syntax.diagnostics import Unbuildable
 

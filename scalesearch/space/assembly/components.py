@@ -1,4 +1,4 @@
-"""The parts of a network that answers describe: mixers, feed-forward networks, embedding, output."""
+"""The parts of layers that answers describe: matrices, mixers, feed-forward networks."""
 
 from __future__ import annotations
 
@@ -7,19 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreLinear
-from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Extent, Site, Size, Use
-from scalesearch.blocks.dextra import DExTra, LiftedOutput, LiftedTable
-from scalesearch.blocks.embedding import (
-    AdaptiveOutput,
-    AdaptiveTable,
-    FactorisedOutput,
-    FactorisedTable,
-    SoftPOS,
-    TokenEmbedding,
-)
+from scalesearch.blocks.chains import CoreLinear
+from scalesearch.blocks.core import Axis, Block, Site, Size
+from scalesearch.blocks.dextra import DExTra
 from scalesearch.blocks.ffn import FFN, FFNS
-from scalesearch.blocks.leaves import Embedding, Linear
 from scalesearch.blocks.matrices import MATRICES, GroupLinear
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
@@ -29,7 +20,7 @@ from scalesearch.blocks.mixers.lift import Lifted
 from scalesearch.blocks.mixers.mega import GatedCross
 from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
-from scalesearch.blocks.sizes import fixed, minimum, truth
+from scalesearch.blocks.sizes import fixed, truth
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 Answered = Mapping[str, Any]
@@ -120,12 +111,12 @@ def _lifted(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     width = a["width"]
     if truth(width % 2 != 0):
         raise Unbuildable(f"{stack}.lift", f"halves the width, which is {width}")
-    lift = _unit(a, f"{stack}.lift", width, width // 2, width // 2, axes[:1])
+    lift = unit(a, f"{stack}.lift", width, width // 2, width // 2, axes[:1])
     inner = attention(ChainMap({"width": width // 2}, a), stack, axes)  # type: ignore[arg-type]  # only read
     return Lifted(width, axes[0], stack == "decoder", DENSE, main=replace(inner, d_out=width), lift=lift)
 
 
-def _unit(a: Answered, where: str, d_in: Size, inner: Size, d_out: Size, over: tuple[Axis, ...]) -> DExTra:
+def unit(a: Answered, where: str, d_in: Size, inner: Size, d_out: Size, over: tuple[Axis, ...]) -> DExTra:
     """DeLighT's unit as the answers below ``where`` describe it."""
     sizes = (fixed(a[f"{where}.{key}"]) for key in ("depth", "multiplier", "groups"))
     return fitted(DExTra(fixed(d_in), fixed(inner), fixed(d_out), over, *sizes), where)
@@ -217,77 +208,3 @@ def ffn(a: Answered, stack: str, axis: Axis) -> FFN:
     kind = FFNS[a[where]]
     given = {name: a[f"{where}.{name}"] for name in options(kind)}
     return _mapped(fitted(kind(a["width"], (axis,), site(a, "ffn"), **given), where), "ffn")
-
-
-# -- embedding and output
-
-
-def words(a: Answered) -> Extent:
-    """Rows of a table of tokens: the answer ``vocab``, or the axis that protocols and corpora bind."""
-    extent: Extent = a.get("vocab", VOCAB)
-    return extent
-
-
-def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
-    """From tokens to vectors; ``tied``: the path of the table that this one is."""
-    width, kind, over = a["width"], a.get("embedding", "plain"), (axis,)
-    positions = a["embedding.positions"], a["embedding.max_length"] if a["embedding.positions"] == "learned" else 0
-    if kind == "dextra":
-        rank, inside = a["embedding.rank"], None if tied is None else f"{tied}.table"
-        lift = _unit(a, "embedding", rank, width // 2, width, over)
-        return TokenEmbedding(width, over, LiftedTable(rank, _table(a, rank, over), lift, inside), *positions,
-                              scaled=False)
-    if kind == "h-softpos":
-        _only_untied(a, "embedding", "h-softpos has a narrower table")
-        return _soft_positions(a, axis, positions)
-    table: Block = AdaptiveTable(width, tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"]), fixed(words(a)),
-                                 over=over) if (
-        kind == "adaptive") else _table(a, a["embedding.rank"] if kind == "factorised" else width, over)
-    if kind == "factorised":
-        table = FactorisedTable(width, a["embedding.rank"], over, table)
-    return TokenEmbedding(width, over, table, *positions, tied)
-
-
-def _soft_positions(a: Answered, axis: Axis, positions: tuple[str, int]) -> SoftPOS:
-    levels = fixed(a["embedding.levels"])
-    level_width, roles = a["embedding.level_width"], a["embedding.roles"]
-    left = SoftPOS.table_width(a["width"], levels, level_width)
-    if truth(left < 1):
-        raise Unbuildable("embedding.level_width", f"{2 * levels - 1} x {level_width} features leave none of "
-                          f"{a['width']} for the table")
-    if truth(roles > minimum(left, level_width if levels > 1 else left)):
-        raise Unbuildable("embedding.roles", f"{roles} roles are read from {minimum(left, level_width)} features")
-    return SoftPOS(a["width"], (axis,), _table(a, left, (axis,)), levels, level_width, roles, *positions)
-
-
-def _table(a: Answered, d: int, over: tuple[Axis, ...]) -> Block:
-    ratio = off(a, "tensor_chain.embedding")
-    if ratio is None:
-        return Embedding(d, over, words(a))
-    _only_untied(a, "tensor_chain.embedding", "a chain is looked up, but not multiplied by")
-    return ChainEmbedding(d, over, ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.bond"], words(a))
-
-
-def output(a: Answered, path: str) -> Use:
-    """From vectors to scores of tokens: tied to the table at ``path``, or a matrix of its own."""
-    width, kind, tied = a["width"], a.get("embedding", "plain"), a["embedding.tie"] != "none"
-    ratio = off(a, "tensor_chain.output")
-    if ratio is not None:
-        _only_untied(a, "tensor_chain.output", "a tied output is the table")
-        made = chain(a, ratio)
-        bias = bool(a.get("embedding.output_bias", True))
-        return Use(ChainLinear(width, words(a), (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
-    if kind == "adaptive":
-        cutoffs, factor = tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"])
-        return Use(AdaptiveOutput(width, cutoffs, factor, fixed(words(a)), path if tied else None))
-    if kind == "dextra":
-        return Use(LiftedOutput(width, a["embedding.rank"], f"{path}.table" if tied else None, words(a)))
-    if kind == "factorised" and tied:
-        return Use(FactorisedOutput(width, a["embedding.rank"], path, words(a)))
-    bias = not tied and bool(a.get("embedding.output_bias", True))
-    return Use(Linear(width, words(a), (TGT,), bias), tied=path if tied else None)
-
-
-def _only_untied(a: Answered, where: str, why: str) -> None:
-    if a["embedding.tie"] != "none":
-        raise Unbuildable(where, f"{why}: it needs embedding.tie: none, not {a['embedding.tie']}")

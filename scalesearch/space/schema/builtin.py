@@ -9,13 +9,14 @@ from scalesearch.blocks.chains import APPLY, BONDS
 from scalesearch.blocks.embedding import POSITIONS
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.layers import NORMS
-from scalesearch.blocks.matrices import MATRICES
+from scalesearch.blocks.matrices import MATRICES, OfTables
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED
 from scalesearch.blocks.norms import NORM_KINDS
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
+from scalesearch.blocks.sites import Dense
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.space.schema.stack import OFF, count, cross, dextra, flag, keys_of_kind, stack, sublayers
 from scalesearch.space.schema.synonyms import with_synonyms
@@ -130,8 +131,11 @@ def _matrices() -> Group:
     places = {"attention": "the maps of query, key and value", "out": "attention's output map",
               "ffn": "the maps of feed-forward networks"}
     kinds = {name: keys_of_kind(kind) for name, kind in MATRICES.items()}
-    return Group({where: Group({}, kinds, default_variant="dense", doc=f"what stands for {what}")
-                  for where, what in places.items()}, clears=True, doc="what stands where a layer has a matrix")
+    places |= {"embedding": "tables, and outputs that are one of them", "output": "an output that is no table"}
+    of_tables = {name: group for name, group in kinds.items() if issubclass(MATRICES[name], OfTables | Dense)}
+    return Group({where: Group({}, of_tables if where in ("embedding", "output") else kinds, default_variant="dense",
+                               doc=f"what stands for {what}")
+                  for where, what in places.items()}, clears=True, doc="what stands where there is a matrix")
 
 
 def architecture_schema() -> Group:

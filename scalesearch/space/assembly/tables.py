@@ -1,0 +1,106 @@
+"""The tables of tokens and the output that answers describe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreTable, TableOutput
+from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Extent, Use
+from scalesearch.blocks.dextra import LiftedOutput, LiftedTable
+from scalesearch.blocks.embedding import (
+    AdaptiveOutput,
+    AdaptiveTable,
+    FactorisedOutput,
+    FactorisedTable,
+    SoftPOS,
+    TokenEmbedding,
+)
+from scalesearch.blocks.leaves import Embedding, Linear
+from scalesearch.blocks.sizes import fixed, minimum, truth
+from scalesearch.space.assembly.components import Answered, chain, off, site, unit
+from scalesearch.space.syntax.diagnostics import Unbuildable
+
+
+def words(a: Answered) -> Extent:
+    """Rows of a table of tokens: the answer ``vocab``, or the axis that protocols and corpora bind."""
+    extent: Extent = a.get("vocab", VOCAB)
+    return extent
+
+
+def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
+    """From tokens to vectors; ``tied``: the path of the table that this one is."""
+    width, kind, over = a["width"], a.get("embedding", "plain"), (axis,)
+    positions = a["embedding.positions"], a["embedding.max_length"] if a["embedding.positions"] == "learned" else 0
+    if kind == "dextra":
+        rank, inside = a["embedding.rank"], None if tied is None else f"{tied}.table"
+        lift = unit(a, "embedding", rank, width // 2, width, over)
+        return TokenEmbedding(width, over, LiftedTable(rank, _table(a, rank, over), lift, inside), *positions,
+                              scaled=False)
+    if kind == "h-softpos":
+        _only_untied(a, "embedding", "h-softpos has a narrower table")
+        return _soft_positions(a, axis, positions)
+    if kind == "adaptive" and a.get("matrices.embedding", "dense") != "dense":
+        raise Unbuildable("matrices.embedding", "adaptive embeddings have tables of their own")
+    table: Block = AdaptiveTable(width, tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"]), fixed(words(a)),
+                                 over=over) if (
+        kind == "adaptive") else _table(a, a["embedding.rank"] if kind == "factorised" else width, over)
+    if kind == "factorised":
+        table = FactorisedTable(width, a["embedding.rank"], over, table)
+    return TokenEmbedding(width, over, table, *positions, tied)
+
+
+def _soft_positions(a: Answered, axis: Axis, positions: tuple[str, int]) -> SoftPOS:
+    levels = fixed(a["embedding.levels"])
+    level_width, roles = a["embedding.level_width"], a["embedding.roles"]
+    left = SoftPOS.table_width(a["width"], levels, level_width)
+    if truth(left < 1):
+        raise Unbuildable("embedding.level_width", f"{2 * levels - 1} x {level_width} features leave none of "
+                          f"{a['width']} for the table")
+    if truth(roles > minimum(left, level_width if levels > 1 else left)):
+        raise Unbuildable("embedding.roles", f"{roles} roles are read from {minimum(left, level_width)} features")
+    return SoftPOS(a["width"], (axis,), _table(a, left, (axis,)), levels, level_width, roles, *positions)
+
+
+def _table(a: Answered, d: int, over: tuple[Axis, ...]) -> Block:
+    ratio, kind = off(a, "tensor_chain.embedding"), a.get("matrices.embedding", "dense")
+    if ratio is None and kind == "dense":
+        return Embedding(d, over, words(a))
+    where = "tensor_chain.embedding" if kind == "dense" else "matrices.embedding"
+    if a.get("embedding", "plain") != "plain":
+        _only_untied(a, where, f"of {a['embedding']} embeddings the table inside is not the output's")
+    if kind == "dense":
+        return ChainEmbedding(d, over, ratio, fixed(a["tensor_chain.length"]), a["tensor_chain.bond"], words(a))
+    of_tables: Any = site(a, "embedding")
+    return of_tables.table(d, over, words(a))  # type: ignore[no-any-return]
+
+
+def output(a: Answered, path: str) -> Use:
+    """From vectors to scores of tokens: tied to the table at ``path``, or a matrix of its own."""
+    width, kind, tied = a["width"], a.get("embedding", "plain"), a["embedding.tie"] != "none"
+    bias = not tied and bool(a.get("embedding.output_bias", True))
+    ratio = off(a, "tensor_chain.output")
+    if a.get("matrices.output", "dense") != "dense":
+        _only_untied(a, "matrices.output", "a tied output is the table")
+        made: Any = site(a, "output")
+        return Use(made.output(width, words(a), (TGT,), bias))
+    if ratio is not None:
+        _only_untied(a, "tensor_chain.output", "a tied output is the table")
+        made = chain(a, ratio)
+        return Use(ChainLinear(width, words(a), (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
+    if kind == "adaptive":
+        cutoffs, factor = tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"])
+        return Use(AdaptiveOutput(width, cutoffs, factor, fixed(words(a)), path if tied else None))
+    if kind == "dextra":
+        return Use(LiftedOutput(width, a["embedding.rank"], f"{path}.table" if tied else None, words(a)))
+    table: Any = _table(a, width, (TGT,)) if kind == "plain" and tied else None
+    if isinstance(table, CoreTable):
+        return Use(TableOutput(width, words(a), (TGT,), bias, table), tied=path)
+    if tied and (kind == "factorised" or isinstance(table, FactorisedTable)):
+        rank = a["embedding.rank"] if table is None else table.rank
+        return Use(FactorisedOutput(width, rank, path, words(a)))
+    return Use(Linear(width, words(a), (TGT,), bias), tied=path if tied else None)
+
+
+def _only_untied(a: Answered, where: str, why: str) -> None:
+    if a["embedding.tie"] != "none":
+        raise Unbuildable(where, f"{why}: it needs embedding.tie: none, not {a['embedding.tie']}")
