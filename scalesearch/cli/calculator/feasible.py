@@ -136,7 +136,9 @@ def _plot(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...]
     front = [(float(p.costs[AXES[1]]), float(p.costs[AXES[0]])) for p in found.front]
     folder.mkdir(parents=True, exist_ok=True)
     figure = plane(found.sample, front, upper_bounds(limits), protocol.to_json(), named)
-    return save(figure, folder / "plane") + save(shares(found.values, found.exact), folder / "shares")
+    written = save(figure, folder / "plane")
+    asked = (found.values.groupby("parameter").size() > 1).any()  # or there is no share to draw
+    return written + (save(shares(found.values, found.exact), folder / "shares") if asked else [])
 
 
 def _json(found: Feasibility, around: list[Near]) -> dict[str, Any]:

@@ -91,7 +91,8 @@ def front(results: Results, as_csv: bool, everything: bool, as_latex: bool, as_j
     elif as_json:
         print_json(rows_json(results, rows))
     elif as_latex:
-        click.echo(to_latex(texts(rows, results.objectives, *["state"] * everything)), nl=False)
+        notes = "".join(f"% {line}\n" for line in results.warnings())
+        click.echo(to_latex(texts(rows, results.objectives, *["state"] * everything)) + notes, nl=False)
     elif everything:
         say(make_table(*tabled(texts(rows, results.objectives, "state")), lines=True))
     else:

@@ -39,6 +39,12 @@ def test_counts_and_tables_as_json(space: Path) -> None:
     assert sum(row["count"] for row in found["reasons"]) == len(sound)
 
 
+def test_of_a_space_with_nothing_open_there_are_no_shares_to_draw(tmp_path: Path) -> None:
+    (tmp_path / "closed.yaml").write_text("width: 16\nencoder: { depth: 1 }\ndecoder: { depth: 1 }\n")
+    run(str(tmp_path / "closed.yaml"), "--budget", "params.total <= 1M", "--plot", str(tmp_path / "plots"))
+    assert sorted(file.name for file in (tmp_path / "plots").iterdir()) == ["plane.png", "plane.svg"]
+
+
 def test_what_people_see(space: Path, tmp_path: Path) -> None:
     out = tmp_path / "plots"
     said = run(str(space), "--budget", BUDGET, "--draws", "200", "--plot", str(out), "--csv", str(tmp_path / "csv"))

@@ -96,7 +96,7 @@ def test_lost_events_and_records_are_made_again_from_each_other(study):
 def test_a_finished_trial_whose_folder_is_lost_is_named(study):
     lost = next(iter(finished(study.folder).values()))
     shutil.rmtree(study.trial_folder(lost))
-    for verb in (["front"], ["status"]):
+    for verb in (["front"], ["front", "--latex"], ["status"]):
         said = CliRunner().invoke(command, [*verb, str(study.folder)], catch_exceptions=False).output
         assert f"trial {lost.number}" in " ".join(said.split()) and "by the log alone" in " ".join(said.split()), verb
     rows = CliRunner().invoke(command, ["front", str(study.folder), "--all", "--json"], catch_exceptions=False).output
