@@ -175,8 +175,8 @@ class Binder:
                 if variant.text in group.variants:
                     offers[variant.text] = value
                 else:
-                    self.wrong(variant.place, f"`{path}` has no variant `{variant.text}`",
-                               suggest(variant.text, group.variants), code="unknown-variant")
+                    help = group.gone.get(variant.text) or suggest(variant.text, group.variants)
+                    self.wrong(variant.place, f"`{path}` has no variant `{variant.text}`", help, code="unknown-variant")
         elif type(node) is not Node:
             example = f"without keys of their own: `{path}: {' | '.join(list(group.variants)[:2])}`"
             self.wrong(node.here, "`one of:` takes a mapping of variants", example, code="bad-variants")

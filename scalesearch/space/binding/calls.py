@@ -18,20 +18,22 @@ def spelled_out(node: Node | None, group: Group, wrong: Callable[..., None]) -> 
     Arguments are the keys of a kind in their order; what is not given has its default. ``wrong(place, message)`` notes
     that there are too many.
     """
-    if not isinstance(node, Text) or not group.variants or "(" not in node.text:
+    if not isinstance(node, Text) or not group.variants or not (group.gone or "(" in node.text):
         return node
     try:
         spec = parse_value(node.text)
     except SyntaxProblem:
         return node
     options = spec.options if isinstance(spec, Alternatives) else (spec,)
-    if not any(isinstance(one, CallOf) and one.name in group.variants for one in options):
+    if not any(one.name in (*group.variants, *group.gone) if isinstance(one, CallOf) else str(one) in group.gone
+               for one in options):
         return node
     entries: list[tuple[Text, Node]] = []
     for option in options:
         called = option if isinstance(option, CallOf) else CallOf(str(option), (), span=option.span)
-        keys = list(group.variants[called.name].fields) if called.name in group.variants else []
-        if called.name in group.variants and len(called.arguments) > len(keys):
+        kind = group.variants.get(called.name)
+        keys = kind.called or tuple(kind.fields) if kind else ()
+        if kind and len(called.arguments) > len(keys):
             takes = " and ".join(keys) or "nothing in brackets"
             wrong(node.at(option.span), f"`{option}`: {called.name} takes {takes}", code="bad-syntax")
         inner = [(_part(node, option.span, key), _part(node, argument.span))

@@ -133,7 +133,10 @@ def _matrices() -> Group:
     kinds = {name: keys_of_kind(kind) for name, kind in MATRICES.items()}
     places |= {"embedding": "tables, and outputs that are one of them", "output": "an output that is no table"}
     of_tables = {name: group for name, group in kinds.items() if issubclass(MATRICES[name], OfTables | Dense)}
-    return Group({where: Group({}, of_tables if where in ("embedding", "output") else kinds, default_variant="dense",
+    gone = {"phm": "it divides the rows, and a vocabulary is rarely divisible; kronecker adds rows instead",
+            "group": "equal groups would keep most features from most tokens"}
+    offered = {where: (of_tables, gone) if where in ("embedding", "output") else (kinds, {}) for where in places}
+    return Group({where: Group({}, offered[where][0], default_variant="dense", gone=offered[where][1],
                                doc=f"what stands for {what}")
                   for where, what in places.items()}, clears=True, doc="what stands where there is a matrix")
 

@@ -120,7 +120,7 @@ def _local() -> Group:
         "join": Field("word", JOINS, default="split", doc="channels of its own, added up, or the mixer reads it"),
         "channels": Field("size", default="= width // 2", low=0, doc="of a split: how many; the mixer has the others"),
     }
-    kinds = {kind: Group({**_keys(block), **_with(fields, block, f"mixer {kind}")}, doc=_first_line(block))
+    kinds = {kind: Group(_with(fields, block, f"mixer {kind}"), called=(*_keys(block), *fields), doc=_first_line(block))
              for kind, block in MIXERS.items() if not block.scored}
     none = Group(doc="the mixer alone")
     return Group({}, {"none": none, **kinds}, default_variant="none", doc="a second way to meet, beside the mixer")

@@ -98,7 +98,8 @@ class Group:
         beside: keys of one variant of a field that are written beside it, here.
         spellings: other names of fields, which mean the same in a file.
         bare: the key that a text or a list in place of the mapping stands for.
-        gone: keys that do not exist here, and what to do instead.
+        gone: keys and variants that do not exist here, and what to do instead.
+        called: the keys in the order of a call's arguments, where that is not theirs.
         open: the key beside which keys of any name may be given: ``sampler`` and its arguments.
         check: yields key, problem and help of values that do not go together.
         make: what the values become, by their keys; those that are not given are left out.
@@ -117,5 +118,6 @@ class Group:
     required: bool = False
     open: str | None = None
     gone: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    called: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Any]], Iterable[tuple[str, str, str | None]]] = lambda values: ()
     make: Callable[..., Any] = dict

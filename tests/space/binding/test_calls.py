@@ -29,8 +29,22 @@ def test_a_call_is_short_for_a_kind_and_its_first_keys(short: str, long: str) ->
     ("matrices.ffn: dense | grop(2) | low_rank(3)", "2:23", "`matrices.ffn` has no variant `grop`"),
     ("matrices.ffn: low_rank(2) | low_rank(3)", "2:29", "`low_rank` is given twice"),
     ("matrices.ffn: low_rank(3", "2:25", "expected `)` to close the call"),
+    ("matrices.embedding: phm(4) | dense", "2:21", "`matrices.embedding` has no variant `phm`"),
+    ("matrices.output: group", "2:18", "`matrices.output` has no variant `group`"),
 ])
 def test_a_wrong_call_is_shown_where_it_stands(text: str, place: str, message: str) -> None:
     with pytest.raises(SpaceErrors) as caught:
         Space.parse(f"width: 64\n{text}")
     assert f":{place}: {message}" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["phm(4)", "dense | phm", "phm", "{ phm: { n: 4 } }"])
+def test_what_serves_no_table_is_refused_with_the_reason(text: str) -> None:
+    with pytest.raises(SpaceErrors, match="a vocabulary is rarely divisible"):
+        Space.parse(f"width: 64\nmatrices.embedding: {text}")
+
+
+def test_the_order_of_arguments_is_not_that_of_keys() -> None:
+    """Which decides a space's identity: studies that began before there were calls go on."""
+    text = Space.parse("width: 64\nencoder.local: lightweight(3)").to_yaml()
+    assert text.index("join:") < text.index("channels:") < text.index("kernel: 3")
