@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from random import Random
 from typing import Any
@@ -32,27 +33,17 @@ SMALL = {
     "adapt.lora.rank": "1..4",
     "adapt.lora.on": "[query, out, value]",
     "adapt.prompt.length": "1..3",
-    "matrices.attention": "dense | kronecker | phm if tensor_chain.attention == off and low_rank.attention == off "
-                          "else dense",
-    "matrices.out": "dense | chain | low_rank | group if width % 4 == 0 else dense | kronecker",
-    "matrices.embedding": "dense | low_rank | chain | kronecker if tensor_chain.embedding == off else dense",
-    "matrices.output": "dense | low_rank | chain | kronecker if tensor_chain.output == off and embedding.tie == none "
-                       "else dense",
-    "matrices.ffn": "dense | kronecker | group if tensor_chain.ffn == off and low_rank.ffn == off else dense",
-    **{f"matrices.{place}.chain.{key}": drawn for place in ("embedding", "output") for key, drawn in (
-        ("ratio", "0.1 | 0.4"), ("length", "2 | 3 | 4"))},
-    **{f"matrices.{place}.low_rank.rank": "1..4" for place in ("embedding", "output")},
-    **{f"matrices.{place}.kronecker.rank": "1..3" for place in ("embedding", "output")},
-    **{f"matrices.{place}.{key}": drawn for place in ("attention", "out", "ffn") for key, drawn in (
-        ("kronecker.rank", "1..3"), ("phm.n", "1 | 2"), ("phm.products", "1..3"), ("group.groups", "1 | 2"),
-        ("low_rank.rank", "1..4"))},
+    **{f"matrices.{place}": "dense | low_rank(1..4) | chain | kronecker(1..3) | phm(1 | 2, 1..3) | group(1 | 2)"
+       for place in ("attention", "out", "ffn")},
+    **{f"matrices.{place}": "dense | low_rank(1..4) | chain(0.1 | 0.4, 2 | 3 | 4) | kronecker(1..3)"
+       for place in ("embedding", "output")},
     "low_rank.attention": "off | 1..5 if tensor_chain.attention == off else off",
     "low_rank.ffn": "off | 1..5 if tensor_chain.ffn == off else off",
     **{f"{stack}.heads": "1 | 2 | 3 | 4 | 6 | [2 | 4, 4, 1 | 2, 2]" for stack in ("encoder", "decoder")},
     **{f"{stack}.head_dim": "1..5 | = max(1, width // heads)" for stack in ("encoder", "decoder")},
     **{f"{stack}.rotary": "yes | no if head_dim % 2 == 0 and not relative_positions else no"
        for stack in ("encoder", "decoder")},
-    **{f"{stack}.lift": "none | dextra if width % 8 == 0 else none" for stack in ("encoder", "decoder")},
+    **{f"{stack}.lift": "none | dextra" for stack in ("encoder", "decoder")},
     **{f"{stack}.lift.dextra.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
         ("depth", "1..4 | ramp(1..3, 4)"), ("multiplier", "1 | 1.7"), ("groups", "1 | 2 | 4"))},
     "decoder.cross": "{ one of: { attention: {}, gated: { head_dim: 1..4, clip: 1..4 } } }",
@@ -93,7 +84,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
     What cannot be built is drawn again. ``fixed`` answers are written ``encoder__depth=3`` for ``encoder.depth``.
     """
     while True:
-        drawn = dict((space or _small_space(rng.random() < 0.4)).sample(rng))
+        drawn = dict(_reconciled((space or _small_space(rng.random() < 0.4)).sample(rng)))
         if rng.random() < 0.7:
             drawn["model"] = "encoder-decoder"  # which has more that can go wrong
         if rng.random() < 0.25:
@@ -116,6 +107,21 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
                 return assemble(drawn)
         except Unbuildable:
             continue
+
+
+def _reconciled(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """``drawn`` with one structure for each matrix, and lifts and groups where the width has their factors."""
+    plain = {f"matrices.{place}": "dense" for place in ("attention", "ffn", "embedding", "output")
+             if {drawn.get(f"{way}.{place}", "off") for way in ("tensor_chain", "low_rank")} != {"off"}}
+    if drawn.get("embedding.tie", "none") != "none":
+        plain["matrices.output"] = "dense"
+        if drawn["embedding"] != "plain":
+            plain["matrices.embedding"] = "dense"
+    if drawn.get("embedding") == "adaptive":
+        plain["matrices.embedding"] = "dense"
+    if drawn["width"] % 8:
+        plain |= {f"{stack}.lift": "none" for stack in ("encoder", "decoder")}
+    return {key: plain.get(key, value) for key, value in drawn.items()}
 
 
 def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
