@@ -180,9 +180,10 @@ class Replay:
     def __init__(self, table: Table, spec: SamplerSpec, rungs: Rungs, workers: int = 1, asks: int = 1000) -> None:
         self.table, self.workers, self.rungs, self.asks = table, workers, rungs, asks
         self.define, self.known = partial(suggest, table.space), Knowledge(table.known)
-        self.scheduler = Scheduler(rungs, table.objectives)
+        sampler = make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares)
+        self.scheduler = Scheduler(rungs, table.objectives, getattr(sampler, "worth", None))
         self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in table.objectives],
-                                         sampler=make_sampler(spec, self.define, self.known, None, table.objectives))
+                                         sampler=sampler)
         self.spent = 0.0
         self.rows: dict[int, int] = {}  # of the trials that were begun
         self._open: dict[int, optuna.Trial] = {}

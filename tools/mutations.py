@@ -50,7 +50,7 @@ MUTATIONS = [
     Mutation("pareto/hypervolume.py", "points.max(axis=0) + margin", "points.max(axis=0) - margin", "pareto"),
     Mutation("schedule/rungs.py", "len(there) // rungs.eta", "-(-len(there) // rungs.eta)", "schedule"),
     Mutation("samplers/history.py", "slope * objective.sign > 0 else 0.0", "True else 0.0", "samplers"),
-    Mutation("samplers/hypervolume_gp.py", "np.argsort(-promise", "np.argsort(promise", "samplers"),
+    Mutation("samplers/gains.py", "np.argsort(-promise", "np.argsort(promise", "samplers"),
     # Studies: durability, attempts, replicates, owners.
     Mutation("study/trials/trial.py", 'self.crashes + event.counts', "self.crashes + 1",
              "study/trials study/engine/test_driver.py"),

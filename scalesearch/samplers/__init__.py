@@ -52,11 +52,11 @@ class SamplerSpec:
 
 def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler], define: Define | None,
                  known: Knows | None = None, region: FeasibleRegion | None = None,
-                 objectives: Sequence[Objective] | None = None) -> SheetSampler:
+                 objectives: Sequence[Objective] | None = None, shares: Sequence[float] = (1.0,)) -> SheetSampler:
     """The sampler of a spec, or one of Optuna's or a user's (or what makes one from a seed) over ``define``.
 
     Args:
-        define, known, region, objectives: see :class:`scalesearch.samplers.base.SheetSampler`.
+        define, known, region, objectives, shares: see :class:`scalesearch.samplers.base.SheetSampler`.
 
     Raises:
         UserError: there is none of that name, it lacks a library, or an argument is unknown or wrong.
@@ -65,7 +65,8 @@ def make_sampler(spec: SamplerSpec | BaseSampler | Callable[[int], BaseSampler],
 
     from scalesearch.samplers.base import SheetSampler
 
-    context = {"define": define, "known": known, "region": region, "objectives": objectives, "seed": 1}
+    context: dict[str, Any] = {"define": define, "known": known, "region": region, "objectives": objectives,
+                               "shares": shares, "seed": 1}
     if isinstance(spec, SheetSampler):
         return spec
     if not isinstance(spec, SamplerSpec):

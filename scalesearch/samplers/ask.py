@@ -64,12 +64,12 @@ class Ask:
     Args:
         define: what the trial has to be told.
         summaries: of trials, with what is known of sheets before they run.
-        objectives: in the study's order; None: read from ``study``.
+        objectives: in the study's order; None: read from ``study``, which is needed for nothing else.
         rng: of this proposal.
     """
 
     def __init__(self, number: int, trials: Sequence[FrozenTrial], define: Define, summaries: Summaries,
-                 objectives: Sequence[Objective] | None, study: Study, rng: random.Random) -> None:
+                 objectives: Sequence[Objective] | None, study: Study | None, rng: random.Random) -> None:
         self.number, self.trials, self.define, self.rng = number, trials, define, rng
         self.known, self._summaries = summaries.known, [summaries(trial) for trial in trials]
         self.objectives = _objectives(study, trials, self.known) if objectives is None else tuple(objectives)
@@ -136,8 +136,9 @@ class Ask:
         return {one.name: value for one, value in zip(objectives, values) if value is not None} | dict(noted)
 
 
-def _objectives(study: Study, trials: Sequence[FrozenTrial], known: Knowledge) -> tuple[Objective, ...]:
+def _objectives(study: Study | None, trials: Sequence[FrozenTrial], known: Knowledge) -> tuple[Objective, ...]:
     """The axes of ``study``; one is measured unless ``known`` tells it of the first sheet that can be built."""
+    assert study is not None, "somebody has to say what is searched for"
     names = study.metric_names or [f"objective {at}" for at in range(len(study.directions))]
     found = (known(trial.params) for trial in trials if trial.params)
     exact = next((one.values for one in found if one.buildable and one.values), [None] * len(names))

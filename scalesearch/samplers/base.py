@@ -45,6 +45,7 @@ class SheetSampler(BaseSampler):
         objectives: in the study's order. None: read from the study, those that ``known`` tells being exact.
         seed: of all proposals; None: another one for each sampler.
         n_startup_trials: trials with values before a model or a front is trusted. None: the sampler's own number.
+        shares: of a full training at which trials pause, the last one 1.
     """
 
     n_startup: ClassVar[int] = 10  # Optuna's number
@@ -54,12 +55,14 @@ class SheetSampler(BaseSampler):
 
     def __init__(self, *, define: Define | None = None, known: Knows | None = None,
                  region: FeasibleRegion | None = None, objectives: Sequence[Objective] | None = None,
-                 seed: int | None = None, n_startup_trials: int | None = None) -> None:
+                 seed: int | None = None, n_startup_trials: int | None = None, shares: Sequence[float] = (1.0,)
+                 ) -> None:
         self.define, self.region = define, region
         self.known = Knowledge.of(known if known is not None or region is None else region.known)
         self.objectives = None if objectives is None else tuple(objectives)
         self.seed = secrets.randbits(32) if seed is None else seed
         self.n_startup_trials = type(self).n_startup if n_startup_trials is None else n_startup_trials
+        self.shares = tuple(shares)
         self._summaries = Summaries(self.known)
         self._proposed: dict[int, Sheet] = {}  # of trials that have not asked for their parameters yet
 
@@ -108,7 +111,11 @@ class SheetSampler(BaseSampler):
 
     def seed_of(self, trial: FrozenTrial, name: str = "") -> int:
         """A seed of 32 bits for what ``trial`` is proposed, or for one of its parameters."""
-        digest = hashlib.sha256(f"{self.seed}:{trial.number}:{name}".encode()).digest()
+        return self.seed_at(trial.number, name)
+
+    def seed_at(self, number: int, name: str = "") -> int:
+        """As :meth:`seed_of`, by a trial's number."""
+        digest = hashlib.sha256(f"{self.seed}:{number}:{name}".encode()).digest()
         return int.from_bytes(digest[:4], "big")
 
     def next_sheet(self, ask: Ask) -> Sheet:

@@ -1,139 +1,151 @@
-"""A Gaussian process over sheets of parameters and what is known of them: what an untried one may score.
+"""A Gaussian process over coordinates: what an untried sheet may score, and how sure that is.
 
-Distances are of values, parameter by parameter, and of the logarithms of the costs, which are known of every sheet
-before its trial. How much each of them counts is found by the marginal likelihood (Rasmussen & Williams 2006, section
-5.4), one at a time over a few values: some hundred points at most, no gradient.
+A Matérn 5/2 kernel with one length scale a group of coordinates, beside a line of unit variance in the trend. Scales
+and noise are those of the highest posterior density (Rasmussen & Williams 2006, section 5.4.1), by L-BFGS; without
+priors a few points fit anything.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution, CategoricalDistribution
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 
-from scalesearch.samplers.sheet import Sheet
+from scalesearch.samplers.coordinates import Array, Coordinates
 
-Array = NDArray[np.float64]
-SCALES = (0.0, 0.1, 0.5, 2.0, 8.0)  # what a squared distance may be multiplied with; 0: does not matter
-NOISES = (1e-4, 1e-2, 0.1, 0.4)  # share of the variance that nothing explains
-ABSENT = 1.0  # distance of a value from a parameter that was not asked for
-
-
-def squared_distances(sheets: Sequence[Sheet], costs: Array) -> Array:
-    """(parameters + costs, sheets, sheets) squared distances, one coordinate a parameter and a cost.
-
-    Args:
-        costs: (sheets, costs) of the same sheets.
-    """
-    distributions: dict[str, BaseDistribution] = {}
-    for sheet in sheets:
-        distributions |= sheet.distributions
-    lines = [_scaled(line) for line in costs.T]
-    return np.stack([*(_apart(distribution, [sheet.params.get(name) for sheet in sheets])
-                       for name, distribution in distributions.items()),
-                     *((2 * (line[:, None] - line[None])) ** 2 for line in lines),
-                     *([] if distributions or lines else [np.zeros((len(sheets), len(sheets)))])])
-
-
-def _scaled(line: Array) -> Array:
-    """The logarithms of costs, where they have some, in units of their range."""
-    line = np.log(np.maximum(line, 1e-12)) if (line > 0).any() else line
-    span = float(np.ptp(line))
-    return line / (span or 1.0)
-
-
-def _apart(distribution: BaseDistribution, values: Sequence[Any]) -> Array:
-    """(sheets, sheets) squared distances of the values of one parameter."""
-    there = np.array([value is not None for value in values])
-    if isinstance(distribution, CategoricalDistribution):
-        text = np.array([repr(value) for value in values])
-        square = (text[:, None] != text[None]).astype(float)
-        there[:] = there | (None in distribution.choices)
-    else:
-        line = _places(distribution, values)
-        square = ((line[:, None] - line[None]) * 2) ** 2
-    square = np.where(there[:, None] & there[None], square, ABSENT)
-    return np.where(~there[:, None] & ~there[None], 0.0, square)
-
-
-def _places(distribution: Any, values: Sequence[Any]) -> Array:
-    """Where in 0 … 1 numbers lie in their range, in logarithms where that is how they are drawn."""
-    line = np.array([distribution.low if value is None else value for value in values], float)
-    ends = np.array([distribution.low, distribution.high], float)
-    if distribution.log:
-        line, ends = np.log(line), np.log(ends)
-    return np.asarray((line - ends[0]) / (float(np.ptp(ends)) or 1.0))
+FITTED = 128  # points that scales are found by, spread evenly over all
+EXACT = 800  # points from which on the process rests on INDUCING of them
+INDUCING = 300
+LEAST_NOISE = 1e-6  # share of the variance
+JITTER = 1e-8
+RATES = 0.6  # strength of the belief that rates are near 1
 
 
 class Surrogate:
-    """Fitted to the first ``len(scores)`` of the points of ``squares``; predicts the others.
+    """Fitted to ``scores`` (points,) at ``known``.
 
     Args:
-        squares: (coordinates, points, points) squared distances.
-        scores: of the points that are known, in any unit.
-        doubt: of each, how much of the scores' variance its value may be off by, besides the common noise.
+        scores: in any unit.
+        doubt: (points,) how much of the scores' variance each may be off by, besides the common noise.
     """
 
-    def __init__(self, squares: Array, scores: Array, doubt: Array) -> None:
-        self.known = len(scores)
+    def __init__(self, known: Coordinates, scores: Array, doubt: Array | None = None) -> None:
+        self.known = known
         self.mean, self.unit = float(scores.mean()), float(scores.std()) or 1.0
-        self.scores, self.doubt = (scores - self.mean) / self.unit, doubt
-        self.squares = squares
-        self.weights, self.noise = self._fit()
-        self.together = np.tensordot(self.weights, squares, 1)  # (points, points)
+        self.scores = (scores - self.mean) / self.unit
+        self.doubt = np.zeros(len(scores)) if doubt is None else doubt
+        self.rates, self.scale, self.noise = self._fit()
 
-    def predict(self, which: slice | NDArray[np.intp], also: NDArray[np.intp] | None = None) -> tuple[Array, Array]:
-        """Mean and standard deviation at ``which`` points.
+    def predict(self, new: Coordinates, believed: Coordinates | None = None) -> tuple[Array, Array]:
+        """Mean and standard deviation (points,) of what is measured without noise at ``new``.
 
         Args:
-            also: points in training, believed to come to what is predicted of them; they lessen doubt around them.
+            believed: in training, and believed to come to what is predicted of them; they lessen doubt around them.
         """
-        inside = np.arange(self.known)
-        scores, doubt = self.scores, self.doubt
-        if also is not None and len(also):
-            expected = (self.predict(also)[0] - self.mean) / self.unit
-            inside = np.concatenate([inside, also])
-            scores, doubt = np.concatenate([scores, expected]), np.concatenate([doubt, np.zeros(len(also))])
-        near = matern(self.together[which][:, inside])
-        root = cholesky(matern(self.together[inside][:, inside]) + np.diag(self.noise + doubt), lower=True)
-        half = solve_triangular(root, near.T, lower=True)
-        mean = half.T @ solve_triangular(root, scores, lower=True)
-        spread = np.sqrt(np.maximum(1 - (half**2).sum(0), 1e-9))
-        return mean * self.unit + self.mean, spread * self.unit
+        known, scores, doubt = self.known, self.scores, self.doubt
+        if believed is not None and len(believed.points):
+            expected = (self.predict(believed)[0] - self.mean) / self.unit
+            known, scores = known + believed, np.concatenate([scores, expected])
+            doubt = np.concatenate([doubt, np.zeros(len(expected))])
+        mean, variance = (self._exact if len(scores) <= EXACT else self._sparse)(known, scores, doubt, new)
+        return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
 
-    def _fit(self) -> tuple[Array, float]:
-        """Weights of the coordinates and the noise, by coordinate ascent of the likelihood."""
-        inside = self.squares[:, : self.known, : self.known]
-        weights, noise = np.full(len(inside), 0.1), 1e-2
-        together = np.tensordot(weights, inside, 1)
-        best = self._likelihood(together, weights, noise)
-        for at in (coordinate for coordinate in range(len(weights)) if inside[coordinate].any()):
-            for value in SCALES:
-                tried = weights.copy()
-                tried[at] = value
-                moved = together + (value - weights[at]) * inside[at]
-                if (found := self._likelihood(moved, tried, noise)) > best:
-                    best, weights, together = found, tried, moved
-        for value in NOISES:
-            if (found := self._likelihood(together, weights, value)) > best:
-                best, noise = found, value
-        return weights, noise
+    def _exact(self, known: Coordinates, scores: Array, doubt: Array, new: Coordinates) -> tuple[Array, Array]:
+        near = self._kernel(known, new)
+        root = cholesky(self._kernel(known, known) + np.diag(self.noise + doubt), lower=True)
+        half = solve_triangular(root, near, lower=True)
+        return half.T @ solve_triangular(root, scores, lower=True), self._alone(new) - (half**2).sum(0)
 
-    def _likelihood(self, together: Array, weights: Array, noise: float) -> float:
-        covariance = matern(together)
-        covariance[np.diag_indices(self.known)] += noise + self.doubt
+    def _sparse(self, known: Coordinates, scores: Array, doubt: Array, new: Coordinates) -> tuple[Array, Array]:
+        """By inducing points, the rest of the variance taken as noise (Snelson & Ghahramani 2006)."""
+        anchors = known[_evenly(len(scores), INDUCING)]
+        inner = cholesky(self._kernel(anchors, anchors) + JITTER * np.eye(len(anchors.points)), lower=True)
+        half = solve_triangular(inner, self._kernel(anchors, known), lower=True)
+        scaled = half / (self._alone(known) - (half**2).sum(0) + self.noise + doubt)
+        root = cholesky(np.eye(len(half)) + scaled @ half.T, lower=True)
+        seen = solve_triangular(inner, self._kernel(anchors, new), lower=True)
+        left = solve_triangular(root, seen, lower=True)
+        mean = left.T @ solve_triangular(root, scaled @ scores, lower=True)
+        return mean, self._alone(new) - (seen**2).sum(0) + (left**2).sum(0)
+
+    def _kernel(self, some: Coordinates, others: Coordinates) -> Array:
+        weights = np.sqrt(self.rates[self.known.groups])
+        squares = cdist(some.points * weights, others.points * weights, "sqeuclidean")
+        return self.scale * matern(squares) + np.outer(some.trend, others.trend)
+
+    def _alone(self, points: Coordinates) -> Array:
+        """(points,) variance before anything is known."""
+        return self.scale + points.trend**2
+
+    def _fit(self) -> tuple[Array, float, float]:
+        """Inverse squared length scale of each group, variance of the process, and noise."""
+        rows = _evenly(len(self.scores), FITTED)
+        found = _Posterior(self.known[rows], self.scores[rows], self.doubt[rows])
+        start = np.concatenate([np.zeros(found.groups), [0.0, np.log(1e-2)]])
+        best = minimize(found, start, jac=True, method="L-BFGS-B", bounds=[(-7.0, 7.0)] * len(start),
+                        options={"maxiter": 60, "ftol": 1e-5}).x
+        return np.exp(best[:-2]), float(np.exp(best[-2])), float(np.exp(best[-1])) + LEAST_NOISE
+
+
+class _Posterior:
+    """Negative log posterior density, less a constant, of the logarithms of rates, scale and noise; its gradient."""
+
+    def __init__(self, known: Coordinates, scores: Array, doubt: Array) -> None:
+        self.known, self.scores, self.doubt = known, scores, doubt
+        self.groups = int(known.groups.max()) + 1
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        one, other = np.triu_indices(len(self.scores), 1)
+        return one, other
+
+    @cached_property
+    def squares(self) -> Array:
+        """(groups, pairs) squared distances."""
+        one, other = self.pairs
+        columns = (self.known.points[one] - self.known.points[other]) ** 2
+        return np.stack([columns[:, self.known.groups == group].sum(1) for group in range(self.groups)])
+
+    def __call__(self, logs: Array) -> tuple[float, Array]:
+        rates, scale, noise = np.exp(logs[:-2]), float(np.exp(logs[-2])), float(np.exp(logs[-1]))
+        far = np.sqrt(5 * (rates @ self.squares))
+        decay = np.exp(-far)
+        apart = scale * (1 + far + far**2 / 3) * decay
+        kernel = np.diag(scale + noise + LEAST_NOISE + self.doubt)
+        kernel[self.pairs] = kernel.T[self.pairs] = apart
+        kernel += np.outer(self.known.trend, self.known.trend)
         try:
-            root = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
+            root = cholesky(kernel, lower=True, check_finite=False)
         except LinAlgError:
-            return -math.inf
-        half = solve_triangular(root, self.scores, lower=True, check_finite=False)
-        # Few points fit anything: a weight must earn its place.
-        return float(-0.5 * half @ half - np.log(np.diag(root)).sum() - 0.1 * np.log1p(weights).sum())
+            return 1e10, np.zeros(len(logs))
+        weights = cho_solve((root, True), self.scores)
+        # d/dK of the negative log likelihood; each pair stands for two entries of the matrix.
+        slope = 0.5 * (cho_solve((root, True), np.eye(len(root))) - np.outer(weights, weights))
+        pairs = 2 * slope[self.pairs]
+        by_rate = rates * (self.squares @ (pairs * scale * (-5 / 6) * (1 + far) * decay))
+        by_scale = pairs @ apart + scale * np.trace(slope)
+        value = np.log(np.diag(root)).sum() + 0.5 * self.scores @ weights
+        prior, by_prior = _prior(rates, scale, noise)
+        return float(value - prior), np.concatenate([by_rate, [by_scale], [noise * np.trace(slope)]]) - by_prior
+
+
+def _prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:
+    """Log density, less a constant, and its slope by the logarithms.
+
+    Of Optuna's form, with rates kept nearer to 1 and more noise allowed for: Gamma(2, 1) of the scale, Gamma(2, 10) of
+    the noise. Chosen by benchmarks/calibration.py; with Optuna's own numbers a few points are trusted too much.
+    """
+    value = -RATES * (1 / rates + rates).sum() + np.log(scale) - scale + np.log(noise) - 10 * noise
+    return float(value), np.concatenate([RATES * (1 / rates - rates), [1 - scale], [1 - 10 * noise]])
+
+
+def _evenly(count: int, most: int) -> NDArray[np.intp]:
+    """At most so many places among ``count``, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.intp))
 
 
 def matern(squares: Array) -> Array:

@@ -8,7 +8,7 @@ within a front so that they lie far apart (an epsilon-net, Salinas et al. 2021):
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Final
@@ -31,6 +31,8 @@ from scalesearch.samplers.history import (
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
+
+    from scalesearch.samplers.hypervolume_gp import Worth
 
 Points = NDArray[np.float64]
 
@@ -164,10 +166,13 @@ class Scheduler:
     Args:
         rungs: where training pauses; a single rung is full training of everyone.
         objectives: of the study.
+        worth: says of all trials what a new one and the paused are worth, once enough is known; see
+            :meth:`scalesearch.samplers.hypervolume_gp.HypervolumeGP.worth`.
     """
 
-    def __init__(self, rungs: Rungs, objectives: Sequence[Objective]) -> None:
-        self.rungs, self.objectives = rungs, tuple(objectives)
+    def __init__(self, rungs: Rungs, objectives: Sequence[Objective],
+                 worth: Callable[[Sequence[FrozenTrial]], Worth | None] | None = None) -> None:
+        self.rungs, self.objectives, self.worth = rungs, tuple(objectives), worth
 
     def next(self, trials: Sequence[FrozenTrial], left: float, exhausted: bool = False) -> FrozenTrial | New | None:
         """What to do with ``left`` full trainings' worth of compute; None where there is nothing left to do.
@@ -180,6 +185,9 @@ class Scheduler:
             exhausted: whether there is nothing new to start.
         """
         begun = [trial for trial in trials if not is_infeasible(trial)]
+        worth = self.worth(trials) if self.worth and self.rungs.pauses else None
+        if worth is not None:
+            return self._worthiest(begun, worth, left, exhausted)
         chosen = promotable(begun, self.rungs, self.objectives)
         if chosen is not None and self._to_end(chosen) <= left + 1e-9:
             return chosen
@@ -188,6 +196,17 @@ class Scheduler:
         ends = [1.0 - self.rungs.shares[0] if self.rungs.pauses else 0.0, *map(self._to_end, paused)]
         affordable = left > self._reserve(paused) + 1e-9 and self.rungs.step(0) + min(ends) <= left + 1e-9
         return NEW if affordable and not exhausted else self._last_call(begun, paused, left)
+
+    def _worthiest(self, begun: Sequence[FrozenTrial], worth: Worth, left: float, exhausted: bool
+                   ) -> FrozenTrial | New | None:
+        """What brings most for its compute, among what can still be trained to its end."""
+        paused = undominated([trial for trial in begun if is_paused(trial)], self.objectives)
+        able = [trial for trial in paused if trial.number in worth.paused and self._to_end(trial) <= left + 1e-9]
+        best = max(able, key=lambda trial: worth.paused[trial.number], default=None)
+        affordable = left >= 1 - 1e-9 and not exhausted
+        if best is None or (affordable and worth.new > worth.paused[best.number]):
+            return NEW if affordable else None
+        return best
 
     def _to_end(self, trial: FrozenTrial) -> float:
         """Full trainings' worth of compute until a paused trial has come to its end."""

@@ -76,13 +76,13 @@ def study_of(trials=(), sampler=None):
 class Searched:
     """A search of ``space`` after ``trials``, as a driver does it."""
 
-    def __init__(self, name, seed=1, trials=(), space=SPACE, **arguments):
+    def __init__(self, name, seed=1, trials=(), space=SPACE, shares=(1.0,), **arguments):
         startup = {"population_size": 6} if name == "nsga2" else {} if name in ("random", "grid") else \
             {"n_startup_trials": 4}
         self.region = region_of(space, tuple(space.budgets.values()))
         self.known, self.define = self.region.known, partial(suggest, space)
         sampler = make_sampler(SamplerSpec(name, startup | arguments, seed), self.define, self.known, self.region,
-                               OBJECTIVES)
+                               OBJECTIVES, shares)
         self.study = study_of(trials, sampler)
 
     @property

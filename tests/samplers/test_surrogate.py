@@ -4,10 +4,15 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, IntDistribution
+from scipy.optimize import approx_fprime
 
+from scalesearch.samplers import surrogate
+from scalesearch.samplers.coordinates import Coordinates
 from scalesearch.samplers.sheet import Sheet, draw
-from scalesearch.samplers.surrogate import Surrogate, matern, squared_distances
+from scalesearch.samplers.surrogate import Surrogate, matern
 
 SPACE = {"width": IntDistribution(16, 128, log=True), "depth": IntDistribution(1, 6),
          "norm": CategoricalDistribution(("pre", "post")), "ratio": IntDistribution(1, 2)}
@@ -30,46 +35,100 @@ def score(sheet):
     return 3 * np.log(cost(sheet)) + 4 * (sheet["norm"] == "pre")
 
 
+def points(sheets):
+    return Coordinates.of([Sheet(sheet, {name: SPACE[name] for name in sheet}) for sheet in sheets],
+                          np.array([[cost(sheet)] for sheet in sheets]))
+
+
 def fitted(known, new=(), of=score):
-    everyone = [*known, *new]
-    squares = squared_distances([Sheet(sheet, {name: SPACE[name] for name in sheet}) for sheet in everyone],
-                                np.array([[cost(sheet)] for sheet in everyone]))
-    return Surrogate(squares, np.array([of(sheet) for sheet in known]), np.zeros(len(known)))
+    everyone = points([*known, *new])
+    return Surrogate(everyone[: len(known)], np.array([of(sheet) for sheet in known])), everyone[len(known) :]
+
+
+def test_words_are_one_apart_numbers_by_their_place_and_the_unasked_in_the_middle():
+    same = {"width": 16, "depth": 1, "norm": "pre", "ratio": 1}
+    found = points([same, {**same, "norm": "post"}, {**same, "width": 128}, {"width": 16, "depth": 1, "norm": "post"}])
+
+    def apart(one, other, group):
+        columns = found.groups == group
+        return ((found.points[one, columns] - found.points[other, columns]) ** 2).sum()
+
+    assert apart(0, 1, 2) == pytest.approx(1) and apart(0, 2, 0) == pytest.approx(1) and apart(0, 0, 0) == 0
+    assert apart(0, 3, 3) == pytest.approx(0.25)
+    assert len(set(found.groups)) == 5  # four parameters and a cost
 
 
 def test_it_predicts_what_it_was_told_and_orders_what_it_was_not():
     known, new = sheets(40), sheets(30, seed=2)
-    model = fitted(known, new)
-    mean, _ = model.predict(np.arange(len(known)))
+    model, others = fitted(known, new)
+    mean, _ = model.predict(model.known)
     assert mean == pytest.approx([score(sheet) for sheet in known], abs=0.3)
-    mean, _ = model.predict(np.arange(40, 70))
+    mean, _ = model.predict(others)
     real = np.array([score(sheet) for sheet in new])
     assert np.corrcoef(mean, real)[0, 1] > 0.98
     assert np.sqrt(np.mean((mean - real) ** 2)) < 0.2 * real.std()
 
 
+def test_most_of_what_is_noisy_lies_in_its_interval():
+    rng, inside = np.random.default_rng(1), []
+    for seed in range(10):
+        found = points(sheets(90, seed))
+        values = 4 * found.points[:, 0] + rng.normal(0, 1.0, 90)
+        model = Surrogate(found[:30], values[:30])
+        mean, spread = model.predict(found[30:])
+        doubt = np.sqrt(spread**2 + model.noise * model.unit**2)
+        inside.append((abs(values[30:] - mean) < 1.645 * doubt).mean())
+    assert 0.7 < np.mean(inside) < 0.98
+
+
 def test_doubt_grows_with_distance_and_shrinks_where_others_are_in_training():
     known = [sheet for sheet in sheets(40) if sheet["width"] <= 32]
     near, far = dict(known[0]), {**known[0], "width": 128, "depth": 6}
-    model = fitted(known, [near, far, far])
-    place = len(known)
-    _, spread = model.predict(np.array([place, place + 1]))
+    model, new = fitted(known, [near, far, far])
+    _, spread = model.predict(new)
     assert spread[0] < spread[1]
-    _, less = model.predict(np.array([place + 1]), also=np.array([place + 2]))
+    _, less = model.predict(new[1:2], believed=new[2:])
     assert less[0] < 0.5 * spread[1]
 
 
-def test_what_does_not_matter_gets_no_weight():
-    known = sheets(60)
-    model = fitted(known, of=lambda sheet: 4.0 * (sheet["norm"] == "pre"))
+def test_what_does_not_matter_has_a_long_scale():
+    model, _ = fitted(sheets(60), of=lambda sheet: 4.0 * (sheet["norm"] == "pre"))
     names = list(SPACE)
-    assert model.weights[names.index("norm")] > model.weights[names.index("width")]
+    assert model.rates[names.index("norm")] > 3 * model.rates[names.index("width")]
+
+
+def test_a_line_in_the_trend_goes_on_where_nothing_is_known():
+    found, trend = points(sheets(20)), np.linspace(-1, 1, 20)
+    model = Surrogate(found.along(trend), 3 * trend)
+    mean, spread = model.predict(found.along(np.full(20, 2.5)))
+    assert mean == pytest.approx(np.full(20, 7.5), rel=0.25) and (spread > 0).all()
 
 
 def test_equal_scores_and_two_points_are_no_trouble():
-    model = fitted(sheets(2), sheets(3, seed=5), of=lambda sheet: 7.0)
-    mean, spread = model.predict(np.arange(5))
-    assert mean == pytest.approx(np.full(5, 7.0)) and np.isfinite(spread).all()
+    model, new = fitted(sheets(2), sheets(3, seed=5), of=lambda sheet: 7.0)
+    mean, spread = model.predict(new)
+    assert mean == pytest.approx(np.full(3, 7.0)) and np.isfinite(spread).all()
+
+
+def test_inducing_points_come_near_to_the_whole(monkeypatch):
+    known, new = sheets(150), sheets(40, seed=3)
+    model, others = fitted(known, new)
+    mean, spread = model.predict(others)
+    monkeypatch.setattr(surrogate, "EXACT", 100)
+    monkeypatch.setattr(surrogate, "INDUCING", 80)
+    sparse, doubt = model.predict(others)
+    assert np.corrcoef(mean, sparse)[0, 1] > 0.99 and np.median(doubt / spread) < 3 and (doubt > 0).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.lists(st.floats(-2, 2), min_size=7, max_size=7))
+def test_the_gradient_is_that_of_the_density(seed, logs):
+    found = points(sheets(12, seed)).along(np.linspace(-1, 1, 12))
+    rng = np.random.default_rng(seed)
+    density = surrogate._Posterior(found, rng.normal(size=12), np.zeros(12))
+    at = np.array([*logs, -2.0])
+    near = approx_fprime(at, lambda one: density(one)[0], 1e-6)
+    assert density(at)[1] == pytest.approx(near, rel=1e-3, abs=1e-3)
 
 
 def test_the_kernel_is_one_at_no_distance_and_falls():

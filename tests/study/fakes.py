@@ -149,7 +149,8 @@ def make_sampler_of(plan, kind="tpe", seed=1):
     """The sampler that proposes for ``plan``, with four trials before a model is trusted."""
     few = {"population_size": 6} if kind == "nsga2" else {"n_startup_trials": 4}
     return make_sampler(SamplerSpec(kind, few, seed), plan.evaluator.define,
-                        partial(plan.evaluator.known, objectives=OBJECTIVES), plan.evaluator.region, OBJECTIVES)
+                        partial(plan.evaluator.known, objectives=OBJECTIVES), plan.evaluator.region, OBJECTIVES,
+                        plan.rungs.shares)
 
 
 def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=None, view=None, storage=None):

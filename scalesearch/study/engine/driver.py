@@ -42,7 +42,7 @@ class Driver:
         self.trials = study.trials
         self.proposals = Proposals(plan, study, sampler, callback)
         self.search = self.proposals.search
-        self.scheduler = Scheduler(plan.rungs, plan.objectives)
+        self.scheduler = Scheduler(plan.rungs, plan.objectives, getattr(sampler, "worth", None))
         self._exhausted = ""
 
     def run(self) -> str:

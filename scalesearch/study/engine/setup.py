@@ -171,7 +171,7 @@ def sampler_of(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
         return None
     with about("proposer"):
         return make_sampler(spec.proposer, evaluator.define, partial(evaluator.known, objectives=spec.objectives),
-                            evaluator.region, spec.objectives)
+                            evaluator.region, spec.objectives, spec.rungs.shares)
 
 
 def as_begun(spec: StudySpec, resume: bool) -> StudySpec:

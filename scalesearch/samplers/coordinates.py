@@ -1,0 +1,77 @@
+"""Coordinates of sheets for a model: numbers in their ranges, words as indicators, logarithms of known costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+
+from scalesearch.samplers.sheet import Sheet
+
+Array = NDArray[np.float64]
+SPREAD = 4.0  # deviations that a trend spans, as other coordinates span 1
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Points (sheets, columns) and of each column the group (columns,) of those that have one length scale.
+
+    ``trend`` (sheets,) is what scores may rise or fall with in a line, in units of its deviation.
+    """
+
+    points: Array
+    groups: NDArray[np.intp]
+    trend: Array
+
+    @classmethod
+    def of(cls, sheets: Sequence[Sheet], costs: Array) -> Coordinates:
+        """A group for each parameter of ``sheets`` and each of ``costs`` (sheets, costs).
+
+        Two values of a word are 1 apart, two of a number at most 1. What a sheet was not asked for lies in the middle:
+        the word that decides whether it is asked tells the two apart.
+        """
+        distributions: dict[str, BaseDistribution] = {}
+        for sheet in sheets:
+            distributions |= sheet.distributions
+        blocks = [_columns(its, [sheet.params.get(name) for sheet in sheets]) for name, its in distributions.items()]
+        blocks += [_of_cost(line)[:, None] for line in costs.T]
+        blocks = blocks or [np.zeros((len(sheets), 1))]
+        sizes = [block.shape[1] for block in blocks]
+        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes), np.zeros(len(sheets)))
+
+    def along(self, trend: Array) -> Coordinates:
+        """These with a trend, which is a coordinate, too: what is no line in it is learned."""
+        points = np.column_stack([self.points, trend / SPREAD])
+        return Coordinates(points, np.append(self.groups, self.groups.max() + 1), trend)
+
+    def __getitem__(self, rows: Any) -> Coordinates:
+        return Coordinates(self.points[rows], self.groups, self.trend[rows])
+
+    def __add__(self, other: Coordinates) -> Coordinates:
+        return Coordinates(np.vstack([self.points, other.points]), self.groups,
+                           np.concatenate([self.trend, other.trend]))
+
+
+def _of_cost(line: Array) -> Array:
+    """A cost in its range from 0 to 1, by logarithms where it has some."""
+    line = np.log(np.maximum(line, 1e-12)) if (line > 0).any() else line
+    return np.asarray((line - line.min()) / (float(np.ptp(line)) or 1.0))
+
+
+def _columns(distribution: Any, values: Sequence[Any]) -> Array:
+    """(values, columns) of one parameter."""
+    if isinstance(distribution, CategoricalDistribution):
+        texts = [repr(choice) for choice in distribution.choices]
+        given = np.array([repr(value) for value in values])
+        return np.asarray((given[:, None] == np.array(texts)[None]) * np.sqrt(0.5))
+    ends = np.array([distribution.low, distribution.high], float)
+    there = np.array([value is not None for value in values])
+    line = np.array([distribution.low if value is None else value for value in values], float)
+    if distribution.log:
+        line, ends = np.log(line), np.log(ends)
+    places = (line - ends[0]) / (float(np.ptp(ends)) or 1.0)
+    return np.where(there, places, 0.5)[:, None]

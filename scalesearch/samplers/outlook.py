@@ -1,0 +1,167 @@
+"""Outlook of a study: what new sheets and paused trials may bring to its front, for the compute that they take.
+
+One currency for both: expected gain in hypervolume for a full training's compute. Who comes to a rung may be left
+there, so the price of going on is that of the best plan: to the rung, and on from the losses there that are worth it
+(Weitzman 1979, an option of one step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.trial import FrozenTrial
+from scipy.special import ndtr
+
+from scalesearch.samplers.ask import Ask
+from scalesearch.samplers.coordinates import Array, Coordinates
+from scalesearch.samplers.forecast import FEWEST, Forecast
+from scalesearch.samplers.gains import Gains
+from scalesearch.samplers.history import is_complete, is_infeasible, is_paused, log_loss, rungs_of
+from scalesearch.samplers.sheet import Sheet
+from scalesearch.samplers.surrogate import Surrogate
+
+NODES = 8  # losses that a trial may have at its next rung
+
+
+class Outlook:
+    """Outlook of the trials of ``ask`` and a ``pool`` of new sheets.
+
+    Args:
+        shares: of a full training at which trials pause, the last one 1.
+    """
+
+    def __init__(self, ask: Ask, pool: Sequence[Sheet], shares: Sequence[float]) -> None:
+        self.ask, self.shares = ask, shares
+        self.known = [trial for trial in ask.trials if trial.params and (is_complete(trial) or rungs_of(trial))]
+        training = [trial for trial in ask.in_training if not rungs_of(trial)]
+        trials = [*self.known, *training]
+        asked = {name for sheet in pool for name in sheet.params} or {name for one in trials for name in one.params}
+        self.costs = self._costs(trials, pool)
+        self.points = Coordinates.of([*(_restricted(trial, asked) for trial in trials), *pool], self.costs)
+        self.believed = self.points[len(self.known) : len(trials)]
+        self.pool = np.arange(len(trials), len(trials) + len(pool))
+
+    @cached_property
+    def to_the_end(self) -> bool:
+        """Whether final values can be forecast; before, everything is about losses at the first rung."""
+        there = [trial for trial in self.known if is_complete(trial)]
+        return len(there) >= FEWEST and (not self._ladder or sum(bool(rungs_of(one)) for one in there) >= FEWEST)
+
+    @cached_property
+    def new(self) -> Array:
+        """(pool,) price of each sheet; before the end can be forecast, its gain at the first rung."""
+        return self._prices(self.pool, -1, np.full(len(self.pool), np.nan)) * self._chances
+
+    @cached_property
+    def paused(self) -> dict[int, float]:
+        """Number to price of each paused trial."""
+        found: dict[int, float] = {}
+        for level in range(len(self.shares) - 1):
+            rows = [at for at, one in enumerate(self.known) if is_paused(one) and len(rungs_of(one)) == level + 1]
+            if rows:
+                prices = self._prices(np.array(rows), level, self._losses[rows, level])
+                found |= {self.known[row].number: float(price) for row, price in zip(rows, prices)}
+        return found
+
+    def _prices(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
+        """(rows,) prices of points that have come to ``level`` with ``loss``."""
+        ahead, points = level + 1, self.points[rows]
+        last = ahead == self._losses.shape[1]
+        found = [one.next(points, ahead, loss, self.believed if level < 0 else None) for one in self._forecasts]
+        if last:
+            mean, spread = (np.stack(one, 1) for one in zip(*found))
+            return self._gains.of(mean, spread, self.costs[rows]) / self._step(ahead)
+        (mean, spread), normal = found[0], [NormalDist().inv_cdf((at + 0.5) / NODES) for at in range(NODES)]
+        gains = np.stack([self._at_end(rows, ahead, mean + far * spread) for far in normal])
+        best_first = np.cumsum(-np.sort(-gains, axis=0), axis=0)
+        going_on = np.arange(1, NODES + 1)[:, None]
+        compute = NODES * self._step(ahead) + going_on * (1 - self.shares[ahead])
+        return np.asarray((best_first / compute).max(0))
+
+    def _at_end(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
+        """(rows,) expected gain of training points with ``loss`` at ``level`` to the end."""
+        found = [one.end(self.points[rows], level, loss) for one in self._forecasts]
+        mean, spread = (np.stack(one, 1) for one in zip(*found))
+        return self._gains.of(mean, spread, self.costs[rows])
+
+    def _step(self, level: int) -> float:
+        """The compute from the level before to ``level``, in full trainings."""
+        return self.shares[level] - (self.shares[level - 1] if level else 0.0)
+
+    @cached_property
+    def _ladder(self) -> bool:
+        return len(self.shares) > 1 and any(rungs_of(trial) for trial in self.known)
+
+    @cached_property
+    def _losses(self) -> Array:
+        """(trials, rungs) logarithms of losses; NaN where a trial has not been."""
+        count = 0 if not self._ladder else len(self.shares) - 1 if self.to_the_end else 0
+        found = np.full((len(self.known), count), np.nan)
+        for row, trial in enumerate(self.known):
+            for rung in range(min(count, len(rungs_of(trial)))):
+                found[row, rung] = log_loss(trial, rung)
+        return found
+
+    @cached_property
+    def _ends(self) -> Array:
+        """(trials, objectives) final values; NaN of what is not complete. Early, the loss at the first rung."""
+        objectives, exact = self.ask.objectives, [self.ask.exact(one, self.ask.objectives) for one in self.known]
+        if self.to_the_end:
+            return _finite(np.array([one.values if is_complete(one) else [np.nan] * len(objectives)
+                                     for one in self.known], float))
+        return np.array([[one.sign * log_loss(trial, 0) if one.measured else known[one.name] for one in objectives]
+                         if rungs_of(trial) else [np.nan] * len(objectives)
+                         for trial, known in zip(self.known, exact)], float)
+
+    @cached_property
+    def _forecasts(self) -> list[Forecast]:
+        """One for each measured objective; of losses, so that less is better."""
+        signed = [self._ends[:, at] * one.sign for at, one in enumerate(self.ask.objectives) if one.measured]
+        points = self.points[np.arange(len(self.known))]
+        return [Forecast(points, np.column_stack([self._losses, ends])) for ends in signed]
+
+    @cached_property
+    def _gains(self) -> Gains:
+        ended = ~np.isnan(self._ends).any(1)
+        feasible = ended & ~np.array([is_infeasible(trial) for trial in self.known])
+        return Gains(self._ends[feasible if feasible.any() else ended], self.costs, self.ask.objectives)
+
+    @cached_property
+    def _chances(self) -> Array:
+        """(pool,) the chance to meet the constraints that only a run tells."""
+        chances = np.ones(len(self.pool))
+        ended = [row for row, trial in enumerate(self.known) if is_complete(trial)]
+        told = {name for row in ended for name in self.known[row].constraints}
+        for name in sorted(told - set(self.ask.known(self.known[0].params).constraints)):
+            misses = np.array([self.known[row].constraints.get(name, 0.0) for row in ended])
+            mean, spread = Surrogate(self.points[ended], misses).predict(self.points[self.pool])
+            chances *= ndtr(-mean / spread)
+        return chances
+
+    def _costs(self, trials: Sequence[FrozenTrial], pool: Sequence[Sheet]) -> Array:
+        """(trials + pool, objectives known exactly)."""
+        ask = self.ask
+        exact = [(at, objective.name) for at, objective in enumerate(ask.objectives) if not objective.measured]
+        rows: list[list[Any]] = [[ask.exact(trial, ask.objectives)[name] for _, name in exact] for trial in trials]
+        rows += [[ask.known(sheet.params).values[at] for at, _ in exact] for sheet in pool]
+        return np.array(rows, float).reshape(len(rows), len(exact))
+
+
+def _restricted(trial: FrozenTrial, asked: Collection[str]) -> Sheet:
+    """The sheet of ``trial``, less what no sheet of the pool has."""
+    return Sheet({name: value for name, value in trial.params.items() if name in asked},
+                 {name: its for name, its in trial.distributions.items() if name in asked})
+
+
+def _finite(table: Array) -> Array:
+    """``table`` with the infinite values that Optuna allows replaced by the ends of the others."""
+    known = np.where(np.isfinite(table), table, np.nan)
+    if not np.isinf(table).any():
+        return table
+    ends = [np.nan_to_num(end(known, axis=0)) for end in (np.nanmin, np.nanmax)]
+    return np.asarray(np.where(np.isnan(table), np.nan, np.clip(table, *ends)))

@@ -1,0 +1,67 @@
+"""Forecasts of final losses: what a rung says is learned, by itself and by what the candidates are."""
+
+import numpy as np
+import pytest
+
+from scalesearch.samplers.coordinates import Coordinates
+from scalesearch.samplers.forecast import FEWEST, Forecast
+
+NAN = np.nan
+
+
+def candidates(count, seed=1):
+    """Points (size, vocabulary), losses at the first rung in the unit of each vocabulary, and final losses."""
+    rng = np.random.default_rng(seed)
+    size, vocabulary = rng.random(count), rng.integers(0, 2, count).astype(float)
+    skill = rng.normal(0, 0.3, count)
+    final = 3 - 2 * size + skill
+    early = final + 4 * vocabulary + rng.normal(0, 0.05, count)
+    return Coordinates(np.column_stack([size, vocabulary]), np.array([0, 1]), np.zeros(count)), early, final
+
+
+def learned(complete, paused=20):
+    points, early, final = candidates(complete + paused + 40)
+    losses = np.column_stack([early, final])[: complete + paused]
+    losses[complete:, 1] = NAN
+    return Forecast(points[: complete + paused], losses), points, early, final
+
+
+def test_a_loss_of_another_vocabulary_is_seen_through():
+    forecast, points, early, final = learned(12)
+    waiting = slice(12, 32)
+    mean, spread = forecast.end(points[waiting], 0, early[waiting])
+    assert np.corrcoef(mean, final[waiting])[0, 1] > 0.9 > np.corrcoef(early[waiting], final[waiting])[0, 1]
+    assert (abs(mean - final[waiting]) < 2 * np.sqrt(spread**2 + 0.1)).mean() > 0.9
+
+
+def test_who_has_not_begun_is_doubted_more_than_who_waits():
+    forecast, points, early, final = learned(12)
+    new = slice(32, 72)
+    mean, spread = forecast.end(points[new], 0, *forecast.next(points[new], 0, None))
+    _, less = forecast.end(points[new], 0, early[new])
+    assert spread.mean() > 1.3 * less.mean()
+    assert np.corrcoef(mean, final[new])[0, 1] > 0.6
+
+
+def test_without_rungs_it_is_the_surrogate_of_the_end():
+    points, _, final = candidates(30)
+    forecast = Forecast(points[:20], final[:20, None])
+    mean, spread = forecast.next(points[20:], 0, None)
+    assert np.array_equal(forecast.end(points[20:], 0, mean, spread), (mean, spread))
+
+
+def test_one_that_passed_no_rung_counts_at_the_end():
+    points, early, final = candidates(30)
+    losses = np.column_stack([early, final])[:12]
+    losses[0, 0] = NAN
+    with_it = Forecast(points[:12], losses)
+    without = Forecast(points[1:12], losses[1:])
+    counts = [len(one.levels[1].surrogate.scores) for one in (with_it, without)]
+    assert counts == [12, 11]
+
+
+def test_too_few_are_told():
+    points, early, final = candidates(10)
+    losses = np.column_stack([early, np.where(np.arange(10) < FEWEST - 1, final, NAN)])
+    with pytest.raises(ValueError, match="2 trials have come to level 1"):
+        Forecast(points, losses)

@@ -1,0 +1,64 @@
+"""A scheduler that is told what trials are worth: the dearest first, among what can still come to its end."""
+
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.history import rungs_of
+from scalesearch.samplers.hypervolume_gp import HypervolumeGP, Worth
+from scalesearch.schedule.rungs import NEW, Rungs, Scheduler
+from tests.samplers.pools import SPACE, Searched
+from tests.samplers.trials import frozen
+
+OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
+RUNGS = Rungs((0.1, 0.3, 1.0), 2)
+WAITING = [frozen(1, "PAUSED", rungs=(3.0,)), frozen(2, "PAUSED", rungs=(3.0, 2.0)), frozen(3, "RUNNING", rungs=(2.0,))]
+
+
+def chosen(new, paused, left=9.0, exhausted=False):
+    return Scheduler(RUNGS, OBJECTIVES, lambda trials: Worth(new, paused)).next(WAITING, left, exhausted)
+
+
+def test_the_dearest_goes_on_and_a_new_one_where_it_is_worth_more():
+    assert chosen(0.1, {1: 0.2, 2: 0.3}).number == 2
+    assert chosen(0.1, {1: 0.4, 2: 0.3}).number == 1
+    assert chosen(0.5, {1: 0.4, 2: 0.3}) is NEW
+
+
+def test_nothing_is_begun_that_cannot_come_to_its_end():
+    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.95).number == 1
+    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.8).number == 2  # 0.9 is left of the other
+    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.6) is None
+    assert chosen(0.5, {1: 0.4, 2: 0.3}, exhausted=True).number == 1
+    assert chosen(0.5, {}, left=0.95) is None
+
+
+def test_as_long_as_nothing_is_known_promotions_go_by_rank():
+    scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: None)
+    assert scheduler.next(WAITING, 9.0) is scheduler.next(WAITING, 9.0) or scheduler.next(WAITING, 9.0) is NEW
+
+
+def ladder(count, ended):
+    """``count`` trials of a real space, of which the first ``ended`` are complete and the others wait at a rung."""
+    search = Searched("bayes", shares=(0.1, 1.0))
+    for number in range(count):
+        trial = search.start()
+        if number < ended:
+            search.end(trial)
+        else:
+            size = trial.user_attrs["costs"]["params.total"]
+            trial.set_user_attr("rungs", [1e5 / size if number % 2 else 1e9])  # every other one has come to nothing
+            trial.set_user_attr("paused", True)
+    return search
+
+
+def test_bayes_says_what_those_that_wait_are_worth():
+    search = ladder(10, 6)
+    sampler = search.study.sampler
+    assert isinstance(sampler, HypervolumeGP) and SPACE is not None
+    worth = sampler.worth(search.trials)
+    waiting = [trial for trial in search.begun if trial.user_attrs.get("paused")]
+    assert set(worth.paused) == {trial.number for trial in waiting} and worth.new >= 0
+    good, bad = ([worth.paused[one.number] for one in waiting if (rungs_of(one)[0] < 1e8) is well]
+                 for well in (True, False))
+    assert max(bad) <= max(good)
+    assert ladder(6, 2).study.sampler.worth(ladder(6, 2).trials) is None
+    again = ladder(10, 6)
+    assert again.study.sampler.worth(again.trials) == worth
