@@ -2,7 +2,8 @@
 
 From github.com/Este1le/hpo_nmt: NAME.csv, a trained model a row, and NAME.curves.jsonl, the perplexity at each of its
 checkpoints. Curves name neither heads nor, everywhere, the right vocabulary; a row's is the one of its sizes and
-learning rate whose best perplexity is nearest to its own.
+learning rate whose best perplexity is nearest to its own. Perplexities are of a token, so those of different
+vocabularies do not compare.
 """
 
 import csv
@@ -82,7 +83,8 @@ def _row(row: dict[str, float], curves: list[dict[str, Any]] | None, usual: floa
         return None
     values = {"bleu": row["dev_bleu"]} | {name: row[column] for name, column in COSTS.items() if column in row}
     return Row({name: row[name] for name in QUESTIONS}, values, curve, row["updates"] * row["params"],
-               max(row["updates"], 1.0) / usual, failed=row["dev_bleu"] < FAILED)
+               max(row["updates"], 1.0) / usual, f"token of {row['bpe']}",
+               failed=row["dev_bleu"] < FAILED)
 
 
 def _curve(row: dict[str, float], curves: list[dict[str, Any]]) -> tuple[float, ...] | None:

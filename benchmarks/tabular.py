@@ -26,7 +26,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.samplers.base import Exhausted
 from scalesearch.samplers.encoding import decode, suggest
-from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS, rungs_of
+from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS, UNIT, rungs_of
 from scalesearch.samplers.known import Knowledge, Known
 from scalesearch.samplers.sheet import key_of
 from scalesearch.schedule.rungs import NEW, Rungs, Scheduler
@@ -48,6 +48,7 @@ class Row:
         curve: loss at equal distances of training, the last at its end.
         compute: of the whole training, in any unit.
         share: of what rungs count in; a training may end of itself before that, or after.
+        unit: of its losses; those of other units say nothing beside it.
         failed: it came to nothing; its values do not count.
     """
 
@@ -56,6 +57,7 @@ class Row:
     curve: tuple[float, ...]
     compute: float
     share: float = 1.0
+    unit: str = ""
     failed: bool = False
 
     def spent(self, share: float) -> float:
@@ -241,6 +243,7 @@ class Replay:
             if known.feasible and int(known.identity) not in self.rows.values():
                 self.rows[trial.number], self._open[trial.number] = int(known.identity), trial
                 trial.set_user_attr(ARCHITECTURE, known.identity)
+                trial.set_user_attr(UNIT, self.table.rows[int(known.identity)].unit)
                 trial.set_user_attr(COSTS, {one.name: value for one, value in zip(self.table.objectives, known.values)
                                             if value is not None})
                 return trial

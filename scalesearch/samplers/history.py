@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # importing Optuna takes a second, and rungs are read by comm
 ARCHITECTURE = "architecture"  # identity of what was trained
 COSTS = "costs"  # objective to value, of objectives known before training
 RUNGS = "rungs"  # validation loss at each rung reached, smaller being better
+UNIT = "loss_unit"  # of its losses; only losses of one unit, such as nats a character, say who dominates whom
 PAUSED = "paused"  # whether it waits at its last rung
 FEWEST = 3  # trials through which a line is drawn
 Exact = Callable[["FrozenTrial", Sequence[Objective]], Mapping[str, float]]

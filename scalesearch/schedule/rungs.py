@@ -20,6 +20,7 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.front import pareto_front, pareto_ranks
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.history import (
+    UNIT,
     exact_values,
     is_complete,
     is_infeasible,
@@ -109,10 +110,11 @@ def points_at(trials: Sequence[FrozenTrial], rung: int, objectives: Sequence[Obj
 
 
 def undominated(paused: Sequence[FrozenTrial], objectives: Sequence[Objective]) -> list[FrozenTrial]:
-    """The ``paused`` trials that none at the same rung dominates in (loss, costs)."""
+    """The ``paused`` trials that none at the same rung dominates in (loss, costs), losses being of one unit."""
     found: list[FrozenTrial] = []
-    for rung in {len(rungs_of(trial)) - 1 for trial in paused}:
-        there = [trial for trial in paused if len(rungs_of(trial)) == rung + 1]
+    places = [(len(rungs_of(trial)) - 1, trial.user_attrs.get(UNIT)) for trial in paused]
+    for rung, unit in dict.fromkeys(places):
+        there = [trial for trial, place in zip(paused, places) if place == (rung, unit)]
         points = points_at(there, rung, objectives)
         found += compress(there, pareto_front(points, ["min"] * points.shape[1]))
     return found

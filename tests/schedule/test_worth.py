@@ -9,7 +9,9 @@ from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
 RUNGS = Rungs((0.1, 0.3, 1.0), 2)
-WAITING = [frozen(1, "PAUSED", rungs=(3.0,)), frozen(2, "PAUSED", rungs=(3.0, 2.0)), frozen(3, "RUNNING", rungs=(2.0,))]
+WAITING = [frozen(1, "PAUSED", rungs=(3.0,), costs={"params": 2}),
+           frozen(2, "PAUSED", rungs=(3.0, 2.0), costs={"params": 1}),
+           frozen(3, "RUNNING", rungs=(2.0,), costs={"params": 3})]
 
 
 def chosen(new, paused, left=9.0, exhausted=False):

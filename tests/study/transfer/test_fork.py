@@ -25,6 +25,7 @@ space:
   encoder: { depth: 1..4, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 } } }
   decoder: { depth: 1, heads: 2, head_dim: 8, ffn: { relu: { hidden: 32 | 64 } } }
 reference: [ { name: small, set: { width: 16, encoder.depth: 1, decoder.ffn.relu.hidden: 32 } } ]
+proposer: { kind: random }
 trials: 8
 out: old
 """
