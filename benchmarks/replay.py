@@ -1,14 +1,16 @@
 """Replays searches on tables of Transformers that were really trained: how soon is the front found?
 
-    python benchmarks/replay.py --seeds 20 --plot replay --json replay.json
-    python benchmarks/replay.py --tables FOLDER --seeds 20
+    python benchmarks/replay.py --seeds 20 --ends 5 10 20 40
+    python benchmarks/replay.py --tables FOLDER --seeds 20 --compute 40 --plot replay --json replay.json
 
 Tables: our own (own_tables.py), unless a FOLDER of published ones is given (nmt_tables.py). Printed is the regret, the
-share of the table's best hypervolume of (BLEU, params) that a
-search has not found yet, as mean and standard error over seeds: after so much compute, and after so many evaluations
-(candidates begun, which with rungs are mostly not trained to the end). Compute is updates times params, in units of the
-table's mean full training. `plain` are Optuna's samplers as they are, over every combination of the options as
-ordinals, told unlisted combinations as infeasible; no search is charged for those, nor for proposing what it has.
+share of the table's best hypervolume of (BLEU, params) that a search has not found, in per cent, as mean and standard
+error over seeds. ``--ends``: of searches that end after so many full trainings, know that, and are charged as a study
+charges them, a training alike whatever its size. ``--compute``: along one endless search, after so much compute
+(updates times params, or CPU-seconds, in units of the table's mean full training) and after so many candidates begun.
+`plain` are Optuna's samplers as they are, over every combination of the options as ordinals, told unlisted combinations
+as infeasible; no search is charged for those, nor for proposing what it has. `cheapest` goes by params.
+``--botorch PYTHON`` adds BoTorch's qLogEHVI, with params given exactly, by an interpreter that has it.
 """
 
 import argparse
@@ -23,6 +25,7 @@ import numpy as np
 import own_tables
 from nmt_tables import read
 from numpy.typing import NDArray
+from peers import botorch_search
 from replay_plot import draw
 from tabular import Replay, Table, Trace
 
@@ -37,11 +40,12 @@ LADDER = Rungs.geometric()
 SEARCHES = {
     "plain random": ("random", FULL), "plain tpe": ("tpe", FULL), "plain nsga2": ("nsga2", FULL),
     "plain gp": ("gp", FULL),
+    "cheapest": (None, FULL), "cheapest + rungs": (None, LADDER),
     **{name: (name, FULL) for name in ("grid", "local", "bayes")},
     **{f"{name} + rungs": (name, LADDER) for name in NAMES},
 }
-USUAL = ("plain random", "plain tpe", "plain nsga2", "local", "bayes", "tpe + rungs", "local + rungs",
-         "bayes + rungs")
+USUAL = ("plain random", "cheapest", "plain tpe", "plain nsga2", "bayes", "random + rungs", "cheapest + rungs",
+         "tpe + rungs", "nsga2 + rungs", "bayes + rungs")
 YARDSTICK = "plain tpe"
 NEARLY = (0.95, 0.99)  # of the best hypervolume
 MARKS = (5, 10, 20, 40, 80, 160)
@@ -65,14 +69,42 @@ def _volume(trace: Trace, column: Any, at: float) -> float:
     return float(trace.volume[reached - 1]) if reached else 0.0
 
 
-def searches(table: Table, names: list[str], seeds: int, workers: int, compute: float) -> Iterator[Search]:
+def at_ends(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
+    """Prints the regret of every search that ends after so many full trainings."""
+    print(f"  {'':16}", *(f"{end:>14}" for end in ends))
+    for name in given.searches:
+        kind, rungs = SEARCHES[name]
+        show_line(name, np.array([[
+            _left(Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, given.workers).run(trials=end))
+            for end in ends] for seed in seeds_of(given)]))
+    if given.botorch:
+        show_line("BoTorch qLogEHVI", botorch_search.regrets(table, given.botorch, seeds_of(given), ends))
+
+
+def seeds_of(given: argparse.Namespace) -> range:
+    """The seeds that were asked for."""
+    return range(given.first_seed, given.first_seed + given.seeds)
+
+
+def _left(trace: Trace) -> float:
+    return 100 * (1 - float(trace.volume[-1])) if len(trace.volume) else 100.0
+
+
+def show_line(name: str, regrets: NDArray[np.float64]) -> None:
+    """Prints mean and standard error of (seeds, places)."""
+    errors = regrets.std(0, ddof=1) / np.sqrt(len(regrets)) if len(regrets) > 1 else np.zeros(regrets.shape[1])
+    cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in zip(regrets.mean(0), errors)]
+    print(f"  {name:16}", *(f"{cell:>14}" for cell in cells), flush=True)
+
+
+def searches(table: Table, names: list[str], seeds: range, workers: int, compute: float) -> Iterator[Search]:
     """Every search of ``names`` with every seed, until ``compute`` mean full trainings are spent."""
     mean = float(np.mean([row.compute for row in table.rows]))
     for name in names:
         kind, rungs = SEARCHES[name]
         traces = []
-        for seed in range(1, seeds + 1):
-            found = Replay(table, SamplerSpec(kind, {}, seed), rungs, workers).run(compute=compute * mean)
+        for seed in seeds:
+            found = Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, workers).run(compute=compute * mean)
             traces.append(Trace(found.compute / mean, found.volume, found.ended, found.begun))
         yield Search(name, traces)
 
@@ -81,10 +113,7 @@ def show(found: list[Search], column: str, marks: list[int]) -> None:
     """Prints mean and standard error of every search at every mark."""
     print(f"  {'':16}", *(f"{mark:>14}" for mark in marks))
     for search in found:
-        values = search.regrets(column, marks)
-        errors = values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.zeros(len(marks))
-        cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in zip(values.mean(0), errors)]
-        print(f"  {search.name:16}", *(f"{cell:>14}" for cell in cells))
+        show_line(search.name, search.regrets(column, marks))
 
 
 def show_nearly(found: list[Search], rows: int, share: float) -> None:
@@ -132,8 +161,13 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
     table, said = _table(file, given)
     names = ", ".join(objective.name for objective in table.objectives)
     print(f"\n{file.stem}: {len(table.rows)} models{said}, objectives {names}, {given.seeds} seeds, "
-          f"{given.workers} workers", flush=True)
-    found = list(searches(table, given.searches, given.seeds, given.workers, given.compute))
+          f"from {given.first_seed}, {given.workers} workers; its front has {table.front} models, the best of which "
+          f"has {table.share:.0%} of the hypervolume", flush=True)
+    if given.ends:
+        print("  regret in % of searches that end after so many full trainings")
+        at_ends(table, given, given.ends)
+        return []
+    found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute))
     marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
     print("  regret in % after compute of so many full trainings")
     show(found, "compute", marks)
@@ -168,7 +202,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=Path, default=own_tables.FOLDER, help="a folder of tables, or one .csv")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=1, help="those from 1 to 10 were used to choose by")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--ends", type=int, nargs="+", metavar="TRAININGS", help="full trainings that searches have")
+    parser.add_argument("--botorch", metavar="PYTHON", help="with --ends: an interpreter that has BoTorch")
     parser.add_argument("--compute", type=float, default=80.0, help="full trainings' worth of compute")
     parser.add_argument("--costs", nargs="+", default=["params"], choices=["params", "macs", "seconds"],
                         help="the other goals: params, macs (own tables), seconds (published tables)")

@@ -24,16 +24,18 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import SamplerSpec, make_sampler
-from scalesearch.samplers.base import Exhausted
-from scalesearch.samplers.encoding import decode, suggest
+from scalesearch.samplers.ask import Ask
+from scalesearch.samplers.base import Exhausted, SheetSampler
+from scalesearch.samplers.encoding import decode, encode, suggest
 from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS, UNIT, rungs_of
 from scalesearch.samplers.known import Knowledge, Known
-from scalesearch.samplers.sheet import key_of
+from scalesearch.samplers.sheet import Sheet, key_of
 from scalesearch.schedule.rungs import NEW, Rungs, Scheduler
 from scalesearch.space.syntax.parameters import Choice, Parameter
 
 LISTED = "is in the table"
 NEVER_ENDS = 100_000
+SLACK = 1e-9  # of compute: shares of full trainings are added up as floats
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -128,6 +130,9 @@ class Table:
         worst = np.where([g.direction == "min" for g in objectives], values.max(0), values.min(0))
         self.corner = worst + np.array([g.sign for g in objectives]) * 0.01 * np.where(span > 0, span, 1)
         self.best = self.volume(values)
+        on_front = values[pareto_front(values, [one.direction for one in objectives])]
+        self.front = len(on_front)
+        self.share = max(self.volume(one[None]) for one in on_front) / self.best  # of the best row alone
 
     def find(self, answers: Mapping[str, Any]) -> int | None:
         """The row with these answers."""
@@ -169,24 +174,43 @@ class Trace:
     begun: NDArray[np.int64]
 
 
+class CheapestFirst(SheetSampler):
+    """Goes through a table by its first cost, and learns nothing: what a search has to beat."""
+
+    exhaustive = True
+
+    def __init__(self, table: Table, seed: int) -> None:
+        cost = next(one.name for one in table.objectives if not one.measured)
+        super().__init__(define=partial(suggest, table.space), known=table.known, objectives=table.objectives,
+                         seed=seed)
+        rows = sorted(table.rows, key=lambda row: row.values[cost])
+        self.sheets = [Sheet(*encode(table.space, row.answers)) for row in rows]
+
+    def propose(self, ask: Ask) -> Sheet | None:
+        return next((sheet for sheet in self.sheets if sheet.key not in ask.keys), None)
+
+
 class Replay:
     """One search on a table.
 
     Args:
-        spec: of the sampler.
+        spec: of the sampler; None: cheapest first.
         rungs: where training pauses.
         workers: candidates in training at once.
         asks: proposals in a row that bring nothing new, after which there is nothing more.
     """
 
-    def __init__(self, table: Table, spec: SamplerSpec, rungs: Rungs, workers: int = 1, asks: int = 1000) -> None:
+    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1, asks: int = 1000
+                 ) -> None:
         self.table, self.workers, self.rungs, self.asks = table, workers, rungs, asks
         self.define, self.known = partial(suggest, table.space), Knowledge(table.known)
-        sampler = make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares)
+        sampler = CheapestFirst(table, 1) if spec is None else (
+            make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares))
         self.scheduler = Scheduler(rungs, table.objectives, getattr(sampler, "worth", None))
         self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in table.objectives],
                                          sampler=sampler)
-        self.spent = 0.0
+        self.spent = self.trainings = 0.0
+        self.trials_left = math.inf
         self.rows: dict[int, int] = {}  # of the trials that were begun
         self._open: dict[int, optuna.Trial] = {}
         self._exhausted = False
@@ -198,8 +222,13 @@ class Replay:
         """Of the study so far."""
         return self.study.get_trials(deepcopy=False)
 
-    def run(self, evaluations: int | None = None, compute: float = math.inf) -> Trace:
-        """Search until so many candidates were begun, so much compute was spent, or the table is exhausted."""
+    def run(self, evaluations: int | None = None, compute: float = math.inf, trials: float = math.inf) -> Trace:
+        """Search until so many candidates were begun, so much compute was spent, or the table is exhausted.
+
+        Args:
+            trials: full trainings, whatever their size, which is what a study charges; the search knows this end.
+        """
+        self.trials_left = trials
         busy: list[tuple[float, int]] = []
         clock = 0.0
         while True:
@@ -220,7 +249,10 @@ class Replay:
 
     def _next(self) -> int | None:
         """The trial to be trained now; None where there is none."""
-        chosen = self.scheduler.next(self.trials, NEVER_ENDS, self._exhausted)
+        left = min(NEVER_ENDS, self.trials_left - self.trainings)
+        if left <= SLACK:
+            return None
+        chosen = self.scheduler.next(self.trials, left, self._exhausted)
         if chosen is not NEW:
             return None if chosen is None else chosen.number
         trial = self._new()
@@ -254,6 +286,7 @@ class Replay:
         """Puts a candidate in training; what that costs."""
         row, rung = self.table.rows[self.rows[number]], len(rungs_of(self.trials[number]))
         self._open[number].set_user_attr(PAUSED, False)
+        self.trainings += self.rungs.step(rung)
         cost = row.spent(self._share(rung)) - (row.spent(self._share(rung - 1)) if rung else 0.0)
         self.spent += cost
         return cost
