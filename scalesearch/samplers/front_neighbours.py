@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,29 +31,28 @@ class FrontNeighbours(SheetSampler):
     def propose(self, ask: Ask) -> Sheet | None:
         if len(ask.values) < self.n_startup_trials or not ask.learned:
             return self.sample(ask)
-        parents = self.parents(ask)
+        parents = self.parents(ask, 0 if ask.rng.random() < FROM_FRONT else 1)
         for attempt in range(MAX_TRIES):
-            child = self.changed(ask, ask.rng.choice(parents).params, 1 + attempt // 20)
+            child = self.changed(ask, ask.rng.choice(parents).params, 1 + attempt // 20, ask.rng)
             if child.key not in ask.keys:
                 return child
         return self.sample(ask)
 
-    def parents(self, ask: Ask) -> list[FrozenTrial]:
-        """The trials of the first front, or sometimes of the second; feasible ones, where there are any."""
+    def parents(self, ask: Ask, level: int) -> list[FrozenTrial]:
+        """The trials of the first front, or of the second; feasible ones, where there are any."""
         trials = [trial for trial in ask.learned if not is_infeasible(trial)] or ask.learned
         table = np.array([ask.values[trial.number] for trial in trials])
         rank = pareto_ranks(table, [objective.direction for objective in ask.objectives])
-        level = 0 if ask.rng.random() < FROM_FRONT else min(1, int(rank.max()))
-        return [trial for trial, its in zip(trials, rank) if its == level]
+        return [trial for trial, its in zip(trials, rank) if its == min(level, int(rank.max()))]
 
-    def changed(self, ask: Ask, parent: Mapping[str, Any], least: int = 1) -> Sheet:
+    def changed(self, ask: Ask, parent: Mapping[str, Any], least: int, rng: random.Random) -> Sheet:
         """A sheet with at least so many parameters of ``parent`` changed."""
         count = least
-        while ask.rng.random() < SECOND:
+        while rng.random() < SECOND:
             count += 1
-        changing = set(ask.rng.sample(sorted(parent), min(count, len(parent))))
+        changing = set(rng.sample(sorted(parent), min(count, len(parent))))
 
         def new(name: str, distribution: BaseDistribution) -> Any:
-            return near(distribution, parent[name], ask.rng, REACH) if name in changing else parent[name]
+            return near(distribution, parent[name], rng, REACH) if name in changing else parent[name]
 
-        return change(ask.define, parent, ask.rng, new)
+        return change(ask.define, parent, rng, new)

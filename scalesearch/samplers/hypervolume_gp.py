@@ -8,8 +8,10 @@ sheets that could be known to be dominated.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,14 @@ from optuna.trial import FrozenTrial
 
 from scalesearch.samplers.ask import Ask
 from scalesearch.samplers.forecast import FEWEST
-from scalesearch.samplers.front_neighbours import FrontNeighbours
+from scalesearch.samplers.front_neighbours import FROM_FRONT, FrontNeighbours
 from scalesearch.samplers.history import is_paused, rungs_of
 from scalesearch.samplers.outlook import Outlook
 from scalesearch.samplers.sheet import Sheet
 
-N_CHILDREN, N_DRAWN = 40, 40  # sheets: changes to members of the front, and random ones
-BLOCK = 8  # trials that choose among the same random sheets, which take the longest to find
+N_CHILDREN, N_DRAWN = 5, 2  # sheets that come in with a proposal: changes to members of the front, and random ones
+WINDOW = 32  # proposals for which a sheet is looked at; billing is what takes the time
+MAX_KEPT = 2000
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class HypervolumeGP(FrontNeighbours):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._block: tuple[int, list[Sheet]] = (-1, [])  # number of a block of trials, and the sheets drawn for it
+        self._sheets: dict[tuple[str, str, int], Sheet] = {}
         self._seen: tuple[Any, Outlook, list[Sheet]] | None = None  # what was found for the proposal at hand
 
     def propose(self, ask: Ask) -> Sheet | None:
@@ -73,25 +76,50 @@ class HypervolumeGP(FrontNeighbours):
 
     def _pool(self, ask: Ask) -> list[Sheet]:
         """Sheets that nothing known forbids and nobody has seen."""
-        keys, identities = set(ask.keys), set(ask.identities)
-        parents, pool = self.parents(ask), []
-        for sheet in (*(self.changed(ask, ask.rng.choice(parents).params) for _ in range(N_CHILDREN)),
-                      *self._drawn(ask)):
+        keys, identities, pool = set(ask.keys), set(ask.identities), []
+        for sheet in (*self._children(ask), *self._drawn(ask)):
             if sheet.key in keys:
                 continue
             keys.add(sheet.key)
-            identity = ask.known.identity(sheet.params)
-            if identity not in identities and ask.known(sheet.params).feasible:
+            known = ask.known(sheet.params)
+            identity = known.identity or ask.known.identity(sheet.params)
+            if identity not in identities and known.feasible:
                 identities.add(identity)
                 pool.append(sheet)
         return pool
 
-    def _drawn(self, ask: Ask) -> Sequence[Sheet]:
-        """Random sheets, the same ones for a whole block of trials."""
-        block = ask.number // BLOCK
+    def _children(self, ask: Ask) -> Iterator[Sheet]:
+        """Changes to members of the front as it is now, those of the numbers before among them.
+
+        Which member a place has is decided by a lot for each, so that a new member takes few places of the others, and
+        what was billed for the proposal before is mostly what is looked at for this one.
+        """
+        levels = [[(f":{one.number}".encode(), one) for one in self.parents(ask, level)] for level in (0, 1)]
+        for name in _names(ask.number, N_CHILDREN):
+            start = zlib.crc32(f"{self.seed}:{name}".encode())
+            lots = levels[start > FROM_FRONT * 2**32]
+            parent = max(lots, key=lambda lot: zlib.crc32(lot[0], start))[1]
+            yield self._made(ask, ("child", name, parent.number), partial(self._child, ask, parent))
+
+    def _child(self, ask: Ask, parent: FrozenTrial, rng: random.Random) -> Sheet:
+        return self.changed(ask, parent.params, 1, rng)
+
+    def _drawn(self, ask: Ask) -> Iterator[Sheet]:
+        """Random sheets, those of the numbers before among them."""
+        for name in _names(ask.number, N_DRAWN):
+            yield self._made(ask, ("drawn", name, 0), partial(self.sample, ask))
+
+    def _made(self, ask: Ask, key: tuple[str, str, int], make: Callable[[random.Random], Sheet]) -> Sheet:
+        """The sheet that ``make`` makes of a generator of its own, made once."""
         if ask.define is not self.define:  # made for this trial alone
-            return [self.sample(ask) for _ in range(N_DRAWN)]
-        if self._block[0] != block:
-            rng = random.Random(f"{self.seed}:{block}")
-            self._block = block, [self.sample(ask, rng) for _ in range(N_DRAWN)]
-        return self._block[1]
+            return make(random.Random(f"{self.seed}:{key}"))
+        if key not in self._sheets:
+            if len(self._sheets) >= MAX_KEPT:
+                del self._sheets[next(iter(self._sheets))]
+            self._sheets[key] = make(random.Random(f"{self.seed}:{key}"))
+        return self._sheets[key]
+
+
+def _names(number: int, each: int) -> Iterator[str]:
+    """Names of so many places of each of the last numbers."""
+    return (f"{at}.{place}" for at in range(number, max(-1, number - WINDOW), -1) for place in range(each))

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from optuna.trial import FrozenTrial
 from scipy.special import ndtr
 
+from scalesearch.pareto.front import pareto_front
+from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.ask import Ask
 from scalesearch.samplers.coordinates import Array, Coordinates
 from scalesearch.samplers.forecast import FEWEST, Forecast
@@ -25,6 +27,7 @@ from scalesearch.samplers.history import is_complete, is_infeasible, is_paused, 
 from scalesearch.samplers.sheet import Sheet
 from scalesearch.samplers.surrogate import Surrogate
 
+MOST_KNOWN = 2000  # trials that are learned from; their coordinates are made anew for each proposal
 NODES = 8  # losses that a trial may have at its next rung
 
 
@@ -37,7 +40,8 @@ class Outlook:
 
     def __init__(self, ask: Ask, pool: Sequence[Sheet], shares: Sequence[float]) -> None:
         self.ask, self.shares = ask, shares
-        self.known = [trial for trial in ask.trials if trial.params and (is_complete(trial) or rungs_of(trial))]
+        self.known = _telling([trial for trial in ask.trials if trial.params and (is_complete(trial) or rungs_of(trial))],
+                              ask.objectives)
         training = [trial for trial in ask.in_training if not rungs_of(trial)]
         trials = [*self.known, *training]
         asked = {name for sheet in pool for name in sheet.params} or {name for one in trials for name in one.params}
@@ -150,6 +154,18 @@ class Outlook:
         rows: list[list[Any]] = [[ask.exact(trial, ask.objectives)[name] for _, name in exact] for trial in trials]
         rows += [[ask.known(sheet.params).values[at] for at, _ in exact] for sheet in pool]
         return np.array(rows, float).reshape(len(rows), len(exact))
+
+
+def _telling(trials: list[FrozenTrial], objectives: Sequence[Objective]) -> list[FrozenTrial]:
+    """The trials to learn from: all, and of very many those of the front, the paused, and others evenly."""
+    if len(trials) <= MOST_KNOWN:
+        return trials
+    complete = np.flatnonzero([is_complete(trial) for trial in trials])
+    table = np.array([trials[at].values for at in complete], float).reshape(-1, len(objectives))
+    front = complete[pareto_front(table, [one.direction for one in objectives])]
+    others = np.linspace(0, len(trials) - 1, MOST_KNOWN).round().astype(int)
+    waiting = [at for at, trial in enumerate(trials) if not is_complete(trial)]
+    return [trials[at] for at in sorted({*front.tolist(), *others.tolist(), *waiting[-MOST_KNOWN:]})]
 
 
 def _restricted(trial: FrozenTrial, asked: Collection[str]) -> Sheet:

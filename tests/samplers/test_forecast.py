@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from scalesearch.pareto.objective import Objective
+from scalesearch.samplers import outlook
 from scalesearch.samplers.coordinates import Coordinates
 from scalesearch.samplers.forecast import FEWEST, Forecast
+from tests.samplers.trials import frozen
 
 NAN = np.nan
 
@@ -65,3 +68,12 @@ def test_too_few_are_told():
     losses = np.column_stack([early, np.where(np.arange(10) < FEWEST - 1, final, NAN)])
     with pytest.raises(ValueError, match="2 trials have come to level 1"):
         Forecast(points, losses)
+
+
+def test_of_very_many_trials_the_front_is_learned_from(monkeypatch):
+    trials = [frozen(at, "COMPLETE", {"width": at}, values=[float(at == 7), float(at != 3)]) for at in range(60)]
+    objectives = (Objective("bleu", "max", True), Objective("params", "min", False))
+    assert outlook._telling(trials, objectives) == trials
+    monkeypatch.setattr(outlook, "MOST_KNOWN", 10)
+    kept = {trial.number for trial in outlook._telling(trials, objectives)}
+    assert {3, 7} <= kept and 10 <= len(kept) <= 12
