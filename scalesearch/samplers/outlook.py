@@ -27,7 +27,7 @@ from scalesearch.samplers.history import is_complete, is_infeasible, is_paused, 
 from scalesearch.samplers.sheet import Sheet
 from scalesearch.samplers.surrogate import Surrogate
 
-MOST_KNOWN = 2000  # trials that are learned from; their coordinates are made anew for each proposal
+MOST_KNOWN = 1000  # trials that are learned from; their coordinates are made anew for each proposal
 NODES = 8  # losses that a trial may have at its next rung
 
 
@@ -40,8 +40,8 @@ class Outlook:
 
     def __init__(self, ask: Ask, pool: Sequence[Sheet], shares: Sequence[float]) -> None:
         self.ask, self.shares = ask, shares
-        self.known = _telling([trial for trial in ask.trials if trial.params and (is_complete(trial) or rungs_of(trial))],
-                              ask.objectives)
+        told = [trial for trial in ask.trials if trial.params and (is_complete(trial) or rungs_of(trial))]
+        self.known = _telling(told, ask.objectives)
         training = [trial for trial in ask.in_training if not rungs_of(trial)]
         trials = [*self.known, *training]
         asked = {name for sheet in pool for name in sheet.params} or {name for one in trials for name in one.params}

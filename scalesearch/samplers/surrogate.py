@@ -18,10 +18,7 @@ from scipy.spatial.distance import cdist
 from scalesearch.samplers.coordinates import Array, Coordinates
 
 FITTED = 128  # points that scales are found by, spread evenly over all
-EXACT = 800  # points from which on the process rests on INDUCING of them
-INDUCING = 300
 LEAST_NOISE = 1e-6  # share of the variance
-JITTER = 1e-8
 RATES = 0.6  # strength of the belief that rates are near 1
 
 
@@ -51,35 +48,16 @@ class Surrogate:
             expected = (self.predict(believed)[0] - self.mean) / self.unit
             known, scores = known + believed, np.concatenate([scores, expected])
             doubt = np.concatenate([doubt, np.zeros(len(expected))])
-        mean, variance = (self._exact if len(scores) <= EXACT else self._sparse)(known, scores, doubt, new)
-        return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
-
-    def _exact(self, known: Coordinates, scores: Array, doubt: Array, new: Coordinates) -> tuple[Array, Array]:
-        near = self._kernel(known, new)
         root = cholesky(self._kernel(known, known) + np.diag(self.noise + doubt), lower=True)
-        half = solve_triangular(root, near, lower=True)
-        return half.T @ solve_triangular(root, scores, lower=True), self._alone(new) - (half**2).sum(0)
-
-    def _sparse(self, known: Coordinates, scores: Array, doubt: Array, new: Coordinates) -> tuple[Array, Array]:
-        """By inducing points, the rest of the variance taken as noise (Snelson & Ghahramani 2006)."""
-        anchors = known[_evenly(len(scores), INDUCING)]
-        inner = cholesky(self._kernel(anchors, anchors) + JITTER * np.eye(len(anchors.points)), lower=True)
-        half = solve_triangular(inner, self._kernel(anchors, known), lower=True)
-        scaled = half / (self._alone(known) - (half**2).sum(0) + self.noise + doubt)
-        root = cholesky(np.eye(len(half)) + scaled @ half.T, lower=True)
-        seen = solve_triangular(inner, self._kernel(anchors, new), lower=True)
-        left = solve_triangular(root, seen, lower=True)
-        mean = left.T @ solve_triangular(root, scaled @ scores, lower=True)
-        return mean, self._alone(new) - (seen**2).sum(0) + (left**2).sum(0)
+        half = solve_triangular(root, self._kernel(known, new), lower=True)
+        mean = half.T @ solve_triangular(root, scores, lower=True)
+        variance = self.scale + new.trend**2 - (half**2).sum(0)
+        return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
 
     def _kernel(self, some: Coordinates, others: Coordinates) -> Array:
         weights = np.sqrt(self.rates[self.known.groups])
         squares = cdist(some.points * weights, others.points * weights, "sqeuclidean")
         return self.scale * matern(squares) + np.outer(some.trend, others.trend)
-
-    def _alone(self, points: Coordinates) -> Array:
-        """(points,) variance before anything is known."""
-        return self.scale + points.trend**2
 
     def _fit(self) -> tuple[Array, float, float]:
         """Inverse squared length scale of each group, variance of the process, and noise."""
