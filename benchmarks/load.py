@@ -2,9 +2,9 @@
 
 ``python benchmarks/load.py [TRIALS …]`` makes studies of so many trials (4, 1,000, 5,000 and 20,000 unless given) in a
 temporary folder and prints a table: the report of those up to 1,000, status and front of the larger, and a proposal.
-Trials are drawn from ``spaces/edge.yaml`` and billed; their scores are invented. Over half are finished, with records as
-large as real ones are; the others are infeasible or duplicates. Verbs run in processes of their own, with Python's
-bytecode cached as by an installation.
+Trials are drawn from ``spaces/edge.yaml`` and billed; their scores are invented. Over half are finished, with records
+as large as real ones are; the others are infeasible or duplicates. Verbs run in processes of their own, with
+Python's bytecode cached as by an installation.
 """
 
 import json
