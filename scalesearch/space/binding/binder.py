@@ -152,11 +152,15 @@ class Binder:
         offers: Offers = {name: node for name, (_, node) in entries.items() if name in group.variants}
         if ONE_OF in entries:
             node = entries[ONE_OF][1]
+            text = isinstance(node, Text) and node.text
+            leaf, chosen = self.chosen(group, node, replace(at, origin=node.here)) if text else (None, offers)
+            if leaf and leaf.spec.constants is None and not isinstance(leaf.spec, Broken):  # they are no mapping's keys
+                return leaf, self.with_keys(offers, entries, chosen, at.path)
             if offers:
                 self.wrong(entries[next(iter(offers))][0].place, "this variant is beside `one of:`",
                            "move it under `one of:`", code="bad-variants")
-            if isinstance(node, Text) and node.text:
-                return self.chosen(group, node, replace(at, origin=node.here))
+            if leaf:
+                return leaf, chosen
             offers = self.one_of(group, node, at.path)
         elif len(offers) > 1:
             self.wrong(entries[list(offers)[1]][0].place, f"`{at.path}` has more than one variant",
@@ -166,6 +170,14 @@ class Binder:
         names = tuple(map(Literal, offers))
         spec = names[0] if len(names) == 1 else Alternatives(names)
         return Leaf(at.key, at.path, chooser_field(group), spec, at.guards, at.origin), offers
+
+    def with_keys(self, given: Offers, entries: Entries, offers: Offers, path: str) -> Offers:
+        """``offers`` of a condition under ``one of:``, with the keys that are ``given`` to them beside it."""
+        for name in given:
+            if name not in offers:
+                self.wrong(entries[name][0].place, f"`{path}` does not offer `{name}` under `one of:`",
+                           "leave it out, or offer it", code="unused-key")
+        return {name: given.get(name) for name in offers}
 
     def one_of(self, group: Group, node: Node, path: str) -> Offers:
         """The variants under ``one of:``."""

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from scalesearch.space.binding.binder import ONE_OF, Binder, Spot, offered
+from scalesearch.space.binding.calls import spelled_out
 from scalesearch.space.schema.bound_tree import Index, chooser_field, index_of
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.choices import expressions
 from scalesearch.space.syntax.diagnostics import Problem, Source, SpaceErrors, closest, either
+from scalesearch.space.syntax.domains import Spec
 from scalesearch.space.syntax.nodes import Node, Table, Text, from_text, unfold
 from scalesearch.space.syntax.yaml_reader import compose
 
@@ -81,9 +83,9 @@ def _apply(table: Table, group: Group, rest: list[str], value: Node) -> Table:
     name, below, child = rest[0], rest[1:], group.fields.get(rest[0])
     if child is None:
         return _in_variants(table, group, rest, value)
-    old = table.get(name)
     if isinstance(child, Field):
         return _put(table, name, value)
+    old = spelled_out(table.get(name), child, _unsaid)
     if isinstance(old, Text) and old.text and child.variants and not _names(child, old):
         return table  # not legal as it is: the binder will say so
     if below:
@@ -127,17 +129,27 @@ def _variant(old: Node | None, group: Group, value: Node) -> Node:
         if name in names:
             same = tuple(entry for key, entry in reversed(kept.items()) if key in inner.fields)
             offers[name] = present[name] if name in present else Table(value.place, same)
-    if not offers or " if " in value.text or value.text.lstrip().startswith("="):
-        beside = tuple(_beside(table, group))
-        return replace(table, entries=((_key(ONE_OF, value), value), *beside)) if beside else value
-    return _offer(table, group, offers, value)
+    if offers and not _depends(group, value):
+        return _offer(replace(table, entries=tuple(_beside(table, group))), group, offers, value)
+    said = {name: node for name, node in offers.items() if isinstance(node, Table) and node.entries}
+    kinds = tuple((_key(name, value), node) for name, node in said.items())
+    beside = (*kinds, *_beside(table, group))
+    return replace(table, entries=((_key(ONE_OF, value), value), *beside)) if beside else value
 
 
 def _names(group: Group, value: Text) -> set[str]:
     """The variants that the text ``value`` chooses among; all of them where it computes one."""
-    spec = Binder(Index({}, {})).leaf(chooser_field(group), value, Spot("", "", value.place)).spec
-    computed = any(True for _ in expressions(spec))
-    return set(group.variants) if computed else offered(spec) & set(group.variants)
+    spec = _chooser(group, value)
+    return (offered(spec) or set(group.variants if _depends(group, value) else ())) & set(group.variants)
+
+
+def _depends(group: Group, value: Text) -> bool:
+    """True if the text ``value`` chooses by a condition, or computes a variant."""
+    return any(True for _ in expressions(_chooser(group, value)))
+
+
+def _chooser(group: Group, value: Text) -> Spec:
+    return Binder(Index({}, {})).leaf(chooser_field(group), value, Spot("", "", value.place)).spec
 
 
 def _beside(table: Table, group: Group) -> list[tuple[Text, Node]]:
@@ -149,15 +161,20 @@ def _present(table: Table, group: Group) -> dict[str, Node | None]:
     inner = table.get(ONE_OF)
     entries = unfold(inner if isinstance(inner, Table) else table, [])
     variants: dict[str, Node | None] = {key.text: node for key, node in entries if key.text in group.variants}
+    if isinstance(inner, Text):
+        names = _names(group, inner)
+        return {name: variants.get(name) for name in group.variants if name in names}
     default = group.default_variant
     return variants or ({default: None} if default else {})
 
 
 def _offer(table: Table, group: Group, offers: Mapping[str, Node | None], value: Node) -> Table:
     """``table`` with ``offers`` as its variants."""
-    empty = Table(value.place, ())
+    empty, chooser = Table(value.place, ()), table.get(ONE_OF)
     entries = tuple((_key(name, value), node if node is not None else empty) for name, node in offers.items())
     kept = tuple(_beside(table, group))
+    if isinstance(chooser, Text) and _depends(group, chooser):  # its condition stays, and keys stand beside it
+        return replace(table, entries=((_key(ONE_OF, value), chooser), *entries, *kept))
     return replace(table, entries=((_key(ONE_OF, value), Table(value.place, entries)), *kept))
 
 
@@ -172,14 +189,21 @@ def _without(table: Table, path: tuple[str, ...]) -> Table:
 
 def _as_table(node: Node | None, group: Group, value: Node) -> Table:
     """The mapping that ``node`` is or stands for."""
+    node = spelled_out(node, group, _unsaid)
     if isinstance(node, Table):
         return node
     if isinstance(node, Text) and node.text and group.variants:
+        if _depends(group, node):
+            return Table(node.place, ((_key(ONE_OF, node), node),))
         names = _names(group, node)
         empty = Table(node.place, ())
         inside = tuple((_key(name, node), empty) for name in group.variants if name in names)
         return Table(node.place, ((_key(ONE_OF, node), Table(node.place, inside)),) if inside else ())
     return Table(value.place, ())
+
+
+def _unsaid(*_: object, **__: object) -> None:
+    """Nothing: what is wrong in the file the binder says."""
 
 
 def _unfolded(table: Table) -> Table:

@@ -60,21 +60,36 @@ def tree(branch: Branch, schema: Group | None = None) -> dict[str, Any]:
     if branch.chooser:
         inside = dict(branch.variants)
         names = branch.chooser.spec.constants
-        written["one of"] = scalar(str(branch.chooser.spec)) if names is None else {
-            str(name): tree(inside[str(name)]) for name in names}
+        if names is None:
+            written |= {"one of": scalar(str(branch.chooser.spec)), **_given(branch)}
+        else:
+            written["one of"] = {str(name): tree(inside[str(name)]) for name in names}
     for name, child in branch.fields:
         if name in idle:
             continue
         if isinstance(child, Leaf):
             written[name] = _value(child.spec, child.field)
         elif child.chooser and not child.fields and (
-            child.chooser.spec.constants is None or not any(inner.fields for _, inner in child.variants)
+            not _given(child) if child.chooser.spec.constants is None
+            else not any(inner.fields for _, inner in child.variants)
         ):
             written[name] = scalar(str(child.chooser.spec))  # the names of variants are enough
         else:
             inner = schema.fields[name] if schema else None
             written[name] = tree(child, inner if isinstance(inner, Group) else None)
     return written
+
+
+def _given(branch: Branch) -> dict[str, Any]:
+    """The keys of variants that say otherwise than their defaults, as they stand beside a condition."""
+    keys = {name: {key: text for key, text in tree(inner).items() if _said(dict(inner.fields)[key])}
+            for name, inner in branch.variants}
+    return {name: given for name, given in keys.items() if given}
+
+
+def _said(child: Branch | Leaf) -> bool:
+    leaves = child.leaves() if isinstance(child, Branch) else [child]
+    return any(leaf.given and str(leaf.spec) != leaf.field.default for leaf in leaves)
 
 
 def _idle(branch: Branch, schema: Group | None) -> frozenset[str]:

@@ -78,6 +78,31 @@ def test_a_kind_may_depend_on_a_condition_and_keep_its_neighbours():
     assert small(space.to_yaml()) == space
 
 
+@pytest.mark.parametrize("ffn", ["relu | pg if width > 4 else none", "{ one of: relu | pg if width > 4 else none }"])
+def test_a_key_inside_a_kind_leaves_the_condition_that_offers_the_kind(ffn):
+    plain = small(f"width: 4 | 8\nencoder.ffn: {ffn}\n")
+    space = plain.set({"encoder.ffn.relu.hidden": "3 | 5", "encoder.ffn.ratio": "9"})
+    assert {(s["width"], s["encoder.ffn"], s.get("encoder.ffn.hidden"), s.get("encoder.ffn.ratio"))
+            for s in space.enumerate()} == {(4, "none", None, None), (8, "relu", 3, None), (8, "relu", 5, None),
+                                            (8, "pg", None, 9)}
+    assert small(space.to_yaml()) == space and space.hash != plain.hash == small(plain.to_yaml()).hash
+    assert {s["encoder.ffn"] for s in space.set({"encoder.ffn": "relu"}).enumerate()} == {"relu"}
+
+
+def test_a_kind_that_a_condition_does_not_offer_has_no_keys():
+    with pytest.raises(SpaceErrors) as caught:
+        small("width: 4 | 8\nencoder.ffn: { one of: relu if width > 4 else none, pg: { ratio: 2 } }\n")
+    assert [problem.code for problem in caught.value.problems] == ["unused-key"]
+    with pytest.raises(SpaceErrors) as caught:
+        small("width: 4 | 8\nencoder.ffn: relu if width > 4 else none\n").set({"encoder.ffn.pg.ratio": "2"})
+    assert [problem.code for problem in caught.value.problems] == ["unknown-key"]
+
+
+def test_calls_are_kinds_with_keys_too():
+    space = small("width: 4\nencoder.ffn: relu(3 | 5) | none\n").set({"encoder.ffn.hidden": "7"})
+    assert {(s["encoder.ffn"], s.get("encoder.ffn.hidden")) for s in space.enumerate()} == {("relu", 7), ("none", None)}
+
+
 def test_a_mapping_is_given_in_braces():
     space = changed(
         encoder__ffn="{ pg: { ratio: 3 }, dropout: 0.5 }", adapter="{ rank: 2 }", share="{ encoder.ffn: one }"
