@@ -40,6 +40,7 @@ class Layer(Block):
 
     ``order``: where it is not the ``usual`` one. A word again is a part of its own, NAME_2, but for ``ffn_again``.
     ``paths``: several of a part in its place, or of the whole layer: these have one first norm if it is pre-norm.
+    ``more``: further sub-layers by their words. ``parallel``: what stands for ``main`` in steps of several sub-layers.
     """
 
     main: Mixer
@@ -48,13 +49,16 @@ class Layer(Block):
     norm_kind: str = norm_kind()
     order: Order = field(default=(), kw_only=True, metadata={"plain": ()})
     paths: Paths | None = field(default=None, kw_only=True, metadata={"plain": None})
+    more: tuple[tuple[str, Mixer], ...] = field(default=(), kw_only=True, metadata={"plain": ()})
+    parallel: Mixer | None = field(default=None, kw_only=True, metadata={"plain": None})
 
     usual: ClassVar[Order]
 
     @property
     def blocks(self) -> Mapping[str, tuple[str, Mixer | FFN]]:
         """Word to the name of its (first) part, and its block; of what is there."""
-        return {} if self.ffn.empty else {"ffn": ("ffn", self.ffn)}
+        ffn = {} if self.ffn.empty else {"ffn": ("ffn", self.ffn)}
+        return ffn | {word: (word, part) for word, part in self.more}
 
     @property
     def ordered(self) -> Order:
@@ -94,6 +98,11 @@ class Layer(Block):
         paths = self.paths
         return [""] if paths is None or paths.of != "layer" else list(Several(None, paths.count).added)
 
+    @cached_property
+    def _together(self) -> set[str]:
+        """The names of parts that stand in parallel with others."""
+        return {name for step in self.steps if len(step) > 1 for _, name in step}
+
     def _merge(self) -> Merge:
         assert self.paths is not None
         norms = self.norm_kind if self.paths.norm else ""
@@ -102,6 +111,8 @@ class Layer(Block):
     def _part(self, slot: str, name: str) -> Any:
         """The block of a part: what stands under the word ``slot``, or several paths of it."""
         first, part = self.blocks[slot]
+        if self.parallel is not None and part is self.main and name in self._together:
+            part = self.parallel
         part = part.again if name != first and isinstance(part, Mixer) else part
         return part if self.paths is None else self.paths.wrapped(part, slot, self._merge())
 

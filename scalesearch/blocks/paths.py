@@ -120,5 +120,6 @@ class Paths(Block):
         """The part of a layer under the word ``slot``, several times if it is to be."""
         if self.of == "layer":
             return Several(part, self.count)
-        meant = self.of in ("sublayer", "ffn" if slot == "ffn" else "attention")
+        kind = "ffn" if slot == "ffn" else "attention" if slot in ("attention", "self", "cross") else "sublayer"
+        meant = self.of in ("sublayer", kind)
         return Several(part, self.count, merge) if meant else part

@@ -30,7 +30,7 @@ Answered = Mapping[str, Any]
 _LIKE = {"mixer": "attention", "local": "none", "heads": 1, "head_dim": 1, "score_heads": 1, "head_scaling": "none",
          "key_value_heads": "off", "gate": "none", "mask": "none", "lift": "none", "cross": "attention",
          "relative_positions": False, "rotary": False, "residual_scores": "none", "cross_gate": "none",
-         "projections": "matrices", "pg": "none"}
+         "projections": "matrices", "projection_bias": True, "parallel_heads": "off", "pg": "none"}
 _SLOTS = {"encoder": ("attention",), "decoder": ("self", "cross")}
 
 

@@ -72,11 +72,15 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{where}: relative or rotary positions under norms after: the runtime then adds no absolute ones"
     if not layer.ffn.empty and type(layer.ffn) not in ACTIVATIONS:
         yield f"{path}.ffn: {type(layer.ffn).__name__} is no feed-forward network of the runtime"
+    elif layer.ffn.normed and not layer.ffn.empty:
+        yield f"{path}.ffn: a norm of its hidden units, and the runtime's network has none"
     elif type(layer.ffn) is not SelfGated:
         yield from _no_maps(f"{path}.ffn", layer.ffn, layer.ffn.parts())
 
 
 def _of_order(path: str, layer: Layer) -> Iterator[str]:
+    for word, part in layer.more:
+        yield f"{path}.{word}: {type(part).__name__} is no sub-layer of the runtime"
     if layer.paths is not None:
         yield f"{path}: {layer.paths.count} paths, and the runtime has one"
     if any(len(step) > 1 for step in layer.steps):

@@ -8,11 +8,14 @@ from random import Random
 from typing import Any
 
 from scalesearch.blocks.paths import MERGES, PATHS_OF
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 
 MIDDLE = "encoder.middle_width"
+SHARED = ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn",
+          *(f"{stack}.{word}" for stack in ("encoder", "decoder") for word in SUBLAYERS))
 ENCODERS = ("encoder.solver", "encoder.sublayers", MIDDLE)  # words that decoders do not have
 SMALL = {
     "width": "4..24 step 2",
@@ -49,6 +52,13 @@ SMALL = {
     "decoder.cross": "{ one of: { attention: {}, gated: { head_dim: 1..4, clip: 1..4 } } }",
     **{f"{stack}.mask": "{ one of: { none: {}, dynamic: { clip: 1..3 } } }" for stack in ("encoder", "decoder")},
     **{f"{stack}.relative_clip": "1..3" for stack in ("encoder", "decoder")},
+    **{f"{stack}.{key}": drawn for stack in ("encoder", "decoder") for key, drawn in (
+        ("projection_bias", "yes | no"), ("parallel_heads", "off | 1..3"),
+        ("ffn_norm", "yes | no if ffn != self_gated else no"),
+        ("branches.kernel", "1..9"), ("branches.multiple", "1 | 0.5"))},
+    **{f"{stack}.branches.{side}{key}": drawn for stack in ("encoder", "decoder") for side in ("left", "right")
+       for key, drawn in (("", "dense | convolution | separable"), ("_kernel", "1..5 | ramp(1..9, 1..5)"),
+                          ("_multiple", "0.25..3 | ramp(1, 2)"), ("_activation", "none | relu | gelu | swish"))},
     **{f"{stack}.ffn.{kind}.hidden": f"1..12 | {sizes}" for kind, sizes in (
         ("relu", "[1..12, 1..12, 3, 1..12]"), ("swiglu", "ramp(1..12, 1..12)")) for stack in ("encoder", "decoder")},
 }
@@ -95,13 +105,14 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
                 ("of", PATHS_OF), ("count", (1, 2, 3)), ("merge", MERGES), ("norm", (False, True)))}
         drawn |= {path.replace("__", "."): value for path, value in fixed.items()}
         if rng.random() < 0.5:
-            for slot in ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn"):
+            for slot in SHARED:
                 drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
         if rng.random() < 0.2:
             _borrow(rng, drawn)
         if rng.random() < 0.1 and drawn["encoder.depth"] > 2:
             drawn |= {MIDDLE: rng.randint(2, 12), "encoder.solver": "euler", "encoder.residual_scores": "none"}
-            drawn |= {f"share.encoder.{part}": rng.choice(["own", "sandwich"]) for part in ("attention", "ffn")}
+            drawn |= {f"share.encoder.{part}": rng.choice(["own", "sandwich"])
+                      for part in ("attention", "ffn", *SUBLAYERS)}
         try:
             if None not in drawn.values():  # a computed size that came out below 1
                 return assemble(drawn)
@@ -141,7 +152,7 @@ def _borrow(rng: Random, drawn: dict[str, Any]) -> None:
 
 def random_order(rng: Random, *words: str) -> list[Any]:
     """Draw an order of sub-layers, of which some come again and some are in parallel, as an answer."""
-    flat = [*words, *rng.choices([*words, "ffn_again"], k=rng.randint(0, 2))]
+    flat = [*words, *rng.choices([*words, "ffn_again", *SUBLAYERS], k=rng.randint(0, 3))]
     rng.shuffle(flat)
     order: list[list[str]] = []
     for word in flat:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -44,6 +44,8 @@ def legal(option: Option, few: int = MANY) -> Sequence[Any]:
     """The values of an option; of a size at most ``few``, from its lowest."""
     if option.kind == "flag":
         return False, True
+    if option.kind == "number":
+        return 0.5, 1.0
     low = 1 if option.low is None else option.low
     high = low + few - 1
     return option.among or range(low, 1 + (high if option.high is None else min(option.high, high)))
@@ -77,8 +79,8 @@ def feed_forward(rng: Random, kind: str) -> Specimen:
     return Specimen(fitting(rng, FFNS[kind], d, (SRC,), site(rng)), ((SRC, d),))
 
 
-def mixing(rng: Random, name: str) -> Specimen:
+def mixing(rng: Random, name: str, kinds: Mapping[str, type[Block]] = MIXERS) -> Specimen:
     """A mixer of one kind, of an encoder or of a decoder."""
     d, decoder = size(rng), rng.random() < 0.5
     axis = TGT if decoder else SRC
-    return Specimen(fitting(rng, MIXERS[name], d, axis, decoder, site(rng)), ((axis, d), None, None))
+    return Specimen(fitting(rng, kinds[name], d, axis, decoder, site(rng)), ((axis, d), None, None))

@@ -44,6 +44,7 @@ from scalesearch.blocks.options import options
 from scalesearch.blocks.paths import MERGES, PATHS_OF, Merge, Paths, Several
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Factors, HeadLinear
 from scalesearch.blocks.stacks import SOLVERS, Stack, WaistedStack
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.testing.specimen import LENGTH, Specimen, feed_forward, fitting, mixing, site, size
 
 HEADS = 3  # of leaves that are applied over heads
@@ -201,10 +202,21 @@ def several(rng: Random) -> Specimen:
     return Specimen(Several(fed.block, count, merge), fed.inputs)
 
 
+EVOLVED = (("self", "cross"), ("branches",), ("self", "glu"), ("cross",), ("ffn",))
+
+
+def more(rng: Random, d: int, axis: Axis) -> tuple[tuple[str, Mixer], ...]:
+    """Further sub-layers."""
+    return tuple((name, fitting(rng, kind, d, axis, axis == TGT, site(rng))) for name, kind in SUBLAYERS.items())
+
+
 def layer(rng: Random) -> EncoderLayer:
     """An encoder layer."""
     main = mixer(rng, size(rng), (SRC, SRC, SRC), decoder=False)
     orders = [(), (("ffn",), ("attention",), ("ffn", "attention"), ("ffn_again",))]
+    if rng.random() < 0.3:
+        return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORMS), more=more(rng, main.d, SRC),
+                            order=(("glu",), ("attention", "branches"), ("ffn",), ("branches",)), paths=paths(rng))
     return EncoderLayer(main, ffn(rng, main.d, SRC), rng.choice(NORMS), norm_kind=rng.choice(list(NORM_KINDS)),
                         order=rng.choice(orders), paths=paths(rng))
 
@@ -219,9 +231,10 @@ def decoder_layer(rng: Random) -> Specimen:
     """A decoder layer, which may have no cross-attention, with its input and its memory."""
     d = size(rng)
     cross = across(rng, d) if rng.random() < 0.8 else None
+    order, added = rng.choice([((), ()), ((("self", "cross"), ("ffn",), ("self", "ffn_again")), ()), (EVOLVED, None)])
     block = DecoderLayer(mixer(rng, d, (TGT, TGT, KEYS)), ffn(rng, d, TGT), rng.choice(NORMS), cross_attention=cross,
                          interleaved=rng.random() < 0.5, norm_kind=rng.choice(list(NORM_KINDS)),
-                         order=rng.choice([(), (("self", "cross"), ("ffn",), ("self", "ffn_again"))]), paths=paths(rng))
+                         order=order, more=more(rng, d, TGT) if added is None else added, paths=paths(rng))
     return Specimen(block, ((TGT, d), None, None, None, (SRC, d), None, None))
 
 
@@ -287,5 +300,6 @@ CATALOGUE: dict[str, Draw] = {
     "stack": stack,
     "waisted_stack": waisted_stack,
     **{f"ffn.{kind}": partial(feed_forward, kind=kind) for kind in FFNS if kind != "none"},
+    **{f"sublayer.{name}": partial(mixing, name=name, kinds=SUBLAYERS) for name in SUBLAYERS},
     **{f"mixer.{name}": partial(mixing, name=name) for name in MIXERS if name != "attention"},
 }

@@ -62,6 +62,18 @@ FAMILIES: dict[str, dict[str, str]] = {
     "parallel": {"encoder": "sublayers: [[attention, ffn]]", "decoder": "sublayers: [self, [cross, ffn]]"},
     "parallel, post": {"encoder": "sublayers: [[attention, ffn]]", "decoder": "sublayers: [self, [cross, ffn]]",
                        "top": "norm: post"},
+    "GLU": {"encoder": "sublayers: [glu, attention, ffn]", "decoder": "sublayers: [self, [glu, cross], ffn]"},
+    "branches": {"encoder": "sublayers: [branches, attention, ffn]",
+                 "decoder": "sublayers: [self, branches, cross, ffn], branches: { left: separable, left_kernel: 11, "
+                            "right: separable, right_activation: none, left_activation: swish, multiple: 1 }"},
+    "branches without a map of the norm": {
+        "encoder": "sublayers: [branches, attention, ffn], branches: { left: convolution, right: separable }",
+        "decoder": "sublayers: [self, cross, [branches, ffn]], branches: { right: dense, right_activation: gelu }"},
+    "branches, rms norms and chains": {"encoder": "sublayers: [branches, attention, ffn]", "decoder": "sublayers: "
+                                       "[self, branches, cross, ffn]", "top": "norm_kind: rms\ntensor_chain.ffn: 0.3"},
+    "no biases": {"both": "projection_bias: no,"},
+    "heads in parallel": {"decoder": "sublayers: [[self, cross], self, cross, ffn], parallel_heads: 2"},
+    **{f"norm of {kind} units": {"ffn": kind, "both": "ffn_norm: yes,"} for kind in ("relu", "swish", "geglu")},
     "by layer": {"hidden": "hidden: [32, 64, 96]", "encoder": "sublayers: [[attention, ffn]]"},
     "low rank": {"top": "low_rank: { ffn: 4, attention: 3 }"},
 }
@@ -125,7 +137,7 @@ def cached(block: Block) -> int:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["relu", "gate QgV", "cross gate VgQ", "h-softpos", "scores relative", "decoder-only",
-                                  "grouped queries", "prompt", "raw"])
+                                  "grouped queries", "prompt", "raw", "branches"])
 def test_a_cache_holds_what_is_billed(name: str) -> None:
     block = family(name)
     assert cost(block, find_protocol("forward", S, T, V))["memory.cache"] == BYTES * cached(block)

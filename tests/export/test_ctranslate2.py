@@ -40,6 +40,7 @@ CASES = {
     "macaron": {"encoder.sublayers": ["ffn", "attention", "ffn"], "decoder.sublayers": ["ffn", "self", "cross", "ffn"]},
     "another order, norms after": {"norm": "post", "encoder.sublayers": ["attention", "attention", "ffn", "ffn"],
                                    "decoder.sublayers": ["self", "ffn", "ffn_again", "cross", "self", "ffn"]},
+    "no biases": {f"{stack}.projection_bias": False for stack in BOTH},
     "steps": {f"{stack}.step_embedding": True for stack in BOTH},
     "steps, norms after": {f"{stack}.step_embedding": True for stack in BOTH} | {
         "norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},

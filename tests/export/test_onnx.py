@@ -31,6 +31,8 @@ def both(**changes: object) -> dict[str, object]:
     return {f"{stack}__{key}": value for stack in ("encoder", "decoder") for key, value in changes.items()}
 
 
+BRANCHES = {"left": "dense", "left_kernel": 1, "left_multiple": 2, "left_activation": "relu", "right": "convolution",
+            "right_kernel": 3, "right_multiple": 0.5, "right_activation": "swish", "kernel": 4, "multiple": 0.75}
 FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain Transformer
     "papers": both(depth=1) | {
         "encoder__gate": "QgV", "encoder__ffn": "geglu", "encoder__ffn__hidden": 12, "decoder__cross_gate": "QgK",
@@ -47,6 +49,12 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
         "decoder__local__join": "before", "decoder__local__kernel": 3, "decoder__local__heads": 4,
         "decoder__local__glu": False, "decoder__residual_scores": "relative",
         "decoder__relative_clip": 2, "adapt": "prompt", "adapt__length": 2},
+    "Evolved": both(depth=1, projection_bias=False, ffn_norm=True, ffn="swish", ffn__hidden=12, parallel_heads=4) | {
+        "encoder__sublayers": ["glu", "branches", "attention", "ffn"],
+        "decoder__sublayers": [["self", "cross"], "branches", "self", "cross", "ffn"],
+        **{f"encoder__branches__{key}": value for key, value in BRANCHES.items()},
+        **{f"decoder__branches__{key}": value for key, value in (BRANCHES | {
+            "left": "separable", "left_kernel": 5, "right_activation": "none", "multiple": 1}).items()}},
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
         "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum", "decoder__local__dims": 3,
         "norm": "post", "embedding__tie": "decoder", "embedding__positions": "learned"},

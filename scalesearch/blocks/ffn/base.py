@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -21,9 +22,12 @@ class FFN(Block):
     over: Shape
     site: Site
 
+    normed: str = field(default="", kw_only=True, metadata={"plain": ""})  # the kind of a norm of its hidden units
+
     empty: ClassVar[bool] = False  # a layer has neither the network nor its norm
     ends: ClassVar[tuple[str, ...]] = ()  # linear maps whose outputs add up to its own: with zeros there it gives zero
     units: ClassVar[str | None] = None  # the part whose outputs above zero are active hidden units
+    normable: ClassVar[bool] = False  # whether ``normed`` is heeded
 
     @property
     def copies(self) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from scalesearch.blocks.core import Block, Size, Use, Work, block, not_kept
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn.base import FFN, ffn
+from scalesearch.blocks.norms import NORM_KINDS
 from scalesearch.blocks.options import option
 
 
@@ -19,20 +20,23 @@ class TwoLayer(FFN):
 
     ends: ClassVar[tuple[str, ...]] = ("down",)
     units: ClassVar[str | None] = "up"
+    normable: ClassVar[bool] = True
     activation: ClassVar[str]  # a function of torch.nn.functional
 
     def parts(self) -> Mapping[str, Block | Use]:
-        return {"up": self.site(self.d, self.hidden, self.over), "down": self.site(self.hidden, self.d, self.over)}
+        down = self.site(self.hidden, self.d, self.over)
+        return {"up": self.site(self.d, self.hidden, self.over), **_norm(self, self.hidden), "down": down}
 
     def work(self) -> Sequence[Work]:
-        up, down = self.parts().values()
-        unread = not_kept(self.d, self.over, up)
-        if self.activation == "relu":  # its backward pass needs the output alone
-            return unread
-        return [Work((*self.over, self.hidden), "activation"), *unread, *not_kept(self.hidden, self.over, down)]
+        parts: Mapping[str, Any] = self.parts()
+        unread, read = not_kept(self.d, self.over, parts["up"]), not_kept(self.hidden, self.over, parts["down"])
+        if self.activation == "relu":  # its backward pass needs the output alone, which a norm needs too
+            return [*unread, *read] if self.normed else unread
+        return [Work((*self.over, self.hidden), "activation"), *unread, *read]
 
     def forward(self, m: Any, x: Any) -> Any:
-        return m.down(dropout(_activated(self.activation, m.up(x)), m.rates.activation, m.training))
+        hidden = _activated(self.activation, m.up(x))
+        return m.down(dropout(m.norm(hidden) if self.normed else hidden, m.rates.activation, m.training))
 
 
 @ffn("relu")
@@ -67,11 +71,12 @@ class Gated(FFN):
 
     ends: ClassVar[tuple[str, ...]] = ("down",)
     units: ClassVar[str | None] = "gate"
+    normable: ClassVar[bool] = True
     activation: ClassVar[str]  # of the gate
 
     def parts(self) -> Mapping[str, Block | Use]:
         up = self.site(self.d, self.hidden, self.over)
-        return {"gate": up, "up": up, "down": self.site(self.hidden, self.d, self.over)}
+        return {"gate": up, "up": up, **_norm(self, self.hidden), "down": self.site(self.hidden, self.d, self.over)}
 
     def work(self) -> Sequence[Work]:
         up, down = self.parts()["up"], self.parts()["down"]
@@ -80,7 +85,7 @@ class Gated(FFN):
 
     def forward(self, m: Any, x: Any) -> Any:
         gated = _activated(self.activation, m.gate(x)) * m.up(x)
-        return m.down(dropout(gated, m.rates.activation, m.training))
+        return m.down(dropout(m.norm(gated) if self.normed else gated, m.rates.activation, m.training))
 
 
 @ffn("geglu")
@@ -117,6 +122,11 @@ class SelfGated(FFN):
 
     def forward(self, m: Any, x: Any) -> Any:
         return _activated("silu", x) * x
+
+
+def _norm(network: FFN, hidden: Size) -> dict[str, Block]:
+    """The norm of hidden units, if there is one."""
+    return {"norm": NORM_KINDS[network.normed](hidden, network.over)} if network.normed else {}
 
 
 def _activated(name: str, x: Any) -> Any:

@@ -35,7 +35,8 @@ class Attention(Mixer):
 
     Further: ``clip`` (relative keys), ``mask`` > 0 (a learned one, of so many distances to each side), ``rotary``
     (positions by rotation), ``residual`` (RealFormer), ``gate`` (Anthe), ``partial`` (PartialFormer), ``adapters`` of
-    ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps, ``out_site`` the output map.
+    ``rank`` and ``prompt`` vectors (EdgeFormer). ``site`` makes the three input maps, ``out_site`` the output map,
+    all with biases unless ``bias`` says otherwise.
     """
 
     heads: Size
@@ -57,6 +58,7 @@ class Attention(Mixer):
     mask: Size = field(default=0, metadata={"plain": 0})
     d_out: Size = field(default=0, metadata={"plain": 0})  # where it is not d
     out_site: Site = field(default=DENSE, metadata={"plain": DENSE})
+    bias: bool = field(default=True, metadata={"plain": True})
 
     slot: ClassVar[str] = "attention"
     scored: ClassVar[bool] = True
@@ -119,7 +121,7 @@ class Attention(Mixer):
         gating, width = self.gating, self.widths
         axis = {"Q": self.queries, "K": self.projected, "V": self.projected}
         return {
-            slot: self.site(self.d, self._gate_width() if makes == "gate" else width[makes], (axis[reads],))
+            slot: self.site(self.d, self._gate_width() if makes == "gate" else width[makes], (axis[reads],), self.bias)
             for slot, (reads, makes) in gating.slots().items()
         }
 
@@ -136,7 +138,7 @@ class Attention(Mixer):
         if self.partial is not None:
             parts["partial"] = self.partial
         d_out = self.d_out if given(self.d_out) else self.d
-        parts["out"] = self.out_site(width, d_out, (self.queries,))
+        parts["out"] = self.out_site(width, d_out, (self.queries,), self.bias)
         for slot in self.adapters:
             axis = self.queries if slot in ("query", "out") else self.projected
             out = d_out if slot == "out" else self.widths[slot[0].upper()]
@@ -209,10 +211,10 @@ class Attention(Mixer):
 
         maps = [m.query, m.key, m.value]
         plain = self.gate == "none" and not self.adapters
-        if not plain or not all(type(part.block) is Linear and part.block.bias for part in maps):
+        if not plain or not all(type(part.block) is Linear for part in maps):
             return None
-        joined: Any = m.linear(x, "joined", lambda: (torch.cat([part.weight for part in maps]),
-                                                     torch.cat([part.bias for part in maps])))
+        joined: Any = m.linear(x, "joined", lambda: (
+            torch.cat([part.weight for part in maps]), torch.cat([part.bias for part in maps]) if self.bias else None))
         return joined.split([part.block.d_out for part in maps], -1)
 
     def _keys_values(self, m: Any, joined: Any, y: Any, cache: Any) -> tuple[Any, Any]:

@@ -9,9 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Block, Repeat, Tie, Use, canonical
+from scalesearch.blocks.core import (
+    KEYS,
+    MEMORY,
+    SEQ,
+    SEQ_KEYS,
+    SRC,
+    SRC_KEYS,
+    TGT,
+    Axis,
+    Block,
+    Repeat,
+    Tie,
+    Use,
+    canonical,
+)
 from scalesearch.blocks.ffn.kinds import NoFFN
 from scalesearch.blocks.layers import AGAIN, DecoderLayer, EncoderLayer, Layer, Order
+from scalesearch.blocks.mixers import Mixer
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.paths import Paths
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
@@ -19,8 +34,9 @@ from scalesearch.blocks.share import One
 from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import fixed, truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.assembly.by_layer import MakeLayer, OfLayer, layers
-from scalesearch.space.assembly.components import Answered, cross, ffn, mixer, off
+from scalesearch.space.assembly.components import Answered, cross, ffn, further, in_parallel, mixer, off
 from scalesearch.space.assembly.tables import embedding, output
 from scalesearch.space.assembly.weight_sharing import adapted, norms_inside, ties
 from scalesearch.space.syntax.diagnostics import Unbuildable
@@ -160,12 +176,17 @@ def _ordered(a: Answered, stack: str, layer: Ordered) -> Ordered:
     """``layer`` with its sub-layers as the answers order them; one order has one identity, however it is said."""
     where = f"{stack}.sublayers"
     said = tuple((step,) if isinstance(step, str) else tuple(step) for step in a.get(where, layer.usual))
-    flat, order = [word for step in said for word in step], _of_those_there(layer, said)
+    flat, axis = [word for step in said for word in step], layer.main.queries
+    more = tuple((word, further(a, stack, word, axis)) for word in sorted(SUBLAYERS) if word in flat)
+    layer = replace(layer, more=more)
+    order = _of_those_there(layer, said)
     if missing := [word for word in layer.blocks if word not in flat]:
         raise Unbuildable(where, f"{missing[0]} is not in the list, and the layers have it")
     if AGAIN in flat and "ffn" not in flat[: flat.index(AGAIN)]:
         raise Unbuildable(where, f"{AGAIN} is the feed-forward network before it, and there is none")
     layer = replace(layer, paths=_paths(a, f"{stack}.paths", layer))
+    if any(len(step) > 1 and next(iter(layer.blocks)) in step for step in order):
+        layer = replace(layer, parallel=in_parallel(a, stack, _axes(layer.main), layer.main))
     if order == _of_those_there(layer, layer.usual):
         return layer
     if isinstance(layer, DecoderLayer):
@@ -176,11 +197,16 @@ def _ordered(a: Answered, stack: str, layer: Ordered) -> Ordered:
     return replace(layer, order=order)
 
 
+def _axes(main: Mixer) -> tuple[Axis, Axis, Axis]:
+    """The axes of a layer's mixer, as :func:`mixer` takes them."""
+    return main.queries, main.queries, {SEQ: SEQ_KEYS, TGT: KEYS}.get(main.queries, SRC)
+
+
 def _paths(a: Answered, where: str, layer: Layer) -> Paths | None:
     if (count := fixed(a.get(f"{where}.count", 1))) == 1:
         return None
     made = Paths(a[f"{where}.of"], count, a[f"{where}.merge"], bool(a[f"{where}.norm"]))
-    return made.without_ffn() if layer.ffn.empty else made
+    return made.without_ffn() if layer.ffn.empty and not (layer.more and made.of == "sublayer") else made
 
 
 def _of_those_there(layer: Layer, order: Order) -> Order:
@@ -235,13 +261,13 @@ def _waisted(a: Answered) -> WaistedStack:
     layer = plain.layer
     if _global_scores(a, "encoder", plain) is not None or a.get("encoder.solver", "euler") != "euler":
         raise Unbuildable(where, "does not go with encoder.residual_scores: global or with a solver")
-    slots = [a.get(f"share.{slot}", "own") for slot in ("encoder.attention", "encoder.ffn")]
-    if any(slot not in ("own", "sandwich") for slot in slots):  # a list names layers
+    plans = {slot: a.get(f"share.encoder.{slot}", "own") for slot in ("attention", "ffn", *SUBLAYERS)}
+    if any(plan not in ("own", "sandwich") for plan in plans.values()):  # a list names layers
         reason = "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own"
         raise Unbuildable(where, reason)
     middle = _encoder_layer(OfLayer(ChainMap({"width": a[where]}, a), "encoder", 0))  # type: ignore[arg-type]
     inner = [part for slot, parts in middle.slots.items() for part in parts
-             if dict(zip(("attention", "ffn"), slots))[slot] == "sandwich"]
+             if plans[slot] == "sandwich"]
     shared = tuple(Tie(part, One(), (*adapted(a), *norms_inside(a, middle.parts()[part]))) for part in inner)
     steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
     return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)

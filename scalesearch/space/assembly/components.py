@@ -21,6 +21,7 @@ from scalesearch.blocks.mixers.mega import GatedCross
 from scalesearch.blocks.options import options
 from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.sizes import fixed, truth
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 Answered = Mapping[str, Any]
@@ -130,6 +131,30 @@ def _registered(a: Answered, stack: str, key: str, axis: Axis, d: Size) -> Mixer
     return _mapped(fitted(kind(d, axis, stack == "decoder", site(a, "attention"), **given), where), "attention")
 
 
+def further(a: Answered, stack: str, word: str, axis: Axis) -> Mixer:
+    """The sub-layer that the ``word`` of a list names beside those that every layer has."""
+    where, kind = f"{stack}.{word}", SUBLAYERS[word]
+    given = {option: a[f"{where}.{option}"] for option in options(kind)}
+    if "norm_kind" in kind.__dataclass_fields__:
+        given["norm_kind"] = str(a.get("norm_kind", "layer"))
+    return _mapped(fitted(kind(a["width"], axis, stack == "decoder", site(a, "ffn"), **given), where), "ffn")
+
+
+def in_parallel(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], main: Mixer) -> Mixer | None:
+    """``main`` as it stands beside other sub-layers, with as many features in heads of another number."""
+    where = f"{stack}.parallel_heads"
+    if (heads := off(a, where)) is None or not main.scored or a.get(f"{stack}.mixer", "attention") != "attention":
+        return None
+    if a.get(f"{stack}.residual_scores", "none") != "none":
+        raise Unbuildable(where, "does not go with residual_scores, which are of one number of heads")
+    features = a[f"{stack}.heads"] * a[f"{stack}.head_dim"]
+    if truth(features % heads != 0):
+        raise Unbuildable(where, f"{heads} do not divide the {features} features of all heads")
+    changed = {f"{stack}.heads": heads, f"{stack}.score_heads": heads, f"{stack}.head_dim": features // heads}
+    made = mixer(ChainMap(changed, a), stack, axes)  # type: ignore[arg-type]  # only read
+    return None if made == main else made
+
+
 def _unadapted(a: Answered, stack: str, key: str, made: Mixer) -> Mixer:
     """``made``, the only mixer of a layer. Raises Unbuildable where it would have to be adapted and cannot."""
     if stack == "encoder" and not made.adaptable and a.get("adapt", "nothing") in ("lora", "prompt"):
@@ -165,6 +190,7 @@ def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: boo
                      residual=a.get(f"{stack}.residual_scores", "none") == "previous",
                      gate=a.get(f"{stack}.{'cross_gate' if cross else 'gate'}", "none"),
                      out_site=site(a, "out"), partial=_partial(a, stack, queries, cross),
+                     bias=bool(a.get(f"{stack}.projection_bias", True)),
                      **(_adaptation(a) if stack == "encoder" else {}))
     return _mapped(fitted(made, stack), "attention")
 
@@ -207,4 +233,8 @@ def ffn(a: Answered, stack: str, axis: Axis) -> FFN:
     where = f"{stack}.ffn"
     kind = FFNS[a[where]]
     given = {name: a[f"{where}.{name}"] for name in options(kind)}
+    if a.get(f"{where}_norm", False) and not kind.empty:
+        if not kind.normable:
+            raise Unbuildable(f"{where}_norm", f"{a[where]} has no hidden units that a norm could be of")
+        given["normed"] = str(a.get("norm_kind", "layer"))
     return _mapped(fitted(kind(a["width"], (axis,), site(a, "ffn"), **given), where), "ffn")

@@ -20,8 +20,9 @@ from scalesearch.space.syntax.value_parser import parse_schedule
 # Keys of a stack that decide the shapes of its mixer's weights.
 PATHS = ("paths.of", "paths.count", "paths.merge", "paths.norm")
 SHAPING = ("mixer", "local", "local.join", "local.channels", "heads", "head_dim", "score_heads", "key_value_heads",
-           "projections", "head_scaling", "gate", "mask", "mask.clip", "lift", "cross", "cross.head_dim", "cross.clip",
-           "relative_positions", "relative_clip", "pg", "pg.on", "pg.ratio", "pg.per_head", *PATHS)
+           "projections", "projection_bias", "parallel_heads", "head_scaling", "gate", "mask", "mask.clip", "lift",
+           "cross", "cross.head_dim", "cross.clip", "relative_positions", "relative_clip", "pg", "pg.on", "pg.ratio",
+           "pg.per_head", *PATHS)
 
 
 def ties(a: Answered, stack: str, own: Repeat, encoder: Repeat | None) -> tuple[Tie, ...]:

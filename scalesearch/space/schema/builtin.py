@@ -18,6 +18,7 @@ from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
 from scalesearch.blocks.sites import Dense
 from scalesearch.blocks.stacks import SOLVERS
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.schema.stack import OFF, count, cross, dextra, flag, keys_of_kind, stack, sublayers
 from scalesearch.space.schema.synonyms import with_synonyms
 from scalesearch.space.schema.types import CallSpec, Field, Group
@@ -48,6 +49,8 @@ def _share() -> Group:
                "ffn": _shared("encoder.depth", "feed-forward")}
     decoder = {"self": _shared("decoder.depth", "mixer"), "cross": _shared("decoder.depth", "cross-attention"),
                "ffn": _shared("decoder.depth", "feed-forward")}
+    for depth, keys in (("encoder.depth", encoder), ("decoder.depth", decoder)):
+        keys |= {word: _shared(depth, f"sub-layers {word}") for word in SUBLAYERS}
     fields: dict[str, Field | Group] = {
         "encoder": Group(encoder, clears=True, spellings={"mixing": "attention"}, doc="of the encoder's layers"),
         "decoder": Group(decoder, clears=True, doc="of the decoder's layers"),
@@ -144,7 +147,7 @@ def _matrices() -> Group:
 def architecture_schema() -> Group:
     """The keys of a space file, with those of every kind that is registered or that an installed package brings."""
     _load_installed()
-    return _schema(tuple(FFNS.items()), tuple(MIXERS.items()))
+    return _schema(tuple(FFNS.items()), tuple(MIXERS.items()), tuple(SUBLAYERS.items()))
 
 
 @cache

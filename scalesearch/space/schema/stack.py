@@ -15,6 +15,7 @@ from scalesearch.blocks.mixers.inside import HEAD_GATES
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.options import Option, options
 from scalesearch.blocks.paths import MERGES, PATHS_OF
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.schema.types import Beside, Field, Group
 
 OFF = ("off",)
@@ -22,9 +23,9 @@ OF_WHOLE_STACK = ("depth", "middle_width", "relative_clip", "paths")  # which la
 MAX_DEPTH = 10_000  # each layer takes time and memory to list, even where all share their weights
 # Keys of attention, written beside `mixer`; those of self-attention alone.
 OF_SELF_ATTENTION = frozenset({"relative_positions", "relative_clip", "rotary", "residual_scores", "gate", "mask",
-                               "lift"})
+                               "lift", "parallel_heads"})
 OF_ATTENTION = OF_SELF_ATTENTION | {
-    "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "projections", "pg"}
+    "heads", "head_dim", "score_heads", "head_scaling", "key_value_heads", "projections", "projection_bias", "pg"}
 
 
 def flag(default: str, doc: str) -> Field:
@@ -39,7 +40,7 @@ def count(doc: str) -> Field:
 
 def sublayers(*words: str) -> Field:
     """The order of sub-layers, of which any may come again."""
-    return Field("list", (*words, AGAIN), default=f"[{', '.join(words)}]", nested=True,
+    return Field("list", (*words, AGAIN, *SUBLAYERS), default=f"[{', '.join(words)}]", nested=True,
                  doc="sub-layers in their order, each with weights of its own; an inner list is in parallel")
 
 
@@ -65,11 +66,15 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "residual_scores": Field("word", RESIDUAL_SCORES, default="none", doc="A^G of a stack, or RealFormer's"),
         "gate": Field("word", GATES, default="none", doc="Anthe's gate between query, key and value"),
         "projections": Field("word", ("matrices", "identity"), default="matrices", doc="of query, key and value"),
+        "projection_bias": flag("yes", "biases on the maps of query, key, value and output"),
+        "parallel_heads": count("heads of self-attention where it stands in parallel, of as many features in all"),
         "step_embedding": flag("no", "a sinusoid of the layer's number before each layer (Universal Transformer)"),
         **extra,
+        **{word: keys_of_kind(kind) for word, kind in SUBLAYERS.items() if options(kind)},
         "paths": _paths(),
         "pg": _partial(name == "decoder"),
         "ffn": ffn,
+        "ffn_norm": flag("no", "a norm of its hidden units (Evolved Transformer)"),
     }
     alone = OF_SELF_ATTENTION if name == "decoder" else OF_ATTENTION  # cross-attention has the others as well
     each = {key: child if key in OF_WHOLE_STACK else _by_layer(child, f"{name}.depth") for key, child in fields.items()}

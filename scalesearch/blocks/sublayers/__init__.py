@@ -1,0 +1,11 @@
+"""Further sub-layers, one file a kind, which a layer has where its ``sublayers:`` name them. May import mixers."""
+
+import importlib
+import pkgutil
+
+from scalesearch.blocks.sublayers.base import SUBLAYERS, further
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["SUBLAYERS", "further"]
