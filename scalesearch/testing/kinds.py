@@ -11,6 +11,7 @@ from scalesearch.blocks.core import Block
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.options import options
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import cost, find_protocol
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.sections import Decomposition
@@ -21,6 +22,7 @@ from scalesearch.testing.specimen import MANY, Specimen, feed_forward, legal, mi
 
 BLOCKS, MODELS, TRIALS = 12, 6, 24  # drawn, or searched, of each kind
 STACKS = ("encoder", "decoder")
+NOT_WOVEN = {"encoder": {}, "decoder": {"interleaved": "no"}}
 COSTS = ("params.total", "macs.total")
 
 
@@ -68,6 +70,29 @@ def check_mixer(name: str) -> None:
                      share={"encoder": {"mixing": "own | one"}, "decoder": {"self": "own | encoder.mixing[1]"}}))
 
 
+def check_further(word: str) -> None:
+    """Put the further sub-layer ``word`` through every check that ours go through.
+
+    As :func:`check_mixer`; first, last and in parallel, shared, and in no layer.
+
+    Raises:
+        AssertionError, CausalityError: a check fails.
+    """
+    for seed in range(BLOCKS):
+        _check_block(mixing(Random(seed), word, SUBLAYERS))
+    spelt = spelled(SUBLAYERS[word])
+    keys = {word: spelt} if spelt else {}
+    few = {word: {key: " | ".join(text.split(" | ")[:2]) for key, text in list(spelt.items())[:4]}} if spelt else {}
+    first, none = f"[{word}, attention, ffn]", "[attention, ffn]"
+    orders = {"encoder": f"{first} | [[attention, {word}], ffn]", "decoder": f"[{word}, self, cross, ffn] | [self, "
+              f"[cross, {word}], ffn, {word}]"}
+    _check_models({f"{stack}.{key}": value for stack in STACKS
+                   for key, value in {**keys, "sublayers": orders[stack], **NOT_WOVEN[stack]}.items()})
+    check_search(tiny({"sublayers": f"{first} | {none}"} | keys), "encoder.sublayers", [word, "attention", "ffn"])
+    check_count(tiny({"sublayers": f"{first} | {none}", "depth": 2, "heads": "2 | 4"} | few,
+                     share={"encoder": {word: "own | one"}}))
+
+
 def _check_block(specimen: Specimen) -> None:
     check_bill(specimen)
     check_columns(specimen.block)
@@ -109,7 +134,7 @@ def check_count(space: Space) -> None:
     assert (counter.sheets, counter.sound, counter.distinct([])) == (sheets, len(bills), len({b[0] for b in bills}))
 
 
-def check_search(space: Space, key: str, name: str) -> None:
+def check_search(space: Space, key: str, name: Any) -> None:
     """Check that a sampler proposes networks of a small space, with and without ``name`` at ``key``.
 
     Raises:

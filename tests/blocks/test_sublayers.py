@@ -17,12 +17,19 @@ from scalesearch.nn import build
 from scalesearch.nn.build import module
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
+from scalesearch.testing import check_further
 from scalesearch.testing.kinds import check_count, tiny
 from tests.architectures import answers
 
 PLAIN = {"left": "dense", "left_kernel": 3, "left_multiple": 2, "left_activation": "relu", "right": "convolution",
          "right_kernel": 3, "right_multiple": 0.5, "right_activation": "none", "kernel": 5, "multiple": 0.75}
 KEYS = {f"encoder__branches__{key}": value for key, value in PLAIN.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["glu", "branches"])
+def test_every_word_passes_what_those_of_others_have_to(word: str) -> None:
+    check_further(word)
 
 
 def branches(decoder: bool = False, **changes: Any) -> TwoBranches:
