@@ -109,7 +109,7 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
                 drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
         if rng.random() < 0.2:
             _borrow(rng, drawn)
-        if rng.random() < 0.1 and drawn["encoder.depth"] > 2:
+        if rng.random() < 0.2 and drawn["encoder.depth"] > 2:
             drawn |= {MIDDLE: rng.randint(2, 12), "encoder.solver": "euler", "encoder.residual_scores": "none"}
             drawn |= {f"share.encoder.{part}": rng.choice(["own", "sandwich"])
                       for part in ("attention", "ffn", *SUBLAYERS)}

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from scalesearch.blocks.core import walk
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.assembly.architecture import ENCODER_ONLY, Architecture
 from scalesearch.testing import random_architecture
 
@@ -48,7 +49,12 @@ def words(answers: Mapping[str, Any]) -> Iterator[str]:
     for path, value in answers.items():
         if only and path.startswith(ENCODER_ONLY):
             continue
-        if isinstance(value, str | bool | list):
+        stack, _, key = path.removeprefix("share.").partition(".")
+        if (word := key.partition(".")[0]) in SUBLAYERS and word not in str(answers[f"{stack}.sublayers"]):
+            continue
+        if key == "sublayers":
+            yield from (f"{path}={word}" for word in SUBLAYERS if word in str(value))
+        elif isinstance(value, str | bool | list):
             yield f"{path}={value}".split("(")[0].split("[")[0]
         elif path.startswith(("tensor_chain", "low_rank")) or path.endswith(("key_value_heads", "middle_width")):
             yield f"{path}=on"

@@ -11,6 +11,7 @@ from scalesearch.blocks.mixers.branches import JOINS
 from scalesearch.blocks.mixers.scores import RESIDUAL_SCORES
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.stacks import SOLVERS
+from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.cost import ledger
 from scalesearch.nn.verify import verify
 from scalesearch.space.assembly.architecture import Architecture
@@ -34,6 +35,8 @@ WORDS = {
     "encoder.middle_width": ["on"],
     "low_rank.ffn": ["on", "off"],
     "tensor_chain.output": ["on", "off"],
+    "encoder.sublayers": list(SUBLAYERS),
+    "decoder.sublayers": list(SUBLAYERS),
     "encoder.mixer": list(MIXERS),
     "decoder.mixer": list(MIXERS),
     "encoder.local": ["none", *(name for name in MIXERS if not MIXERS[name].scored)],
@@ -57,7 +60,7 @@ def test_block_costs_the_same_with_arrays_for_sizes(name: str) -> None:
 @cache
 def chosen() -> list[Architecture]:
     """Networks of all families, few and chosen so that most pairs of answers meet in one."""
-    return [*covering(Random(2), 34, model="encoder-decoder"), *covering(Random(2), 8, model="decoder-only")]
+    return [*covering(Random(4), 34, model="encoder-decoder"), *covering(Random(4), 8, model="decoder-only")]
 
 
 @pytest.mark.parametrize("quarter", [0, 1, 2, 3], ids=["first", "second", "third", "fourth"])
