@@ -103,15 +103,20 @@ class LiftedTable(Block):
 
 @block
 class LiftedOutput(Block):
-    """Scores by a matrix to ``rank`` features, unless the model has as many, and the table at ``path`` or its own."""
+    """Scores by a matrix to ``rank`` features, unless the model has as many, and the table at ``path`` or its own.
+
+    ``affine``: there is always a matrix, with a bias (Subformer).
+    """
 
     d: Size
     rank: Size
     path: str | None
     vocab: Extent = field(default=VOCAB, metadata={"plain": VOCAB})
+    affine: bool = field(default=False, metadata={"plain": False})
 
     def parts(self) -> Mapping[str, Block | Use]:
-        down = {} if truth(self.d == self.rank) else {"down": Linear(self.d, self.rank, (TGT,), bias=False)}
+        none = not self.affine and truth(self.d == self.rank)
+        down = {} if none else {"down": Linear(self.d, self.rank, (TGT,), bias=self.affine)}
         return {**down, "table": Use(Linear(self.rank, self.vocab, (TGT,), bias=False), tied=self.path)}
 
     def forward(self, m: Any, x: Any) -> Any:
@@ -122,7 +127,7 @@ class LiftedOutput(Block):
         return [(self._down(m, hidden), m.table.weight, None, target)]
 
     def _down(self, m: Any, x: Any) -> Any:
-        return x if self.d == self.rank else m.down(x)
+        return x if self.d == self.rank and not self.affine else m.down(x)
 
 
 def _mirrored(values: list[int], length: int) -> list[int]:

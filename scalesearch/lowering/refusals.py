@@ -40,7 +40,7 @@ def refusals(block: Block) -> list[str]:
 
 def _of_embedding(path: str, block: Any) -> Iterator[str]:
     if not isinstance(block, TokenEmbedding):
-        yield f"{path}: {type(block).__name__} reads neighbouring tokens, and the runtime looks up one"
+        yield f"{path}: {type(block).__name__} reads other tokens too, and the runtime looks up one"
     elif type(block.table) not in sources.TABLES:
         yield f"{path}.table: {type(block.table).__name__} is no table"
 

@@ -97,6 +97,9 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
         drawn = dict(_reconciled((space or _small_space(rng.random() < 0.4)).sample(rng)))
         if rng.random() < 0.7:
             drawn["model"] = "encoder-decoder"  # which has more that can go wrong
+        if rng.random() < 0.1 and drawn["model"] == "encoder-decoder":
+            drawn |= {"embedding": "attentive", "embedding.heads": rng.randint(1, 2), "embedding.rank": 4,
+                      "matrices.embedding": "dense"}
         if rng.random() < 0.25:
             drawn |= {"encoder.sublayers": random_order(rng, "attention", "ffn"), "decoder.interleaved": False,
                       "decoder.sublayers": random_order(rng, "self", "cross", "ffn")}

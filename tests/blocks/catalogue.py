@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from scalesearch.blocks.attentive import AttentiveEmbedding
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, TableOutput
 from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, VOCAB, Axis, Block, Repeat
 from scalesearch.blocks.dextra import DExTra
@@ -20,6 +21,7 @@ from scalesearch.blocks.embedding import (
     TokenEmbedding,
 )
 from scalesearch.blocks.ffn import FFNS
+from scalesearch.blocks.ffn.kinds import NoFFN
 from scalesearch.blocks.layers import NORMS, DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import (
     Convolution,
@@ -103,6 +105,16 @@ def soft_positions(rng: Random) -> Specimen:
     levels, width, left = rng.randint(1, 3), rng.randint(1, 4), rng.randint(1, 6)
     roles, d = rng.randint(1, min(left, width)), left + (2 * levels - 1) * width
     block = SoftPOS(d, (SRC,), Embedding(left, (SRC,)), levels, width, roles, rng.choice(POSITIONS), 8)
+    return Specimen(block, ((SRC,), (SRC,)), ids=True)
+
+
+def attentive(rng: Random) -> Specimen:
+    """A self-attentive embedding of an encoder."""
+    heads, norm, kind = rng.randint(1, 3), rng.choice(NORMS), rng.choice(list(NORM_KINDS))
+    rank, d, over = heads * rng.randint(1, 4), size(rng), (SRC,)
+    main = Attention(rank, SRC, False, DENSE, heads, rank // heads, heads, SRC, SRC)
+    layer = EncoderLayer(main, NoFFN(rank, over, DENSE), norm, norm_kind=kind)
+    block = AttentiveEmbedding(d, over, Embedding(rank, over), layer, rng.choice(POSITIONS), 8)
     return Specimen(block, ((SRC,), (SRC,)), ids=True)
 
 
@@ -292,6 +304,7 @@ CATALOGUE: dict[str, Draw] = {
     "scores": scores,
     "token_embedding": token_embedding,
     "soft_positions": soft_positions,
+    "attentive_embedding": attentive,
     "attention": cross_attention,
     "partial_ffn": inside_heads,
     "several": several,

@@ -46,6 +46,8 @@ FAMILIES: dict[str, dict[str, str]] = {
     "post": {"top": "norm: post"},
     "decoder-only": {"top": "model: decoder-only"},
     "h-softpos": {"top": "embedding: { tie: none, h-softpos: { levels: 3, roles: 4, level_width: 5 } }"},
+    "attentive": {"top": "embedding: { attentive: { rank: 6, heads: 2 } }"},
+    "attentive, post": {"top": "norm: post\nembedding: { tie: decoder, attentive: { rank: 20 } }"},
     "factorised": {"top": "embedding: { factorised: { rank: 5 } }"},
     "adaptive": {"top": "embedding: { adaptive: { cutoffs: [10, 20], factor: 2 } }"},
     "table by products": {"top": "embedding.tie: all\nmatrices.embedding: kronecker(2)"},

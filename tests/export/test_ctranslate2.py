@@ -186,6 +186,7 @@ def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
     ({"encoder.relative_positions": True, "encoder.relative_clip": 2, "norm": "post"}, "rotary positions under norms"),
     ({"embedding": "h-softpos", "embedding.levels": 2, "embedding.level_width": 2, "embedding.roles": 2,
       "embedding.tie": "none"}, "embedding.source: SoftPOS"),
+    ({"embedding": "attentive", "embedding.rank": 4, "embedding.heads": 2}, "embedding.target: AttentiveEmbedding"),
     ({"embedding": "adaptive", "embedding.cutoffs": (20,), "embedding.factor": 2, "embedding.tie": "none",
       "vocab": VOCAB}, "embedding.source.table: AdaptiveTable"),
     ({"model": "decoder-only"}, "decoder: it reads source and target as one text"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from scalesearch.blocks.attentive import AttentiveEmbedding
 from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreTable, TableOutput
-from scalesearch.blocks.core import TGT, VOCAB, Axis, Block, Extent, Use
+from scalesearch.blocks.core import KEYS, SEQ, SRC, TGT, VOCAB, Axis, Block, Extent, Use
 from scalesearch.blocks.dextra import LiftedOutput, LiftedTable
 from scalesearch.blocks.embedding import (
     AdaptiveOutput,
@@ -15,7 +16,11 @@ from scalesearch.blocks.embedding import (
     SoftPOS,
     TokenEmbedding,
 )
+from scalesearch.blocks.ffn.kinds import NoFFN
+from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import Embedding, Linear
+from scalesearch.blocks.mixers.attention import Attention
+from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import fixed, minimum, truth
 from scalesearch.space.assembly.components import Answered, chain, off, site, unit
 from scalesearch.space.syntax.diagnostics import Unbuildable
@@ -36,6 +41,8 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
         lift = unit(a, "embedding", rank, width // 2, width, over)
         return TokenEmbedding(width, over, LiftedTable(rank, _table(a, rank, over), lift, inside), *positions,
                               scaled=False)
+    if kind == "attentive":
+        return _attentive(a, axis, tied, positions)
     if kind == "h-softpos":
         _only_untied(a, "embedding", "h-softpos has a narrower table")
         return _soft_positions(a, axis, positions)
@@ -47,6 +54,18 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
     if kind == "factorised":
         table = FactorisedTable(width, a["embedding.rank"], over, table)
     return TokenEmbedding(width, over, table, *positions, tied)
+
+
+def _attentive(a: Answered, axis: Axis, tied: str | None, positions: tuple[str, int]) -> AttentiveEmbedding:
+    rank, heads, decoder = a["embedding.rank"], a["embedding.heads"], axis == TGT
+    if axis == SEQ:
+        raise Unbuildable("embedding", "attentive embeddings are of an encoder-decoder: one reads the source alone")
+    if truth(rank % heads != 0):
+        raise Unbuildable("embedding.heads", f"{heads} do not divide the table's {rank} features")
+    main = Attention(rank, axis, decoder, DENSE, heads, rank // heads, heads, axis, KEYS if decoder else SRC)
+    bare = NoFFN(rank, (axis,), DENSE)
+    layer = (DecoderLayer if decoder else EncoderLayer)(main, bare, a["norm"], norm_kind=a.get("norm_kind", "layer"))
+    return AttentiveEmbedding(a["width"], (axis,), _table(a, rank, (axis,)), layer, *positions, tied)
 
 
 def _soft_positions(a: Answered, axis: Axis, positions: tuple[str, int]) -> SoftPOS:
@@ -90,6 +109,8 @@ def output(a: Answered, path: str) -> Use:
     if kind == "adaptive":
         cutoffs, factor = tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"])
         return Use(AdaptiveOutput(width, cutoffs, factor, fixed(words(a)), path if tied else None))
+    if kind == "attentive":
+        return Use(LiftedOutput(width, a["embedding.rank"], path if tied else None, words(a), True))
     if kind == "dextra":
         return Use(LiftedOutput(width, a["embedding.rank"], f"{path}.table" if tied else None, words(a)))
     table: Any = _table(a, width, (TGT,)) if kind == "plain" and tied else None

@@ -83,6 +83,9 @@ def _embedding() -> Group:
                             doc="a narrower table, and a map to the model's width"),
         "dextra": Group({"rank": Field("size", default="= width // 4", low=1, doc="width of the table"),
                          **dextra("rank").fields}, doc="a narrower table, and DeLighT's unit for each side"),
+        "attentive": Group({"rank": Field("size", default="= width // 4", low=1, doc="width of the table"),
+                            "heads": Field("size", default="1", low=1, doc="of its attention; they divide rank")},
+                           doc="a narrower table, and an attention layer over its rows (Subformer)"),
         "h-softpos": Group(soft, doc="Anthe's embedding with soft roles"),
         "adaptive": Group(adaptive, doc="bands of rarer tokens are narrower"),
     }

@@ -1,0 +1,69 @@
+"""Self-attentive embedding factorisation (Reid et al. 2021, Subformer, section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from scalesearch.blocks.core import PAD, Axes, Block, Size, Use, block
+from scalesearch.blocks.elementwise import dropout, lowered
+from scalesearch.blocks.embedding import sinusoid
+from scalesearch.blocks.layers import Layer
+from scalesearch.blocks.leaves import Linear, PositionTable
+from scalesearch.blocks.norms import NORM_KINDS
+from scalesearch.blocks.seq2seq import hide
+
+
+@block
+class AttentiveEmbedding(Block):
+    """A narrow ``table``, an attention layer over its rows, and maps to ``d``; inputs as :class:`TokenEmbedding`'s.
+
+    W₂ relu(W₁ x + b₁) + b₂ without a residual, of x = ``layer``(√r · table[token] + position) of r features; under
+    norms before, of x's norm. In a decoder the layer sees earlier tokens alone, and keeps keys and values of its own.
+    ``tied``: the path of the table that this one is.
+    """
+
+    d: Size
+    over: Axes
+    table: Block
+    layer: Layer
+    positions: str = "sinusoidal"
+    max_length: Size = 1024
+    tied: str | None = field(default=None, metadata={"plain": None})
+
+    @property
+    def rank(self) -> Size:
+        """The table's width."""
+        return self.layer.main.d
+
+    def parts(self) -> Mapping[str, Block | Use]:
+        rank, over = self.rank, self.over
+        parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied)}
+        if self.positions == "learned":
+            parts["position"] = PositionTable(rank, self.max_length)
+        parts["layer"] = self.layer
+        if self.layer.norm == "pre":
+            parts["norm"] = NORM_KINDS[self.layer.norm_kind](rank, over)
+        return parts | {"up": Linear(rank, rank, over), "down": Linear(rank, self.d, over)}
+
+    def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
+        x = m.table(tokens) * self.rank**0.5
+        if self.positions != "none":
+            x = x + (m.position(positions) if self.positions == "learned" else sinusoid(positions, self.rank, x.dtype))
+        x = dropout(x, m.rates.residual, m.training)
+        x = m.layer(x, *self._seen(tokens, 0 if cache is None else cache.length, x.dtype), None, None, None, cache)
+        x = m.norm(x) if self.layer.norm == "pre" else x
+        return dropout(m.down(m.up(x).relu()), m.rates.residual, m.training)
+
+    def _seen(self, tokens: Any, past: int, dtype: Any) -> tuple[Any, Any]:
+        """``present`` and ``bias`` of a mixer: no padding in an encoder, nothing later in a decoder."""
+        import torch
+
+        if not self.layer.main.decoder:
+            present = tokens != PAD
+            return present, lowered(hide(~present[:, None, None, :], dtype))
+        if tokens.shape[1] == 1:
+            return None, None
+        steps = torch.arange(past + tokens.shape[1], device=tokens.device)
+        return None, lowered(hide(steps[None, :] > steps[past:, None], dtype))
