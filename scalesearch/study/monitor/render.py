@@ -149,11 +149,13 @@ def _rungs(shown: StudySnapshot) -> Iterable[RenderableType]:
     if not shown.rungs:
         return
     stayed = "paused" if shown.owner.state == RUNNING else "stopped"
-    table = _table("Rungs", ("rung", "share", "reached", "went on", stayed, "failed", "best loss"))
+    table = _table("Rungs", ("rung", "share", "reached", "went on", stayed, "failed", "best loss",
+                             *(["order as at the end"] if any(row.told is not None for row in shown.rungs) else [])))
     for number, row in enumerate(shown.rungs, 1):
         last = number == len(shown.rungs)
         others = [""] * 3 if last else [str(row.went_on), str(row.paused), str(row.failed)]
-        table.add_row("end" if last else str(number), f"{row.share:.3g}", str(row.reached), *others, _loss(row.best))
+        table.add_row("end" if last else str(number), f"{row.share:.3g}", str(row.reached), *others, _loss(row.best),
+                      *([f"{row.told:+.2f}"] if row.told is not None else []))
     yield Text()
     yield table
 

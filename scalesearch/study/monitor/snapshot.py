@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.objective import Objective
-from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.monitor.eta import Done, Eta, Situation, Wanted, done_so_far, time_left
 from scalesearch.study.monitor.events import LogFollower, LoggedEvent
 from scalesearch.study.monitor.forecast import Budget, budget_of, read_forecast
@@ -30,13 +29,16 @@ from scalesearch.study.trials.trial import Origin, State
 from scalesearch.study.trials.trials import Trials
 
 SHOWN_ROWS, SHOWN_EVENTS = 6, 5  # of the front, and of what happened
+FEWEST = 5  # complete trials of which a rank correlation is stated
 
 
 @dataclass(frozen=True)
 class RungRow:
     """Trials of a rung: those that ``reached`` it, ``went_on``, are ``paused`` or ``failed``.
 
-    ``best`` is the lowest validation loss there. The last row is the end, where no trial is paused and no loss is kept.
+    ``best`` is the lowest validation loss there. ``told``: what the rung says of the end, as Spearman's correlation of
+    losses there with the main objective of complete trials; from +1, the same order, to -1. None of fewer than FEWEST.
+    The last row is the end, where no trial is paused and no loss is kept.
     """
 
     share: float
@@ -45,6 +47,7 @@ class RungRow:
     paused: int
     failed: int
     best: float | None
+    told: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class Snapshots:
             budget = forecast and budget_of(forecast, trials, meta.rungs)
             self._front = trials.events, front_of(meta, trials), budget
         return StudySnapshot(meta.name, str(study.folder), time.time(), owner, done_so_far(now), eta, _counts(trials),
-                             tuple(training), teacher, rung_rows(trials, meta.rungs), self._front[1],
+                             tuple(training), teacher, rung_rows(trials, meta), self._front[1],
                              tuple(events)[-SHOWN_EVENTS:], problem, self._front[2])
 
 
@@ -183,8 +186,9 @@ def _counts(trials: Trials) -> dict[str, int]:
     return {str(state): counts[state] for state in State}
 
 
-def rung_rows(trials: Trials, rungs: Rungs) -> tuple[RungRow, ...]:
+def rung_rows(trials: Trials, meta: StudyMeta) -> tuple[RungRow, ...]:
     """Rows of all rungs, the end last; none in a study without rungs."""
+    rungs, main = meta.rungs, meta.main_objective
     if not rungs.pauses:
         return ()
     charged = [trial for trial in trials if trial.origin.charged]
@@ -194,9 +198,27 @@ def rung_rows(trials: Trials, rungs: Rungs) -> tuple[RungRow, ...]:
         stayed = Counter(trial.state for trial in there if len(trial.rungs) == rung + 1)
         paused, failed = stayed[State.PAUSED], stayed[State.FAILED]
         best = min((trial.losses[rung] for trial in there), default=None)
-        rows.append(RungRow(share, len(there), len(there) - paused - failed, paused, failed, best))
+        told = _told([(trial.losses[rung], trial.values[main]) for trial in there
+                      if trial.state == State.COMPLETE and trial.values], meta.directions[main])
+        rows.append(RungRow(share, len(there), len(there) - paused - failed, paused, failed, best, told))
     ended = sum(trial.state == State.COMPLETE for trial in charged)
     return (*rows, RungRow(1.0, ended, 0, 0, 0, None))
+
+
+def _told(pairs: Sequence[tuple[float, float]], way: str) -> float | None:
+    """Spearman's correlation of losses and final values, positive where the lower loss ends better."""
+    if len(pairs) < FEWEST:
+        return None
+    losses, values = (_ranks(column) for column in np.array(pairs, float).T)
+    if not np.ptp(losses) or not np.ptp(values):
+        return None
+    return float(np.corrcoef(losses, values)[0, 1]) * (-1 if way == "max" else 1)
+
+
+def _ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks, of equal ones their mean."""
+    ordered = np.sort(column)
+    return (np.searchsorted(ordered, column, "left") + np.searchsorted(ordered, column, "right")) / 2
 
 
 def front_of(meta: StudyMeta, trials: Trials) -> Front:

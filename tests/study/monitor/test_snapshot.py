@@ -2,16 +2,19 @@
 
 import json
 import os
+import random
 import time
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from scipy.stats import spearmanr
 
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import Progress
+from scalesearch.study.monitor import snapshot
 from scalesearch.study.monitor.heartbeat import FINISHED
 from scalesearch.study.monitor.render import Plain
 from scalesearch.study.monitor.running import running_teacher
@@ -101,6 +104,16 @@ def test_a_rung_is_told_from_the_end(tmp_path):
     assert (first.reached, first.went_on, first.paused, first.best) == (3, 1, 2, 1.0)
     assert (second.reached, second.best, end.reached, end.share) == (0, None, 0, 1.0)
     assert shown.done.done == pytest.approx(0.1 + 0.1 + 0.15)
+
+
+@pytest.mark.parametrize("way, sign", [("max", -1), ("min", 1)])
+def test_what_a_rung_says_of_the_end_is_a_rank_correlation(way, sign):
+    rng = random.Random(4)
+    losses = [rng.choice([1.0, 2.0, 3.0, rng.random()]) for _ in range(20)]
+    values = [sign * (loss + rng.random()) for loss in losses]
+    expected = spearmanr(losses, values).statistic * sign
+    assert snapshot._told(list(zip(losses, values)), way) == pytest.approx(expected) and expected > 0.5
+    assert snapshot._told(list(zip(losses, values))[:4], way) is None and snapshot._told([(1.0, 2.0)] * 9, way) is None
 
 
 def test_the_rungs_of_a_study_that_ended(tmp_path):
