@@ -20,6 +20,8 @@ from scalesearch.blocks.layers import Layer as LayerBlock
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.nn import Model, Module
 
+STACKS = ("encoder", "decoder")  # an embedding may have a layer, too
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -89,11 +91,11 @@ class Real:
 
 
 def layers_of(model: Model) -> list[Layer]:
-    """Every layer, stack by stack, in the order in which they run."""
+    """Every layer of the stacks, in the order in which they run."""
     found: list[Layer] = []
     for path, node in model.named_modules():
-        if isinstance(node, Module) and isinstance(node.block, LayerBlock):
-            stack = path.split(".")[0]
+        stack = path.split(".")[0]
+        if isinstance(node, Module) and isinstance(node.block, LayerBlock) and stack in STACKS:
             found.append(Layer(stack, 1 + sum(layer.stack == stack for layer in found), path, node))
     return found
 
