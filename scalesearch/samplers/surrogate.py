@@ -23,18 +23,12 @@ RATES = 0.6  # strength of the belief that rates are near 1
 
 
 class Surrogate:
-    """Fitted to ``scores`` (points,) at ``known``.
+    """Fitted to ``scores`` (points,) of any unit at ``known``."""
 
-    Args:
-        scores: in any unit.
-        doubt: (points,) how much of the scores' variance each may be off by, besides the common noise.
-    """
-
-    def __init__(self, known: Coordinates, scores: Array, doubt: Array | None = None) -> None:
+    def __init__(self, known: Coordinates, scores: Array) -> None:
         self.known = known
         self.mean, self.unit = float(scores.mean()), float(scores.std()) or 1.0
         self.scores = (scores - self.mean) / self.unit
-        self.doubt = np.zeros(len(scores)) if doubt is None else doubt
         self.rates, self.scale, self.noise = self._fit()
 
     def predict(self, new: Coordinates, believed: Coordinates | None = None) -> tuple[Array, Array]:
@@ -43,12 +37,11 @@ class Surrogate:
         Args:
             believed: in training, and believed to come to what is predicted of them; they lessen doubt around them.
         """
-        known, scores, doubt = self.known, self.scores, self.doubt
+        known, scores = self.known, self.scores
         if believed is not None and len(believed.points):
             expected = (self.predict(believed)[0] - self.mean) / self.unit
             known, scores = known + believed, np.concatenate([scores, expected])
-            doubt = np.concatenate([doubt, np.zeros(len(expected))])
-        root = cholesky(self._kernel(known, known) + np.diag(self.noise + doubt), lower=True)
+        root = cholesky(self._kernel(known, known) + self.noise * np.eye(len(scores)), lower=True)
         half = solve_triangular(root, self._kernel(known, new), lower=True)
         mean = half.T @ solve_triangular(root, scores, lower=True)
         variance = self.scale + new.trend**2 - (half**2).sum(0)
@@ -62,7 +55,7 @@ class Surrogate:
     def _fit(self) -> tuple[Array, float, float]:
         """Inverse squared length scale of each group, variance of the process, and noise."""
         rows = _evenly(len(self.scores), FITTED)
-        found = _Posterior(self.known[rows], self.scores[rows], self.doubt[rows])
+        found = _Posterior(self.known[rows], self.scores[rows])
         start = np.concatenate([np.zeros(found.groups), [0.0, np.log(1e-2)]])
         best = minimize(found, start, jac=True, method="L-BFGS-B", bounds=[(-7.0, 7.0)] * len(start),
                         options={"maxiter": 60, "ftol": 1e-5}).x
@@ -72,8 +65,8 @@ class Surrogate:
 class _Posterior:
     """Negative log posterior density, less a constant, of the logarithms of rates, scale and noise; its gradient."""
 
-    def __init__(self, known: Coordinates, scores: Array, doubt: Array) -> None:
-        self.known, self.scores, self.doubt = known, scores, doubt
+    def __init__(self, known: Coordinates, scores: Array) -> None:
+        self.known, self.scores = known, scores
         self.groups = int(known.groups.max()) + 1
 
     @cached_property
@@ -93,7 +86,7 @@ class _Posterior:
         far = np.sqrt(5 * (rates @ self.squares))
         decay = np.exp(-far)
         apart = scale * (1 + far + far**2 / 3) * decay
-        kernel = np.diag(scale + noise + LEAST_NOISE + self.doubt)
+        kernel = (scale + noise + LEAST_NOISE) * np.eye(len(self.scores))
         kernel[self.pairs] = kernel.T[self.pairs] = apart
         kernel += np.outer(self.known.trend, self.known.trend)
         try:

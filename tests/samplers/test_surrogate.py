@@ -115,7 +115,7 @@ def test_equal_scores_and_two_points_are_no_trouble():
 def test_the_gradient_is_that_of_the_density(seed, logs):
     found = points(sheets(12, seed)).along(np.linspace(-1, 1, 12))
     rng = np.random.default_rng(seed)
-    density = surrogate._Posterior(found, rng.normal(size=12), np.zeros(12))
+    density = surrogate._Posterior(found, rng.normal(size=12))
     at = np.array([*logs, -2.0])
     near = approx_fprime(at, lambda one: density(one)[0], 1e-6)
     assert density(at)[1] == pytest.approx(near, rel=1e-3, abs=1e-3)
