@@ -28,6 +28,7 @@ from scalesearch.samplers.sheet import Sheet
 from scalesearch.samplers.surrogate import Surrogate
 
 MOST_KNOWN = 1000  # trials that are learned from; their coordinates are made anew for each proposal
+DIVERGED = 20.0  # the logarithm of a loss, above which all are alike
 NODES = 8  # losses that a trial may have at its next rung
 
 
@@ -53,8 +54,8 @@ class Outlook:
     @cached_property
     def to_the_end(self) -> bool:
         """Whether final values can be forecast; before, everything is about losses at the first rung."""
-        there = [trial for trial in self.known if is_complete(trial)]
-        return len(there) >= FEWEST and (not self._ladder or sum(bool(rungs_of(one)) for one in there) >= FEWEST)
+        passed = len(self.shares) - 1 if self._ladder else 0
+        return sum(is_complete(trial) and len(rungs_of(trial)) >= passed for trial in self.known) >= FEWEST
 
     @cached_property
     def new(self) -> Array:
@@ -108,7 +109,7 @@ class Outlook:
         found = np.full((len(self.known), count), np.nan)
         for row, trial in enumerate(self.known):
             for rung in range(min(count, len(rungs_of(trial)))):
-                found[row, rung] = log_loss(trial, rung)
+                found[row, rung] = min(log_loss(trial, rung), DIVERGED)
         return found
 
     @cached_property
@@ -118,7 +119,8 @@ class Outlook:
         if self.to_the_end:
             return _finite(np.array([one.values if is_complete(one) else [np.nan] * len(objectives)
                                      for one in self.known], float))
-        return np.array([[one.sign * log_loss(trial, 0) if one.measured else known[one.name] for one in objectives]
+        return np.array([[one.sign * min(log_loss(trial, 0), DIVERGED) if one.measured else known[one.name]
+                          for one in objectives]
                          if rungs_of(trial) else [np.nan] * len(objectives)
                          for trial, known in zip(self.known, exact)], float)
 

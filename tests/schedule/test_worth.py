@@ -1,5 +1,7 @@
 """A scheduler that is told what trials are worth: the dearest first, among what can still come to its end."""
 
+import math
+
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.history import rungs_of
 from scalesearch.samplers.hypervolume_gp import HypervolumeGP, Worth
@@ -64,3 +66,14 @@ def test_bayes_says_what_those_that_wait_are_worth():
     assert ladder(6, 2).study.sampler.worth(ladder(6, 2).trials) is None
     again = ladder(10, 6)
     assert again.study.sampler.worth(again.trials) == worth
+
+
+def test_losses_without_bound_and_rungs_of_another_ladder_are_no_trouble():
+    search = ladder(10, 6)
+    waiting = [trial for trial in search.begun if trial.user_attrs.get("paused")]
+    search.study._storage.set_trial_user_attr(waiting[0]._trial_id, "rungs", [math.inf])
+    worth = search.study.sampler.worth(search.trials)
+    assert all(math.isfinite(price) for price in (worth.new, *worth.paused.values()))
+    longer = ladder(10, 6)
+    longer.study.sampler.shares = (0.1, 0.3, 1.0)  # of which the second is on no trial's record
+    assert longer.study.sampler.worth(longer.trials) is None
