@@ -19,8 +19,9 @@ from scalesearch.blocks.seq2seq import hide
 class AttentiveEmbedding(Block):
     """A narrow ``table``, an attention layer over its rows, and maps to ``d``; inputs as :class:`TokenEmbedding`'s.
 
-    W₂ relu(W₁ x + b₁) + b₂ without a residual, of x = ``layer``(√r · table[token] + position) of r features; under
-    norms before, of x's norm. In a decoder the layer sees earlier tokens alone, and keeps keys and values of its own.
+    W₂ relu(W₁ x + b₁) + b₂ without a residual, of x = ``layer``(√r · table[token] + position) of r features; a norm
+    is of x under norms before, else of the result. In a decoder the layer sees earlier tokens alone, and keeps keys and
+    values of its own.
     ``tied``: the path of the table that this one is.
     """
 
@@ -42,10 +43,9 @@ class AttentiveEmbedding(Block):
         parts: dict[str, Block | Use] = {"table": Use(self.table, tied=self.tied)}
         if self.positions == "learned":
             parts["position"] = PositionTable(rank, self.max_length)
-        parts["layer"] = self.layer
-        if self.layer.norm == "pre":
-            parts["norm"] = NORM_KINDS[self.layer.norm_kind](rank, over)
-        return parts | {"up": Linear(rank, rank, over), "down": Linear(rank, self.d, over)}
+        norm = NORM_KINDS[self.layer.norm_kind](rank if self.layer.norm == "pre" else self.d, over)
+        maps = {"up": Linear(rank, rank, over), "down": Linear(rank, self.d, over)}
+        return parts | {"layer": self.layer, "norm": norm, **maps}
 
     def forward(self, m: Any, tokens: Any, positions: Any, cache: Any = None, present: Any = None) -> Any:
         x = m.table(tokens) * self.rank**0.5
@@ -53,8 +53,9 @@ class AttentiveEmbedding(Block):
             x = x + (m.position(positions) if self.positions == "learned" else sinusoid(positions, self.rank, x.dtype))
         x = dropout(x, m.rates.residual, m.training)
         x = m.layer(x, *self._seen(tokens, 0 if cache is None else cache.length, x.dtype), None, None, None, cache)
-        x = m.norm(x) if self.layer.norm == "pre" else x
-        return dropout(m.down(m.up(x).relu()), m.rates.residual, m.training)
+        before = self.layer.norm == "pre"
+        x = dropout(m.down(m.up(m.norm(x) if before else x).relu()), m.rates.residual, m.training)
+        return x if before else m.norm(x)
 
     def _seen(self, tokens: Any, past: int, dtype: Any) -> tuple[Any, Any]:
         """``present`` and ``bias`` of a mixer: no padding in an encoder, nothing later in a decoder."""

@@ -32,7 +32,7 @@ class EncoderDecoder(Block):
 
     embedding: Embeddings
     encoder: Stack | WaistedStack
-    decoder: Stack
+    decoder: Stack | WaistedStack
     output: Use
 
     def parts(self) -> Mapping[str, Block | Use]:
@@ -70,7 +70,7 @@ class DecoderOnly(Block):
     """One causal stack over the source and then the target."""
 
     embedding: Block
-    decoder: Stack
+    decoder: Stack | WaistedStack
     output: Use
 
     def parts(self) -> Mapping[str, Block | Use]:

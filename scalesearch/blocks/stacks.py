@@ -129,7 +129,7 @@ def step_signal(index: int, x: Any) -> Any:
 class WaistedStack(Block):
     """A stack whose layers between first and last have another width (Subformer, Reid et al. 2021).
 
-    Matrices lead into the middle and out of it. ``middle`` is a repeated layer of the middle's width.
+    An affine map and a norm lead into the middle, and out of it. ``middle`` is a repeated layer of the middle's width.
     """
 
     first: Repeat
@@ -149,14 +149,18 @@ class WaistedStack(Block):
         return bool(self.layer.norm == "pre" and self.last_norm)
 
     def parts(self) -> Mapping[str, Block | Use]:
-        outer, over = self.layer.main.d, (self.layer.main.queries,)
+        outer, over, norm = self.layer.main.d, (self.layer.main.queries,), NORM_KINDS[self.layer.norm_kind]
         inner: Size = self.middle.layer.main.d  # type: ignore[attr-defined]
-        enter, leave = Linear(outer, inner, over), Linear(inner, outer, over)
-        parts = {"first": self.first, "enter": enter, "middle": self.middle, "leave": leave, "last": self.last}
-        return parts | ({"norm": NORM_KINDS[self.layer.norm_kind](outer, over)} if self.normed else {})
+        parts = {"first": self.first, "enter": Linear(outer, inner, over), "enter_norm": norm(inner, over),
+                 "middle": self.middle, "leave": Linear(inner, outer, over), "leave_norm": norm(outer, over),
+                 "last": self.last}
+        return parts | ({"norm": norm(outer, over)} if self.normed else {})
 
-    def forward(self, m: Any, x: Any, present: Any, bias: Any) -> Any:
-        x = run(m, m.first, x, (present, bias, {}), self.steps, "euler")
-        x = run(m, m.middle, m.enter(x), (present, bias, {}), self.steps, "euler", 1)
-        x = run(m, m.last, m.leave(x), (present, bias, {}), self.steps, "euler", 1 + self.middle.depth)
+    def forward(self, m: Any, x: Any, present: Any, bias: Any, *context: Any) -> Any:
+        """As :meth:`Stack.forward`; scores are carried within first, middle and last alone."""
+        x = run(m, m.first, x, (present, bias, {}, *context), self.steps, "euler")
+        x = m.enter_norm(m.enter(x))
+        x = run(m, m.middle, x, (present, bias, {}, *context), self.steps, "euler", 1)
+        x = m.leave_norm(m.leave(x))
+        x = run(m, m.last, x, (present, bias, {}, *context), self.steps, "euler", 1 + self.middle.depth)
         return m.norm(x) if self.normed else x

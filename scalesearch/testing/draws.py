@@ -13,10 +13,9 @@ from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 
-MIDDLE = "encoder.middle_width"
 SHARED = ("encoder.attention", "encoder.ffn", "decoder.self", "decoder.cross", "decoder.ffn",
           *(f"{stack}.{word}" for stack in ("encoder", "decoder") for word in SUBLAYERS))
-ENCODERS = ("encoder.solver", "encoder.sublayers", MIDDLE)  # words that decoders do not have
+ENCODERS = ("encoder.solver", "encoder.sublayers")  # words that decoders do not have
 SMALL = {
     "width": "4..24 step 2",
     "norm_kind": "layer | rms",
@@ -112,10 +111,11 @@ def random_architecture(rng: Random, space: Space | None = None, **fixed: Any) -
                 drawn[f"share.{slot}"] = random_schedule(rng, drawn[f"{slot.split('.')[0]}.depth"])
         if rng.random() < 0.2:
             _borrow(rng, drawn)
-        if rng.random() < 0.2 and drawn["encoder.depth"] > 2:
-            drawn |= {MIDDLE: rng.randint(2, 12), "encoder.solver": "euler", "encoder.residual_scores": "none"}
-            drawn |= {f"share.encoder.{part}": rng.choice(["own", "sandwich"])
-                      for part in ("attention", "ffn", *SUBLAYERS)}
+        for stack in ("encoder", "decoder"):
+            if rng.random() < 0.2 and drawn[f"{stack}.depth"] > 2:
+                drawn |= {f"{stack}.middle_width": rng.randint(2, 12), "encoder.solver": "euler",
+                          f"{stack}.residual_scores": rng.choice(["none", "previous"])}
+                drawn |= {f"share.{slot}": rng.choice(["own", "sandwich"]) for slot in SHARED if slot.startswith(stack)}
         try:
             if None not in drawn.values():  # a computed size that came out below 1
                 return assemble(drawn)

@@ -37,6 +37,7 @@ from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.branches import JOINS, Branches
 from scalesearch.blocks.mixers.gates import GATES
+from scalesearch.blocks.mixers.bridge import Bridged
 from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.mega import Distances, GatedCross
@@ -153,6 +154,13 @@ def cross_attention(rng: Random) -> Specimen:
     """A cross-attention and its memory."""
     block = across(rng, size(rng))
     return Specimen(block, ((TGT, block.d), None, None, None, None, (SRC, block.d)))
+
+
+def bridged(rng: Random) -> Specimen:
+    """A cross-attention at another width than its layer's, and its memory."""
+    main = across(rng, size(rng))
+    block = Bridged(size(rng), TGT, True, DENSE, main=main, norm_kind=rng.choice(list(NORM_KINDS)))
+    return Specimen(block, ((TGT, block.d), None, None, None, None, (SRC, main.d)))
 
 
 def across(rng: Random, d: int) -> Mixer:
@@ -306,6 +314,7 @@ CATALOGUE: dict[str, Draw] = {
     "soft_positions": soft_positions,
     "attentive_embedding": attentive,
     "attention": cross_attention,
+    "bridged": bridged,
     "partial_ffn": inside_heads,
     "several": several,
     "encoder_layer": encoder_layer,

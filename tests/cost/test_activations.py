@@ -20,7 +20,7 @@ S, T, V = 20, 24, 40
 BASE = """
 width: 32
 encoder: {{ depth: 3, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {encoder} }}
-decoder: {{ depth: 2, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {decoder} }}
+decoder: {{ depth: 3, heads: 4, ffn: {{ {ffn}: {{ {hidden} }} }}, {both} {decoder} }}
 {top}
 """
 KINDS = {kind: {"ffn": kind, "hidden": "" if kind in ("self_gated", "none") else "hidden: 64"}
@@ -41,7 +41,8 @@ FAMILIES: dict[str, dict[str, str]] = {
     "grouped queries": {"both": "key_value_heads: 2,"},
     "relative": {"both": "relative_positions: yes,"},
     "solver": {"encoder": "solver: rk2-learned"},
-    "waist": {"encoder": "middle_width: 16"},
+    "waist": {"encoder": "middle_width: 16", "decoder": "middle_width: 20"},
+    "waist, gated and post": {"top": "norm: post", "decoder": "middle_width: 20, mixer: mega, cross: gated"},
     "interleaved": {"decoder": "interleaved: yes"},
     "post": {"top": "norm: post"},
     "decoder-only": {"top": "model: decoder-only"},

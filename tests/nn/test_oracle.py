@@ -33,6 +33,7 @@ WORDS = {
     "encoder.pg": ["none", "relu", "swiglu"],
     "decoder.residual_scores": RESIDUAL_SCORES,
     "encoder.middle_width": ["on"],
+    "decoder.middle_width": ["on"],
     "low_rank.ffn": ["on", "off"],
     "tensor_chain.output": ["on", "off"],
     "encoder.sublayers": list(SUBLAYERS),

@@ -153,10 +153,9 @@ def models(layers: int) -> dict[str, Architecture]:
     """Distinct whole networks with at most so many layers, by their files."""
     found = {row.file: architecture_of(row.file) for row in ROWS if not row.settings}
     distinct = {architecture.id: file for file, architecture in found.items()}
-    depths = {file: found[file].block.decoder.layers.depth for file in distinct.values()}
-    return {
-        file: found[file] for file in depths if depths[file] + found[file].answers.get("encoder.depth", 0) <= layers
-    }
+    depths = {file: sum(found[file].answers.get(f"{stack}.depth", 0) for stack in ("encoder", "decoder"))
+              for file in distinct.values()}
+    return {file: found[file] for file, depth in depths.items() if depth <= layers}
 
 
 def test_every_architecture_can_be_built() -> None:

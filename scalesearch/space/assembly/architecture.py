@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from scalesearch.blocks.core import (
-    KEYS,
-    MEMORY,
-    SEQ,
-    SEQ_KEYS,
-    SRC,
-    SRC_KEYS,
-    TGT,
-    Axis,
-    Block,
-    Repeat,
-    Tie,
-    Use,
-    canonical,
-)
+from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Axis, Block, Repeat, Use, canonical
 from scalesearch.blocks.ffn.kinds import NoFFN
 from scalesearch.blocks.layers import AGAIN, DecoderLayer, EncoderLayer, Layer, Order
 from scalesearch.blocks.mixers import Mixer
+from scalesearch.blocks.mixers.bridge import Bridged
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.paths import Paths
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
-from scalesearch.blocks.share import One
 from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import fixed, truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
 from scalesearch.blocks.sublayers import SUBLAYERS
-from scalesearch.space.assembly.by_layer import MakeLayer, OfLayer, layers
+from scalesearch.space.assembly.by_layer import MakeLayer, layers
 from scalesearch.space.assembly.components import Answered, cross, ffn, further, in_parallel, mixer, off
 from scalesearch.space.assembly.tables import embedding, output
-from scalesearch.space.assembly.weight_sharing import adapted, norms_inside, ties
+from scalesearch.space.assembly.waist import waisted
+from scalesearch.space.assembly.weight_sharing import ties
 from scalesearch.space.syntax.diagnostics import Unbuildable
 
 ENCODER_ONLY = ("encoder.", "share.encoder.", "share.decoder.cross", "adapt", "decoder.cross")
@@ -147,14 +133,19 @@ def _decoder_only(a: Answered) -> DecoderOnly:
     return DecoderOnly(embedding(a, SEQ), _decoder(a, None), output(a, "embedding.table"))
 
 
-def _decoder(a: Answered, lender: Repeat | None) -> Stack:
-    return _stack(a, "decoder", _decoder_layer, lender)
+def _decoder(a: Answered, lender: Repeat | None) -> Stack | WaistedStack:
+    if off(a, "decoder.middle_width") is None:
+        return _stack(a, "decoder", _decoder_layer, lender)
+    return waisted(a, "decoder", _decoder_layer)
 
 
-def _decoder_layer(a: Answered) -> DecoderLayer:
+def _decoder_layer(a: Answered, outer: Answered | None = None) -> DecoderLayer:
+    """``outer``: answers of the layers that the memory is as wide as, if this one is in a waist."""
     only = a["model"] == "decoder-only"
     own = mixer(a, "decoder", (SEQ, SEQ, SEQ_KEYS) if only else (TGT, TGT, KEYS))
-    across = None if only else cross(a, (TGT, MEMORY, SRC_KEYS))
+    across = None if only else cross(a if outer is None else outer, (TGT, MEMORY, SRC_KEYS))
+    if outer is not None and across is not None:
+        across = Bridged(a["width"], TGT, True, DENSE, main=across, norm_kind=_norm_kind(a))
     network = ffn(a, "decoder", SEQ if only else TGT)
     layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=bool(a["decoder.interleaved"]),
                          norm_kind=_norm_kind(a))
@@ -164,10 +155,10 @@ def _decoder_layer(a: Answered) -> DecoderLayer:
 def _encoder(a: Answered) -> Stack | WaistedStack:
     if off(a, "encoder.middle_width") is None:
         return _stack(a, "encoder", _encoder_layer, None)
-    return _waisted(a)
+    return waisted(a, "encoder", _encoder_layer)
 
 
-def _encoder_layer(a: Answered) -> EncoderLayer:
+def _encoder_layer(a: Answered, outer: Answered | None = None) -> EncoderLayer:
     both = mixer(a, "encoder", (SRC, SRC, SRC)), ffn(a, "encoder", SRC)
     return _ordered(a, "encoder", EncoderLayer(*both, a["norm"], norm_kind=_norm_kind(a)))
 
@@ -248,26 +239,3 @@ def _global_scores(a: Answered, stack: str, layers: Repeat) -> GlobalScores | No
     clip = a[f"{stack}.relative_clip"] if kind == "relative" else 0
     return GlobalScores(main.d, own.heads, own.head_dim, main.queries, own.keys, clip, main.decoder,
                         norm_kind=layer.norm_kind)
-
-
-def _waisted(a: Answered) -> WaistedStack:
-    """Subformer's encoder: the layers between the first and the last are one, and of another width."""
-    depth, where = a["encoder.depth"], "encoder.middle_width"
-    if truth(depth < 3):
-        raise Unbuildable(where, f"a middle needs at least 3 layers, and encoder.depth is {depth}")
-    plain = layers(a, "encoder", _encoder_layer)
-    if plain.each:
-        raise Unbuildable(where, "the middle layers are one: their sizes cannot differ by layer")
-    layer = plain.layer
-    if _global_scores(a, "encoder", plain) is not None or a.get("encoder.solver", "euler") != "euler":
-        raise Unbuildable(where, "does not go with encoder.residual_scores: global or with a solver")
-    plans = {slot: a.get(f"share.encoder.{slot}", "own") for slot in ("attention", "ffn", *SUBLAYERS)}
-    if any(plan not in ("own", "sandwich") for plan in plans.values()):  # a list names layers
-        reason = "the middle layers are one: write share.encoder.attention and .ffn as sandwich, or own"
-        raise Unbuildable(where, reason)
-    middle = _encoder_layer(OfLayer(ChainMap({"width": a[where]}, a), "encoder", 0))  # type: ignore[arg-type]
-    inner = [part for slot, parts in middle.slots.items() for part in parts
-             if plans[slot] == "sandwich"]
-    shared = tuple(Tie(part, One(), (*adapted(a), *norms_inside(a, middle.parts()[part]))) for part in inner)
-    steps, last = bool(a.get("encoder.step_embedding", False)), bool(a.get("last_norm", True))
-    return WaistedStack(Repeat(layer, 1), Repeat(middle, depth - 2, shared), Repeat(layer, 1), steps, last)

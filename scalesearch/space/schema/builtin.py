@@ -179,7 +179,6 @@ def _schema(*registered: object) -> Group:
             {
                 "solver": Field("word", tuple(SOLVERS), default="euler",
                                 doc="order of a layer's step (ODE Transformer)"),
-                "middle_width": count("width of all layers but the first and last (Subformer)"),
                 "sublayers": sublayers("attention", "ffn"),
             },
         ),

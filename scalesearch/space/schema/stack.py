@@ -69,6 +69,7 @@ def stack(name: str, depth: str, extra: Mapping[str, Field | Group]) -> Group:
         "projection_bias": flag("yes", "biases on the maps of query, key, value and output"),
         "parallel_heads": count("heads of self-attention where it stands in parallel, of as many features in all"),
         "step_embedding": flag("no", "a sinusoid of the layer's number before each layer (Universal Transformer)"),
+        "middle_width": count("width of all layers but the first and last (Subformer)"),
         **extra,
         **{word: keys_of_kind(kind) for word, kind in SUBLAYERS.items() if options(kind)},
         "paths": _paths(),

@@ -75,7 +75,6 @@ def test_only_layers_of_one_shape_share() -> None:
 @pytest.mark.parametrize(("key", "changes"), [
     ("encoder.residual_scores", {"encoder__residual_scores": "previous"}),
     ("encoder.residual_scores", {"encoder__residual_scores": "global"}),
-    ("encoder.middle_width", {"encoder__middle_width": "16", "share__encoder__attention": "sandwich"}),
 ])
 def test_what_needs_layers_alike_is_refused(key: str, changes: dict[str, str]) -> None:
     with pytest.raises(Unbuildable) as caught:
