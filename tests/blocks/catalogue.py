@@ -36,8 +36,8 @@ from scalesearch.blocks.matrices import GroupLinear, HypercomplexLinear, Kroneck
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.branches import JOINS, Branches
-from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.bridge import Bridged
+from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED, HEAD_GATES, PartialFFN
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.mega import Distances, GatedCross

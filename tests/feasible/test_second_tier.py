@@ -12,7 +12,7 @@ encoder:
   depth: 1 | 2
   heads: 2
   ffn: { relu: { hidden: 8 } }
-  mixer: { one of: { attention: {}, lightweight: { kernel: 3 | 5, heads: 2, glu: yes | no }, separable: { kernel: 3 } } }
+  mixer: { one of: { attention: {}, lightweight: { kernel: 3 | 5, heads: 2, glu: yes | no }, separable: { kernel: 3 }}}
 decoder:
   depth: 1
   heads: 2
