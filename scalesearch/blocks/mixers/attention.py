@@ -14,7 +14,7 @@ from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
 from scalesearch.blocks.mixers.gates import Gating
 from scalesearch.blocks.mixers.inside import ADAPTED, PartialFFN, Prompt
 from scalesearch.blocks.mixers.mask import DynamicMask
-from scalesearch.blocks.mixers.rotary import rotated
+from scalesearch.blocks.mixers.rotary import cached, rotated
 from scalesearch.blocks.mixers.scores import Scores
 from scalesearch.blocks.sites import DENSE, IDENTITY, Adapter
 from scalesearch.blocks.sizes import given, truth
@@ -188,7 +188,7 @@ class Attention(Mixer):
         query = self.gating.features(functools.partial(self._map, m), "Q", x) if joined is None else joined[0]
         query = self._split(query, self.score_heads)
         if self.rotary:
-            query = rotated(query, _known(m, cache))
+            query = rotated(query, cached(m, cache))
         key, value = self._keys_values(m, joined, y, cache)
         if self.prompt:
             key, value, bias = self._prompted(m, key, value, bias)
@@ -224,7 +224,7 @@ class Attention(Mixer):
             return key, value
         key, value = self.project(m, y) if joined is None else self._split_pair(*joined[1:])
         if self.rotary:
-            key = rotated(key, _known(m, cache))
+            key = rotated(key, cached(m, cache))
         if cache is not None:
             key, value = (cache.keep if self.cross else cache.append)(m, key, value)
         return key, value
@@ -255,8 +255,3 @@ class Attention(Mixer):
     def _split(self, x: Any, heads: int) -> Any:
         """(batch, positions, heads · n) to (batch, heads, positions, n)."""
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-def _known(m: Any, cache: Any) -> Any:
-    """Positions whose keys the cache has."""
-    return cache[m][0].shape[2] if cache is not None and m in cache else 0

@@ -21,3 +21,8 @@ def rotated(x: Any, first: int) -> Any:
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     one, other = x.split(half, -1)
     return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
+
+
+def cached(m: Any, cache: Any) -> Any:
+    """The number of positions whose keys the cache of ``m`` has."""
+    return cache[m][0].shape[2] if cache is not None and m in cache else 0
