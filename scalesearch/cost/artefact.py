@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 
-from scalesearch.blocks.chains import CoreLinear
 from scalesearch.blocks.core import Block, Size, walk
 from scalesearch.blocks.leaves import Embedding, Linear, PositionTable
+from scalesearch.blocks.maps.chains import CoreLinear
 from scalesearch.blocks.mixers.scores import RelativeKeys
 from scalesearch.blocks.sizes import by_value, either
 from scalesearch.cost.protocol import Protocol, weight_size

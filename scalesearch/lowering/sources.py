@@ -9,14 +9,14 @@ from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreLinear, CoreTable, TableOutput
 from scalesearch.blocks.core import Block, Repeat, Size, Use
-from scalesearch.blocks.cores import Cores
 from scalesearch.blocks.embedding import FactorisedOutput, FactorisedTable
 from scalesearch.blocks.leaves import Added, Embedding, Linear, Transposed
-from scalesearch.blocks.matrices import GroupLinear, KroneckerTable
+from scalesearch.blocks.maps.chains import ChainEmbedding, ChainLinear, CoreLinear, CoreTable, TableOutput
+from scalesearch.blocks.maps.cores import Cores
+from scalesearch.blocks.maps.matrices import GroupLinear, KroneckerTable
+from scalesearch.blocks.maps.sites import Factors, Nothing
 from scalesearch.blocks.share import Borrow
-from scalesearch.blocks.sites import Factors, Nothing
 from scalesearch.blocks.sizes import fixed, key_of
 
 

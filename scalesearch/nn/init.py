@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.blocks.core import PAD, Block
-from scalesearch.blocks.cores import Cores
+from scalesearch.blocks.maps.cores import Cores
 from scalesearch.errors import UserError
 from scalesearch.nn.module import Module
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from scalesearch.blocks.core import SRC, TGT, Block, Shape, Site
 from scalesearch.blocks.ffn import FFNS
-from scalesearch.blocks.matrices import Kronecker
+from scalesearch.blocks.maps.matrices import Kronecker
+from scalesearch.blocks.maps.sites import DENSE, Chain, LowRank
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.options import Option, options
-from scalesearch.blocks.sites import DENSE, Chain, LowRank
 
 LENGTH = "length"
 MANY = 12  # sizes that an option without bounds is drawn from

@@ -23,9 +23,9 @@ from typing import Any
 
 from scalesearch.blocks.ffn.base import FFN
 from scalesearch.blocks.layers import Layer
+from scalesearch.blocks.maps.sites import Factors as LowRank
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.paths import Several
-from scalesearch.blocks.sites import Factors as LowRank
 from scalesearch.nn.init import chain_deviations, fan_in
 from scalesearch.nn.module import Module
 from scalesearch.train.recipe import LearningRate, Recipe

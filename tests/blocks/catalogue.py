@@ -9,9 +9,7 @@ from random import Random
 from typing import Any
 
 from scalesearch.blocks.attentive import AttentiveEmbedding
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, TableOutput
 from scalesearch.blocks.core import KEYS, MEMORY, SRC, SRC_KEYS, TGT, VOCAB, Axis, Block, Repeat
-from scalesearch.blocks.dextra import DExTra
 from scalesearch.blocks.embedding import (
     POSITIONS,
     AdaptiveOutput,
@@ -32,7 +30,10 @@ from scalesearch.blocks.leaves import (
     PositionTable,
     Transposed,
 )
-from scalesearch.blocks.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear, KroneckerTable
+from scalesearch.blocks.maps.chains import ChainEmbedding, ChainLinear, TableOutput
+from scalesearch.blocks.maps.dextra import DExTra
+from scalesearch.blocks.maps.matrices import GroupLinear, HypercomplexLinear, KroneckerLinear, KroneckerTable
+from scalesearch.blocks.maps.sites import DENSE, IDENTITY, PER_HEAD, Factors, HeadLinear
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.branches import JOINS, Branches
@@ -45,7 +46,6 @@ from scalesearch.blocks.mixers.scores import GlobalScores, HeadMixer, RelativeKe
 from scalesearch.blocks.norms import NORM_KINDS, LayerNorm, RMSNorm
 from scalesearch.blocks.options import options
 from scalesearch.blocks.paths import MERGES, PATHS_OF, Merge, Paths, Several
-from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Factors, HeadLinear
 from scalesearch.blocks.stacks import SOLVERS, Stack, WaistedStack
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.testing.specimen import LENGTH, Specimen, feed_forward, fitting, mixing, site, size

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from scalesearch.blocks.core import SRC
+from scalesearch.blocks.maps.sites import DENSE
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.sites import DENSE
 from scalesearch.nn.build import module
 
 PLAIN = Attention(8, SRC, False, DENSE, heads=2, head_dim=4, score_heads=2, projected=SRC, keys=SRC)

@@ -3,9 +3,9 @@
 import torch
 
 from scalesearch.blocks.core import SRC
+from scalesearch.blocks.maps.sites import DENSE
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.mask import DynamicMask
-from scalesearch.blocks.sites import DENSE
 from scalesearch.library import find_file
 from scalesearch.nn.build import module
 from scalesearch.space import read_space

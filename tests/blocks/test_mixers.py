@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from scalesearch.blocks.core import MEMORY, SRC, SRC_KEYS, TGT
+from scalesearch.blocks.maps.sites import DENSE
 from scalesearch.blocks.mixers.average import Average
 from scalesearch.blocks.mixers.convolutions import Convolved, ShortConvolution
 from scalesearch.blocks.mixers.mega import GatedCross, Mega
-from scalesearch.blocks.sites import DENSE
 from scalesearch.cost import cost, find_protocol
 from scalesearch.lowering.refusals import refusals
 from scalesearch.nn import build

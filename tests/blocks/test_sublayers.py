@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import conv1d, layer_norm, pad, silu
 
 from scalesearch.blocks.core import SRC, TGT
-from scalesearch.blocks.sites import DENSE
+from scalesearch.blocks.maps.sites import DENSE
 from scalesearch.blocks.sublayers.branches import TwoBranches
 from scalesearch.blocks.sublayers.glu import GatedLinear
 from scalesearch.cost import cost, find_protocol

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from scalesearch.blocks.ffn.base import FFN
+from scalesearch.blocks.maps.sites import Chain, LowRank
 from scalesearch.blocks.mixers.base import Mixer
 from scalesearch.blocks.paths import Several
-from scalesearch.blocks.sites import Chain, LowRank
 from scalesearch.data import make_batch
 from scalesearch.nn.build import module
 from scalesearch.nn.init import chain_deviations

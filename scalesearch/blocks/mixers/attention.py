@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 from scalesearch.blocks.core import Axis, Block, Site, Size, Use, Work, block, not_kept
 from scalesearch.blocks.leaves import FusedAttention, KeyValueCache, Linear
+from scalesearch.blocks.maps.sites import DENSE, IDENTITY, Adapter
 from scalesearch.blocks.mixers.base import Mixer, ScoreSets, mixer
 from scalesearch.blocks.mixers.gates import Gating
 from scalesearch.blocks.mixers.inside import ADAPTED, PartialFFN, Prompt
 from scalesearch.blocks.mixers.mask import DynamicMask
 from scalesearch.blocks.mixers.rotary import cached, rotated
 from scalesearch.blocks.mixers.scores import Scores
-from scalesearch.blocks.sites import DENSE, IDENTITY, Adapter
 from scalesearch.blocks.sizes import given, truth
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.blocks.core import Block, Use, block
-from scalesearch.blocks.dextra import DExTra
+from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.base import Mixer, ScoreSets
 

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from scalesearch.blocks.core import KEYS, MEMORY, SEQ, SEQ_KEYS, SRC, SRC_KEYS, TGT, Axis, Block, Repeat, Use, canonical
 from scalesearch.blocks.ffn.kinds import NoFFN
 from scalesearch.blocks.layers import AGAIN, DecoderLayer, EncoderLayer, Layer, Order
+from scalesearch.blocks.maps.sites import DENSE
 from scalesearch.blocks.mixers import Mixer
 from scalesearch.blocks.mixers.bridge import Bridged
 from scalesearch.blocks.mixers.scores import GlobalScores
 from scalesearch.blocks.paths import Paths
 from scalesearch.blocks.seq2seq import DecoderOnly, Embeddings, EncoderDecoder, Section
-from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import fixed, truth
 from scalesearch.blocks.stacks import Stack, WaistedStack
 from scalesearch.blocks.sublayers import SUBLAYERS

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from scalesearch.blocks.chains import CoreLinear
 from scalesearch.blocks.core import Axis, Block, Site, Size
-from scalesearch.blocks.dextra import DExTra
 from scalesearch.blocks.ffn import FFN, FFNS
-from scalesearch.blocks.matrices import MATRICES, GroupLinear
+from scalesearch.blocks.maps.chains import CoreLinear
+from scalesearch.blocks.maps.dextra import DExTra
+from scalesearch.blocks.maps.matrices import MATRICES, GroupLinear
+from scalesearch.blocks.maps.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.mixers import MIXERS, Mixer
 from scalesearch.blocks.mixers.attention import Attention
 from scalesearch.blocks.mixers.branches import Branches
@@ -19,7 +20,6 @@ from scalesearch.blocks.mixers.inside import PartialFFN
 from scalesearch.blocks.mixers.lift import Lifted
 from scalesearch.blocks.mixers.mega import GatedCross
 from scalesearch.blocks.options import options
-from scalesearch.blocks.sites import DENSE, IDENTITY, PER_HEAD, Chain, LowRank
 from scalesearch.blocks.sizes import fixed, truth
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.syntax.diagnostics import Unbuildable

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scalesearch.blocks.attentive import AttentiveEmbedding
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear, CoreTable, TableOutput
 from scalesearch.blocks.core import KEYS, SEQ, SRC, TGT, VOCAB, Axis, Block, Extent, Use
-from scalesearch.blocks.dextra import LiftedOutput, LiftedTable
 from scalesearch.blocks.embedding import (
     AdaptiveOutput,
     AdaptiveTable,
@@ -19,8 +17,10 @@ from scalesearch.blocks.embedding import (
 from scalesearch.blocks.ffn.kinds import NoFFN
 from scalesearch.blocks.layers import DecoderLayer, EncoderLayer
 from scalesearch.blocks.leaves import Embedding, Linear
+from scalesearch.blocks.maps.chains import ChainEmbedding, ChainLinear, CoreTable, TableOutput
+from scalesearch.blocks.maps.dextra import LiftedOutput, LiftedTable
+from scalesearch.blocks.maps.sites import DENSE
 from scalesearch.blocks.mixers.attention import Attention
-from scalesearch.blocks.sites import DENSE
 from scalesearch.blocks.sizes import fixed, minimum, truth
 from scalesearch.space.assembly.components import Answered, chain, off, site, unit
 from scalesearch.space.syntax.diagnostics import Unbuildable

@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
-from scalesearch.blocks.chains import APPLY, BONDS
 from scalesearch.blocks.embedding import POSITIONS
 from scalesearch.blocks.ffn import FFNS
 from scalesearch.blocks.layers import NORMS
-from scalesearch.blocks.matrices import MATRICES, OfTables
+from scalesearch.blocks.maps.chains import APPLY, BONDS
+from scalesearch.blocks.maps.matrices import MATRICES, OfTables
+from scalesearch.blocks.maps.sites import Dense
 from scalesearch.blocks.mixers import MIXERS
 from scalesearch.blocks.mixers.gates import GATES
 from scalesearch.blocks.mixers.inside import ADAPTED
 from scalesearch.blocks.norms import NORM_KINDS
 from scalesearch.blocks.seq2seq import TYINGS
 from scalesearch.blocks.share import SCHEDULES, schedule
-from scalesearch.blocks.sites import Dense
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.space.schema.stack import OFF, count, cross, dextra, flag, keys_of_kind, stack, sublayers

@@ -15,7 +15,7 @@ import torch
 
 from scalesearch.blocks.core import block
 from scalesearch.blocks.ffn import FFN, FFNS, ffn
-from scalesearch.blocks.sites import DENSE
+from scalesearch.blocks.maps.sites import DENSE
 from scalesearch.export.huggingface import bundle as bundling
 from scalesearch.export.huggingface.bundle import bundle, shown
 from scalesearch.nn import build

@@ -9,7 +9,7 @@ from typing import Any
 
 from scalesearch.blocks.core import TGT, VOCAB, Axes, Block, Extent, Size, Use, Work, block
 from scalesearch.blocks.leaves import Linear
-from scalesearch.blocks.matrices import GroupLinear
+from scalesearch.blocks.maps.matrices import GroupLinear
 from scalesearch.blocks.norms import LayerNorm
 from scalesearch.blocks.sizes import fixed, truth
 

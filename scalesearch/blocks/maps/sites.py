@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.blocks.chains import ChainLinear
 from scalesearch.blocks.core import Block, Extent, Shape, Site, Size, Use, Work, block
 from scalesearch.blocks.leaves import Added, Linear
+from scalesearch.blocks.maps.chains import ChainLinear
 
 
 @dataclass(frozen=True)

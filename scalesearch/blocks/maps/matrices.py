@@ -11,14 +11,14 @@ from functools import cached_property
 from itertools import count
 from typing import Any, dataclass_transform
 
-from scalesearch.blocks.chains import LENGTHS, ChainEmbedding, ChainLinear, CoreLinear, CoreTable, TableOutput
 from scalesearch.blocks.core import VOCAB, Axes, Block, Extent, Shape, Site, Size, Work, block
-from scalesearch.blocks.cores import Cores
 from scalesearch.blocks.elementwise import plus
 from scalesearch.blocks.embedding import FactorisedTable
 from scalesearch.blocks.leaves import Embedding
+from scalesearch.blocks.maps.chains import LENGTHS, ChainEmbedding, ChainLinear, CoreLinear, CoreTable, TableOutput
+from scalesearch.blocks.maps.cores import Cores
+from scalesearch.blocks.maps.sites import Dense, Factors
 from scalesearch.blocks.options import option, registered
-from scalesearch.blocks.sites import Dense, Factors
 from scalesearch.blocks.sizes import by_value, fixed, truth
 
 MATRICES: dict[str, type[Site]] = {"dense": Dense}

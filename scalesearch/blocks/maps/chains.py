@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from scalesearch.blocks.core import VOCAB, Block, Extent, Shape, Size, Work, block
-from scalesearch.blocks.cores import Cores
 from scalesearch.blocks.elementwise import plus
+from scalesearch.blocks.maps.cores import Cores
 from scalesearch.blocks.sizes import either
 
 LENGTHS = (2, 3, 4)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from scalesearch.blocks.core import SRC
-from scalesearch.blocks.dextra import DExTra
+from scalesearch.blocks.maps.dextra import DExTra
 from scalesearch.nn.build import module
 from scalesearch.space import Space, Unbuildable
 from scalesearch.testing.checks import check_model

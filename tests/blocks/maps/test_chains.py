@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.blocks.chains import ChainEmbedding, ChainLinear
-from scalesearch.blocks.cores import Cores, factorise, split
+from scalesearch.blocks.maps.chains import ChainEmbedding, ChainLinear
+from scalesearch.blocks.maps.cores import Cores, factorise, split
 from scalesearch.nn.build import build, module
 from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
