@@ -10,7 +10,7 @@ charges them, a training alike whatever its size. ``--compute``: along one endle
 (updates times params, or CPU-seconds, in units of the table's mean full training) and after so many candidates begun.
 `plain` are Optuna's samplers as they are, over every combination of the options as ordinals, told unlisted combinations
 as infeasible; no search is charged for those, nor for proposing what it has. `cheapest` goes by params.
-``--botorch PYTHON`` adds BoTorch's qLogEHVI, with params given exactly, by an interpreter that has it.
+``--anchor TOOL PYTHON`` adds a search of another tool, by an interpreter that has it.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import numpy as np
 import own_tables
 from nmt_tables import read
 from numpy.typing import NDArray
-from peers import botorch_search
+from peers.table_search import ANCHORS, TITLES, regrets
 from replay_plot import draw
 from tabular import Replay, Table, Trace
 
@@ -77,8 +77,8 @@ def at_ends(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
         show_line(name, np.array([[
             _left(Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, given.workers).run(trials=end))
             for end in ends] for seed in seeds_of(given)]))
-    if given.botorch:
-        show_line("BoTorch qLogEHVI", botorch_search.regrets(table, given.botorch, seeds_of(given), ends))
+    for anchor, python in given.anchor:
+        show_line(TITLES[anchor], regrets(table, LADDER.shares, anchor, python, seeds_of(given), ends))
 
 
 def seeds_of(given: argparse.Namespace) -> range:
@@ -205,7 +205,8 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=1, help="those from 1 to 10 were used to choose by")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--ends", type=int, nargs="+", metavar="TRAININGS", help="full trainings that searches have")
-    parser.add_argument("--botorch", metavar="PYTHON", help="with --ends: an interpreter that has BoTorch")
+    parser.add_argument("--anchor", nargs=2, action="append", default=[], metavar=("TOOL", "PYTHON"),
+                        help=f"with --ends: {', '.join(ANCHORS)}, and an interpreter that has it")
     parser.add_argument("--compute", type=float, default=80.0, help="full trainings' worth of compute")
     parser.add_argument("--costs", nargs="+", default=["params"], choices=["params", "macs", "seconds"],
                         help="the other goals: params, macs (own tables), seconds (published tables)")

@@ -1,0 +1,31 @@
+"""HEBO on a table: its GeneralBO for several goals, all of them learned; no rungs."""
+
+import numpy as np
+from table_search import Done, Task, main, nearest
+
+BEGIN = 6
+
+
+def search(task: Task, seed: int) -> Done:
+    """The rows in the order of their training."""
+    import pandas as pd
+    import torch
+    from hebo.design_space.design_space import DesignSpace
+    from hebo.optimizers.general import GeneralBO
+
+    torch.manual_seed(seed), np.random.seed(seed)
+    names, goals = [f"q{at}" for at in range(len(task["options"]))], task["y"].shape[1]
+    space = DesignSpace().parse([{"name": name, "type": "num", "lb": 0, "ub": max(1, int(count) - 1)}
+                                 for name, count in zip(names, task["options"])])
+    made = GeneralBO(space, num_obj=goals, num_constr=0, rand_sample=BEGIN, ref_point=-task["corner"][None])
+    done: list[int] = []
+    while len(done) < min(int(task["count"]), len(task["y"])):
+        asked = made.suggest()
+        row = nearest(task, asked[names].to_numpy(float)[0], done)
+        made.observe(pd.DataFrame(task["codes"][row][None].astype(float), columns=names), -task["y"][row][None])
+        done.append(row)
+    return [(row, len(task["shares"]) - 1) for row in done]
+
+
+if __name__ == "__main__":
+    main(search)

@@ -1,0 +1,75 @@
+"""NePS on a table by ask and tell: its qLogNEHVI, MO-Hyperband, MOASHA, and PriMO without informative priors.
+
+Goals are normalised to 0 to 1, the smaller the better. At a rung the measured goal is the loss there, normalised over
+the rung's losses in the table. PriMO's priors are the middle of the space for each goal.
+"""
+
+import logging
+import random
+
+import numpy as np
+from table_search import Done, Task, main, nearest
+
+BEGIN = 6
+REFERENCE = 1.01
+IDLE = 500  # questions in a row that bring no training, after which a search has ended
+
+
+def search(task: Task, seed: int) -> Done:
+    """The rows and levels in the order of their training."""
+    import torch
+    from neps.optimizers import algorithms
+    from neps.optimizers.ask_and_tell import AskAndTell
+    from neps.space import HPOInteger, SearchSpace
+
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    torch.manual_seed(seed), np.random.seed(seed), random.seed(seed)
+    way, levels = str(task["way"]), len(task["shares"])
+    names = [f"q{at}" for at in range(len(task["options"]))]
+    sizes = [int(count) for count in task["options"]]
+    params = {name: HPOInteger(0, max(1, 2 * (count - 1))) for name, count in zip(names, sizes)}
+    steps = [round(share / task["shares"][0]) for share in task["shares"]]
+    if way == "bo":
+        made = algorithms.bayesian_optimization(SearchSpace(params), initial_design_size=BEGIN,
+                                                reference_point=(REFERENCE,) * task["y"].shape[1])
+    else:
+        space = SearchSpace(params | {"budget": HPOInteger(1, steps[-1], is_fidelity=True)})
+        middle = {f"goal{at}": dict(zip(names, [count - 1 for count in sizes])) for at in range(task["y"].shape[1])}
+        more = {"prior_centers": middle} if way == "primo" else {}
+        made = getattr(algorithms, way)(space, **more)
+    neps, rows, found, idle = AskAndTell(made), dict[str, int](), Done(), 0
+    while _spent(task, found) < task["count"] and idle < IDLE:
+        trial = neps.ask()
+        number, _, _ = str(trial.id).partition("_rung_")
+        level = levels - 1 if way == "bo" else int(np.searchsorted(steps, trial.config["budget"]))
+        if number not in rows:
+            if len(rows) == len(task["y"]):
+                break
+            rows[number] = nearest(task, [trial.config[name] / 2 for name in names], list(rows.values()))
+        idle = idle + 1 if (rows[number], level) in found else 0
+        if not idle:
+            found.append((rows[number], level))
+        neps.tell(trial, _losses(task, rows[number], level))
+    return found
+
+
+def _losses(task: Task, row: int, level: int) -> list[float]:
+    """A row's goals at a level, each from 0, the table's best, to 1."""
+    worse = -task["y"].astype(float)
+    if level < len(task["shares"]) - 1:
+        worse[:, task["measured"]] = task["losses"][:, level : level + 1]
+    low, high = np.nanmin(worse, 0), np.nanmax(worse, 0)
+    return [float(one) for one in (worse[row] - low) / np.where(high > low, high - low, 1)]
+
+
+def _spent(task: Task, found: Done) -> float:
+    """Full trainings' worth of what was trained."""
+    ends: dict[int, int] = {}
+    for row, level in found:
+        ends[row] = max(level, ends.get(row, 0))
+    return float(sum(task["shares"][level] for level in ends.values()))
+
+
+if __name__ == "__main__":
+    main(search)
