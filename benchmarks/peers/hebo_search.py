@@ -13,7 +13,8 @@ def search(task: Task, seed: int) -> Done:
     from hebo.design_space.design_space import DesignSpace
     from hebo.optimizers.general import GeneralBO
 
-    torch.manual_seed(seed), np.random.seed(seed)
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  # which it draws from
     names, goals = [f"q{at}" for at in range(len(task["options"]))], task["y"].shape[1]
     space = DesignSpace().parse([{"name": name, "type": "num", "lb": 0, "ub": max(1, int(count) - 1)}
                                  for name, count in zip(names, task["options"])])

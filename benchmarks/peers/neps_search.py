@@ -24,7 +24,9 @@ def search(task: Task, seed: int) -> Done:
 
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
-    torch.manual_seed(seed), np.random.seed(seed), random.seed(seed)
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  # which it draws from, as from the two others
     way, levels = str(task["way"]), len(task["shares"])
     names = [f"q{at}" for at in range(len(task["options"]))]
     sizes = [int(count) for count in task["options"]]

@@ -23,7 +23,8 @@ def search(task: Task, seed: int) -> Done:
     done: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         goals = [f"goal{at}" for at in range(task["y"].shape[1])]
-        scenario = Scenario(space, objectives=goals, deterministic=True, n_trials=10**6, seed=seed, output_directory=folder)
+        scenario = Scenario(space, objectives=goals, deterministic=True, n_trials=10**6, seed=seed,
+                            output_directory=folder)
         smac = Facade(scenario, lambda config, seed: 0, multi_objective_algorithm=ParEGO(scenario), overwrite=True,
                       initial_design=Facade.get_initial_design(scenario, n_configs=BEGIN), logging_level=False)
         while len(done) < min(int(task["count"]), len(task["y"])):

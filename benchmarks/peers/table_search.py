@@ -1,8 +1,8 @@
 """Other tools' searches on a table of trained models, each by an interpreter of its own, charged as ours are.
 
-``regrets`` writes the table to an .npz file and runs ``TOOL_search.py`` on it, which answers with what each seed trained:
-pairs of a row and a level, one of the shares of a full training. A tool that asks for what the table has not is given the
-nearest row that it has not trained, counted over options in their order.
+``regrets`` writes the table to an .npz file and runs ``TOOL_search.py`` on it, which answers with what each seed
+trained: pairs of a row and a level, one of the shares of a full training. A tool that asks for what the table has not
+is given the nearest row that it has not trained, counted over options in their order.
 """
 
 from __future__ import annotations
