@@ -42,7 +42,7 @@ def regrets(table: Any, shares: Sequence[float], anchor: str, python: str, seeds
         subprocess.run([python, script, given, found], check=True)
         traces = np.load(found)
         done = [traces[name] for name in map(str, seeds)]
-    return np.array([[_left(table, shares, rows, end) for end in ends] for rows in done])
+    return np.array([[left(table, shares, rows, end) for end in ends] for rows in done])
 
 
 def as_task(table: Any, shares: Sequence[float]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def as_task(table: Any, shares: Sequence[float]) -> dict[str, Any]:
             "losses": losses, "shares": list(shares)}
 
 
-def _left(table: Any, shares: Sequence[float], done: NDArray[np.int64], end: int) -> float:
+def left(table: Any, shares: Sequence[float], done: NDArray[np.int64], end: int) -> float:
     """The regret of what was trained to its end within ``end`` full trainings."""
     spent, at, rows = 0.0, dict[int, float](), list[int]()
     for row, level in done.tolist():
