@@ -14,7 +14,8 @@ from scalesearch.data.split import BOS, UNK
 from scalesearch.export.base import Decoder, Format, Ranked
 from scalesearch.export.values import value
 from scalesearch.files import read_json
-from scalesearch.lowering.ctranslate2 import Plan, plan
+from scalesearch.lowering.ctranslate2 import plan
+from scalesearch.lowering.plan import Plan
 from scalesearch.lowering.refusals import refusals
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ bias, which is equal up to the norms' epsilon. Low rank, chains, adapters and fa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.blocks.core import Block, Size
@@ -20,6 +20,7 @@ from scalesearch.blocks.seq2seq import EncoderDecoder
 from scalesearch.blocks.sizes import by_value, fixed, given, truth
 from scalesearch.blocks.stacks import Stack
 from scalesearch.lowering import sources
+from scalesearch.lowering.plan import Plan
 from scalesearch.lowering.sources import Constant, Flipped, Joined, Owners, Padded, Product, Source, Sum, Weight
 
 NEUTRAL = 8  # hidden units of a neutral feed-forward network
@@ -27,51 +28,6 @@ NEUTRAL_HEAD = 1  # features of a neutral head
 ACTIVATIONS = {ReLU: 0, SwiGLU: 2, Swish: 2, SelfGated: 2, GELU: 3, GEGLU: 3}  # numbers of the runtime's enumeration
 LENGTH = 256  # source tokens, as data files cut them unless they say otherwise
 OFFSET = 12  # tokens that a translation may have beyond 3/2 of its source: 10, BOS, and what rounding takes
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable of the artefact.
-
-    Attributes:
-        name: in the runtime's words, such as ``encoder/layer_0/ffn/linear_0/weight``.
-        shape: (rows, columns) or (features,).
-        source: the expression over our weights that it holds.
-        quantised: a matrix of linear maps and tables, of which a quantisation makes another type.
-    """
-
-    name: str
-    shape: tuple[Size, ...]
-    source: Source
-    quantised: bool = False
-
-    @property
-    def key(self) -> Hashable:
-        """Sharing key: variables with equal keys and shapes have equal values."""
-        return sources.key(self.source)
-
-
-@dataclass
-class Plan:
-    """All variables of an artefact, and its scalars.
-
-    Bytes follow from it. Of the variables with one ``key`` and shape the first by name is stored, the others are its
-    aliases. A stored one of N numbers in R rows has, if ``quantised``, N bytes in int8 and a variable NAME_scale of R
-    float32; in int16 2 N, and a scalar NAME_scale of float32; in bf16 2 N, in none 4 N. Any other has 4 N bytes, in
-    bf16 2 N. Beside its numbers ``model.bin`` has for each stored one its name's characters + 8 bytes and 4 for each
-    dimension, for each alias the characters of both names + 6; and some 40 bytes a scalar.
-
-    Attributes:
-        scalars: name to a number: a bool or an activation is int8, a count is int16 or int32, a scale is float32.
-    """
-
-    variables: list[Variable] = field(default_factory=list)
-    scalars: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, name: str, shape: tuple[Size, ...], source: Source | None, quantised: bool = False) -> None:
-        """Adds a variable, if there is something for it to hold."""
-        if source is not None:
-            self.variables.append(Variable(name, shape, source, quantised))
 
 
 def plan(block: Block, vocab: Size | None, length: Size = LENGTH) -> Plan:
