@@ -9,11 +9,13 @@ another, the doubt stays, or the coordinates explain it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from scalesearch.pareto.noise import Noise
 from scalesearch.samplers.coordinates import Array, Coordinates
-from scalesearch.samplers.surrogate import Surrogate
+from scalesearch.samplers.surrogate import UNKNOWN, Surrogate
 
 FEWEST = 3  # trials that have come to a level, before anything is learned of it
 
@@ -32,12 +34,12 @@ class Level:
     noisy: bool = False
 
     @classmethod
-    def of(cls, points: Coordinates, losses: Array, before: Array | None, noisy: bool) -> Level:
-        """Learned from ``losses``; ``before`` is None at the first level."""
+    def of(cls, points: Coordinates, losses: Array, before: Array | None, noisy: bool, *seeds: Any) -> Level:
+        """Learned from ``losses``; ``before`` is None at the first level, ``seeds`` are what Surrogate takes."""
         if before is None:
-            return cls(Surrogate(points, losses), noisy=noisy)
+            return cls(Surrogate(points, losses, *seeds), noisy=noisy)
         centre, unit = float(before.mean()), float(before.std()) or 1.0
-        return cls(Surrogate(points.along((before - centre) / unit), losses), centre, unit, False, noisy)
+        return cls(Surrogate(points.along((before - centre) / unit), losses, *seeds), centre, unit, False, noisy)
 
     def at(self, points: Coordinates, before: Array | None, believed: Coordinates | None = None
            ) -> tuple[Array, Array]:
@@ -50,20 +52,23 @@ class Level:
 class Forecast:
     """Learned from ``losses`` (trials, levels) at ``points``, the last level being the end; NaN is not known.
 
+    ``counts`` (trials,) seeds of which the last losses are means, and the ``spread`` between seeds.
+
     Raises:
         ValueError: a level that fewer than :data:`FEWEST` trials have come to from the one before.
     """
 
-    def __init__(self, points: Coordinates, losses: Array) -> None:
-        losses = losses.copy()
+    def __init__(self, points: Coordinates, losses: Array, counts: Array | None = None, spread: Noise = UNKNOWN
+                 ) -> None:
+        losses, last = losses.copy(), losses.shape[1] - 1
         self.levels: list[Level] = []
         for level in range(losses.shape[1]):
             before = losses[:, level - 1] if level else np.zeros(len(losses))
             rows = np.flatnonzero(~np.isnan(losses[:, level]) & ~np.isnan(before))
             if len(rows) < FEWEST:
                 raise ValueError(f"{len(rows)} trials have come to level {level}")
-            found = Level.of(points[rows], losses[rows, level], before[rows] if level else None,
-                             level < losses.shape[1] - 1)
+            seeds = (counts[rows], spread) if level == last and counts is not None else ()
+            found = Level.of(points[rows], losses[rows, level], before[rows] if level else None, level < last, *seeds)
             self.levels.append(found)
             # A trial without rungs, such as a reference, is taken to have passed them as would be foreseen of it.
             passed = np.flatnonzero(np.isnan(losses[:, level]) & ~np.isnan(losses[:, -1]))

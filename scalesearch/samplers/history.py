@@ -28,6 +28,7 @@ COSTS = "costs"  # objective to value, of objectives known before training
 RUNGS = "rungs"  # validation loss at each rung reached, smaller being better
 UNIT = "loss_unit"  # of its losses; only losses of one unit, such as nats a character, say who dominates whom
 PAUSED = "paused"  # whether it waits at its last rung
+REPLICATES = "replicates"  # final values of further trainings, which differ in nothing but their seed
 FEWEST = 3  # trials through which a line is drawn
 Exact = Callable[["FrozenTrial", Sequence[Objective]], Mapping[str, float]]
 
@@ -41,6 +42,11 @@ def exact_values(trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping
 def rungs_of(trial: FrozenTrial) -> Sequence[float]:
     """The loss at each rung that ``trial`` has reached."""
     return trial.user_attrs.get(RUNGS) or ()
+
+
+def seeds_of(trial: FrozenTrial) -> Sequence[Sequence[float]]:
+    """Final values of every seed of a complete ``trial``, its own first."""
+    return [trial.values, *(trial.user_attrs.get(REPLICATES) or ())]
 
 
 def is_paused(trial: FrozenTrial) -> bool:

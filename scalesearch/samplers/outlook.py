@@ -18,12 +18,13 @@ from optuna.trial import FrozenTrial
 from scipy.special import ndtr
 
 from scalesearch.pareto.front import pareto_front
+from scalesearch.pareto.noise import pooled
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.ask import Ask
 from scalesearch.samplers.coordinates import Array, Coordinates
 from scalesearch.samplers.forecast import FEWEST, Forecast
 from scalesearch.samplers.gains import Gains
-from scalesearch.samplers.history import is_complete, is_infeasible, is_paused, log_loss, rungs_of
+from scalesearch.samplers.history import is_complete, is_infeasible, is_paused, log_loss, rungs_of, seeds_of
 from scalesearch.samplers.sheet import Sheet
 from scalesearch.samplers.surrogate import Surrogate
 
@@ -117,7 +118,7 @@ class Outlook:
         """(trials, objectives) final values; NaN of what is not complete. Early, the loss at the first rung."""
         objectives, exact = self.ask.objectives, [self.ask.exact(one, self.ask.objectives) for one in self.known]
         if self.to_the_end:
-            return _finite(np.array([one.values if is_complete(one) else [np.nan] * len(objectives)
+            return _finite(np.array([np.mean(seeds_of(one), 0) if is_complete(one) else [np.nan] * len(objectives)
                                      for one in self.known], float))
         return np.array([[one.sign * min(log_loss(trial, 0), DIVERGED) if one.measured else known[one.name]
                           for one in objectives]
@@ -127,9 +128,16 @@ class Outlook:
     @cached_property
     def _forecasts(self) -> list[Forecast]:
         """One for each measured objective; of losses, so that less is better."""
-        signed = [self._ends[:, at] * one.sign for at, one in enumerate(self.ask.objectives) if one.measured]
-        points = self.points[np.arange(len(self.known))]
-        return [Forecast(points, np.column_stack([self._losses, ends])) for ends in signed]
+        points, found = self.points[np.arange(len(self.known))], []
+        seeds = [np.array(seeds_of(one)) if self.to_the_end and is_complete(one) else np.empty((1, 0))
+                 for one in self.known]
+        counts = np.array([len(several) for several in seeds], float)
+        for at, one in enumerate(self.ask.objectives):
+            if one.measured:
+                losses = np.column_stack([self._losses, self._ends[:, at] * one.sign])
+                found.append(Forecast(points, losses, counts,
+                                      pooled(several[:, at] for several in seeds if len(several) > 1)))
+        return found
 
     @cached_property
     def _gains(self) -> Gains:

@@ -2,7 +2,7 @@
 
 A Matérn 5/2 kernel with one length scale a group of coordinates, beside a line of unit variance in the trend. Scales
 and noise are those of the highest posterior density (Rasmussen & Williams 2006, section 5.4.1), by L-BFGS; without
-priors a few points fit anything.
+priors a few points fit anything. What repeated measurements say of the noise counts as what it is, a likelihood.
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
+from scalesearch.pareto.noise import Noise
 from scalesearch.samplers.coordinates import Array, Coordinates
 
 FITTED = 128  # points that scales are found by, spread evenly over all
 LEAST_NOISE = 1e-6  # share of the variance
+UNKNOWN = Noise()
 RATES = 0.6  # strength of the belief that rates are near 1
 
 
 class Surrogate:
-    """Fitted to ``scores`` (points,) of any unit at ``known``."""
+    """Fitted to ``scores`` (points,) of any unit at ``known``.
 
-    def __init__(self, known: Coordinates, scores: Array) -> None:
-        self.known = known
+    Args:
+        counts: (points,) measurements of which each score is the mean; 1 unless given.
+        spread: of measurements at one point, in the scores' unit, where some were repeated.
+    """
+
+    def __init__(self, known: Coordinates, scores: Array, counts: Array | None = None, spread: Noise = UNKNOWN) -> None:
+        self.known, self.spread = known, spread
+        self.counts = np.ones(len(scores)) if counts is None else counts
         self.mean, self.unit = float(scores.mean()), float(scores.std()) or 1.0
         self.scores = (scores - self.mean) / self.unit
         self.rates, self.scale, self.noise = self._fit()
@@ -37,11 +45,12 @@ class Surrogate:
         Args:
             believed: in training, and believed to come to what is predicted of them; they lessen doubt around them.
         """
-        known, scores = self.known, self.scores
+        known, scores, counts = self.known, self.scores, self.counts
         if believed is not None and len(believed.points):
             expected = (self.predict(believed)[0] - self.mean) / self.unit
             known, scores = known + believed, np.concatenate([scores, expected])
-        root = cholesky(self._kernel(known, known) + self.noise * np.eye(len(scores)), lower=True)
+            counts = np.concatenate([counts, np.ones(len(expected))])
+        root = cholesky(self._kernel(known, known) + np.diag(self.noise / counts), lower=True)
         half = solve_triangular(root, self._kernel(known, new), lower=True)
         mean = half.T @ solve_triangular(root, scores, lower=True)
         variance = self.scale + new.trend**2 - (half**2).sum(0)
@@ -55,7 +64,8 @@ class Surrogate:
     def _fit(self) -> tuple[Array, float, float]:
         """Inverse squared length scale of each group, variance of the process, and noise."""
         rows = _evenly(len(self.scores), FITTED)
-        found = _Posterior(self.known[rows], self.scores[rows])
+        told = (self.spread.sd / self.unit) ** 2, self.spread.df
+        found = _Posterior(self.known[rows], self.scores[rows], self.counts[rows], *told)
         start = np.concatenate([np.zeros(found.groups), [0.0, np.log(1e-2)]])
         best = minimize(found, start, jac=True, method="L-BFGS-B", bounds=[(-7.0, 7.0)] * len(start),
                         options={"maxiter": 60, "ftol": 1e-5}).x
@@ -63,10 +73,13 @@ class Surrogate:
 
 
 class _Posterior:
-    """Negative log posterior density, less a constant, of the logarithms of rates, scale and noise; its gradient."""
+    """Negative log posterior density, less a constant, of the logarithms of rates, scale and noise; its gradient.
 
-    def __init__(self, known: Coordinates, scores: Array) -> None:
-        self.known, self.scores = known, scores
+    ``variance`` of repeated measurements is known with ``df`` degrees of freedom.
+    """
+
+    def __init__(self, known: Coordinates, scores: Array, counts: Array, variance: float, df: int) -> None:
+        self.known, self.scores, self.counts, self.variance, self.df = known, scores, counts, variance, df
         self.groups = int(known.groups.max()) + 1
 
     @cached_property
@@ -86,7 +99,7 @@ class _Posterior:
         far = np.sqrt(5 * (rates @ self.squares))
         decay = np.exp(-far)
         apart = scale * (1 + far + far**2 / 3) * decay
-        kernel = (scale + noise + LEAST_NOISE) * np.eye(len(self.scores))
+        kernel = np.diag(scale + (noise + LEAST_NOISE) / self.counts)
         kernel[self.pairs] = kernel.T[self.pairs] = apart
         kernel += np.outer(self.known.trend, self.known.trend)
         try:
@@ -100,8 +113,12 @@ class _Posterior:
         by_rate = rates * (self.squares @ (pairs * scale * (-5 / 6) * (1 + far) * decay))
         by_scale = pairs @ apart + scale * np.trace(slope)
         value = np.log(np.diag(root)).sum() + 0.5 * self.scores @ weights
+        by_noise = noise * (np.diag(slope) / self.counts).sum()
         prior, by_prior = _prior(rates, scale, noise)
-        return float(value - prior), np.concatenate([by_rate, [by_scale], [noise * np.trace(slope)]]) - by_prior
+        told = self.variance / (noise + LEAST_NOISE)
+        value += self.df / 2 * (np.log(noise + LEAST_NOISE) + told)
+        by_noise += self.df / 2 * (1 - told) * noise / (noise + LEAST_NOISE)
+        return float(value - prior), np.concatenate([by_rate, [by_scale], [by_noise]]) - by_prior
 
 
 def _prior(rates: Array, scale: float, noise: float) -> tuple[float, Array]:

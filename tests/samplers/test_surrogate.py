@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from scipy.optimize import approx_fprime
 
+from scalesearch.pareto.noise import Noise
 from scalesearch.samplers import surrogate
 from scalesearch.samplers.coordinates import Coordinates
 from scalesearch.samplers.sheet import Sheet, draw
@@ -115,10 +116,27 @@ def test_equal_scores_and_two_points_are_no_trouble():
 def test_the_gradient_is_that_of_the_density(seed, logs):
     found = points(sheets(12, seed)).along(np.linspace(-1, 1, 12))
     rng = np.random.default_rng(seed)
-    density = surrogate._Posterior(found, rng.normal(size=12))
+    density = surrogate._Posterior(found, rng.normal(size=12), rng.integers(1, 4, 12), 0.2, int(seed) % 3)
     at = np.array([*logs, -2.0])
     near = approx_fprime(at, lambda one: density(one)[0], 1e-6)
     assert density(at)[1] == pytest.approx(near, rel=1e-3, abs=1e-3)
+
+
+def test_repeated_measurements_say_how_large_the_noise_is():
+    rng, found = np.random.default_rng(1), points(sheets(40))
+    values = 4 * found.points[:, 0] + rng.normal(0, 1.0, 40)
+    noises = [model.noise * model.unit**2 for model in (
+        Surrogate(found, values, spread=Noise(sd, 1000, 500)) for sd in (0.1, 1.0, 3.0))]
+    assert noises == pytest.approx([0.01, 1.0, 9.0], rel=0.2)
+    told = Surrogate(found, values, spread=Noise()).noise
+    assert told == Surrogate(found, values).noise != Surrogate(found, values, spread=Noise(3.0, 2, 1)).noise
+
+
+def test_a_mean_of_many_seeds_is_trusted_more_than_one_seed():
+    found, values = points(sheets(30)), np.random.default_rng(2).normal(size=30)
+    counts = np.where(np.arange(30) == 7, 100.0, 1.0)
+    off = abs(Surrogate(found, values, counts, Noise(1.0, 1000, 500)).predict(found)[0] - values)
+    assert off[7] < 0.2 * np.median(off)
 
 
 def test_the_kernel_is_one_at_no_distance_and_falls():

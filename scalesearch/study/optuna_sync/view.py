@@ -1,8 +1,9 @@
 """Optuna study in memory: a fold of a study's trials, for samplers and scheduler.
 
 In it are the trials that the space could have proposed, in their order: trained ones are COMPLETE, infeasible ones
-PRUNED with their constraints, failed ones and duplicates FAIL, everything else RUNNING. Replicates are not in it, and
-references from outside the space are shown to the scheduler alone: Optuna knows no trial without parameters. What a
+PRUNED with their constraints, failed ones and duplicates FAIL, everything else RUNNING. What replicates came to is an
+attribute of the trial that they repeat, from when the study is opened again: none is trained before a search is over.
+References from outside the space are shown to the scheduler alone: Optuna knows no trial without parameters. What a
 study does now goes through ask, or the queue, and tell; what it did before it was opened is added as it ended.
 """
 
@@ -16,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.encoding import encode, suggest
-from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS
+from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, REPLICATES, RUNGS
 from scalesearch.study.optuna_sync.attributes import NUMBER
 from scalesearch.study.trials.trial import Origin, Params, State, Trial
 from scalesearch.study.trials.trials import Trials
@@ -74,7 +75,11 @@ class SearchStudy:
         """Adds an evaluated ``trial``. ``asked`` is Optuna's own where a sampler proposed it."""
         if asked is None:
             self._there[trial.number] = len(self._all())
-            self.study.add_trial(frozen(trial, self.space, self.objectives))
+            shown = frozen(trial, self.space, self.objectives)
+            if again := [_values(one, self.objectives) for one in self.trials.replicates()
+                         if one.of == trial.number and one.state == State.COMPLETE]:
+                shown.set_user_attr(REPLICATES, again)
+            self.study.add_trial(shown)
             return
         self._there[trial.number] = asked.number
         for name, slack in trial.constraints.items():

@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from scalesearch.pareto.noise import pooled
+from scalesearch.samplers.history import seeds_of
 from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.base import Crashed, Done, Runner
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.monitor.console import Lines, Screen
+from scalesearch.study.optuna_sync.view import SearchStudy
 from scalesearch.study.replicates.allocation import NEIGHBOURS
 from scalesearch.study.replicates.summary import MIN_DF, Verdict
 from scalesearch.study.results.results import choose, load, publish
@@ -32,7 +34,7 @@ from scalesearch.study.trials.trial import Origin, State
 from tests.processes import ended, wait_until
 from tests.study.engine.test_driver import trained
 from tests.study.engine.test_promotion import RUNGS, rung_result
-from tests.study.fakes import META, OBJECTIVES, architecture_of, exported, make_driver, make_plan, score
+from tests.study.fakes import META, OBJECTIVES, FakeSpace, architecture_of, exported, make_driver, make_plan, score
 from tests.study.noisy import luck, noisy_result, noisy_work, replicated, seeded_plan
 from tests.study.slow_work import results
 
@@ -59,6 +61,16 @@ def folder(tmp_path_factory):
     driver.study.revise(seeds=driver.plan.seeds)
     (where / "reason").write_text(driver.run())
     return where
+
+
+def test_samplers_see_what_every_seed_came_to(folder):
+    trials = StudyDir(folder).load().trials
+    shown = SearchStudy(FakeSpace(), OBJECTIVES, trials).study.trials
+    for trial in (one for one in trials.candidates() if one.state == State.COMPLETE):
+        seeds = [one for one in trials.replicates() if one.of == trial.number and one.state == State.COMPLETE]
+        values = [[one.values[name] for name in ("bleu", "params.total")] for one in (trial, *seeds)]
+        assert [list(each) for each in seeds_of(shown[trial.number])] == values
+    assert any(len(seeds_of(one)) > 1 for one in shown if one.values)
 
 
 def test_the_search_comes_first_and_then_the_front_with_seeds_of_its_own(folder):
