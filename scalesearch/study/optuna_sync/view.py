@@ -44,6 +44,10 @@ class SearchStudy:
                                          storage=self.storage)
         self._there: dict[int, int] = {}  # our number to Optuna's
         self._outside: dict[int, tuple[Trial, FrozenTrial]] = {}
+        self._again: dict[int | None, list[Any]] = {}  # what replicates came to, by the trial that they repeat
+        for trial in trials.replicates():
+            if trial.state == State.COMPLETE:
+                self._again.setdefault(trial.of, []).append(_values(trial, objectives))
         for trial in trials.candidates():
             if trial.in_space:
                 self.add(trial)
@@ -76,9 +80,8 @@ class SearchStudy:
         if asked is None:
             self._there[trial.number] = len(self._all())
             shown = frozen(trial, self.space, self.objectives)
-            if again := [_values(one, self.objectives) for one in self.trials.replicates()
-                         if one.of == trial.number and one.state == State.COMPLETE]:
-                shown.set_user_attr(REPLICATES, again)
+            if trial.number in self._again:
+                shown.set_user_attr(REPLICATES, self._again[trial.number])
             self.study.add_trial(shown)
             return
         self._there[trial.number] = asked.number
