@@ -33,6 +33,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers import NAMES, SamplerSpec
+from scalesearch.samplers.history import is_complete
 from scalesearch.schedule.rungs import Rungs
 
 FULL = Rungs()
@@ -79,6 +80,34 @@ def at_ends(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
             for end in ends] for seed in seeds_of(given)]))
     for anchor, python in given.anchor:
         show_line(TITLES[anchor], regrets(table, LADDER.shares, anchor, python, seeds_of(given), ends))
+
+
+def foretold(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
+    """Prints how often the gain of --forecast further trainings was inside the forecast's 90 % interval."""
+    for name in given.searches:
+        kind, rungs = SEARCHES[name]
+        lines = [line for seed in seeds_of(given) for end in ends
+                 if (line := _forecast(Replay(table, SamplerSpec(kind, {}, seed), rungs), end, given.forecast))]
+        if lines:
+            low, mean, high, real = np.array(lines).T
+            inside = ((low <= real) & (real <= high)).mean()
+            print(f"  {name:16} {len(lines)} forecasts: {inside:.0%} inside, {(real > high).mean():.0%} above, "
+                  f"{(real < low).mean():.0%} below; mean foretold {mean.mean():.1%}, real {real.mean():.1%}", flush=True)
+
+
+def _forecast(search: Replay, end: int, further: int) -> tuple[float, float, float, float] | None:
+    """Low, mean, high and what came of it, from ``end`` full trainings on; None where nothing is foretold."""
+    search.run(trials=end)
+    sampler: Any = search.study.sampler
+    foretold, found = sampler.forecast(search.trials, further), sampler.outlook_after(search.trials)
+    if foretold is None:
+        return None
+    gains = found[0].gains
+    search.run(trials=end + further)
+    values = np.array([trial.values for trial in search.trials if is_complete(trial)])
+    signs = np.array([one.sign for one in search.table.objectives])
+    real = gains.growth((values * signs)[:, gains.measured], values[:, ~gains.measured])
+    return foretold.low, foretold.mean, foretold.high, real
 
 
 def seeds_of(given: argparse.Namespace) -> range:
@@ -165,7 +194,7 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
           f"has {table.share:.0%} of the hypervolume", flush=True)
     if given.ends:
         print("  regret in % of searches that end after so many full trainings")
-        at_ends(table, given, given.ends)
+        (foretold if given.forecast else at_ends)(table, given, given.ends)
         return []
     found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute))
     marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
@@ -205,6 +234,8 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=1, help="those from 1 to 10 were used to choose by")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--ends", type=int, nargs="+", metavar="TRAININGS", help="full trainings that searches have")
+    parser.add_argument("--forecast", type=int, default=0, metavar="TRAININGS",
+                        help="with --ends: from there, is the gain of so many more inside its interval?")
     parser.add_argument("--anchor", nargs=2, action="append", default=[], metavar=("TOOL", "PYTHON"),
                         help=f"with --ends: {', '.join(ANCHORS)}, and an interpreter that has it")
     parser.add_argument("--compute", type=float, default=80.0, help="full trainings' worth of compute")

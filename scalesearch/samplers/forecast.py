@@ -80,6 +80,16 @@ class Forecast:
         """Mean and deviation (points,) of the losses at ``level``, those at the level before being known."""
         return self.levels[level].at(points, before, believed)
 
+    @property
+    def noise(self) -> float:
+        """Deviation of a final loss from what a training of the same kind comes to in the mean."""
+        last = self.levels[-1].surrogate
+        return float(last.noise**0.5 * last.unit)
+
+    def alike(self, points: Coordinates) -> Array:
+        """(points, points) lower root of the correlations between what is not known yet of ``points``."""
+        return self.levels[0].surrogate.correlated(points)
+
     def end(self, points: Coordinates, level: int, loss: Array, spread: Array | None = None) -> tuple[Array, Array]:
         """Mean and deviation of the final losses of trials whose loss at ``level`` is ``loss``, give or take.
 

@@ -20,6 +20,7 @@ from optuna.trial import FrozenTrial
 from scalesearch.samplers.ask import Ask
 from scalesearch.samplers.forecast import FEWEST
 from scalesearch.samplers.front_neighbours import FROM_FRONT, FrontNeighbours
+from scalesearch.samplers.gain_forecast import GainForecast, forecast_gain
 from scalesearch.samplers.history import is_paused, rungs_of
 from scalesearch.samplers.outlook import Outlook
 from scalesearch.samplers.sheet import Sheet
@@ -56,15 +57,25 @@ class HypervolumeGP(FrontNeighbours):
 
     def worth(self, trials: Sequence[FrozenTrial]) -> Worth | None:
         """What going on with paused trials is worth, and a new one; None where too little is known."""
+        found = self.outlook_after(trials)
+        if found is None:
+            return None
+        outlook, pool = found
+        return Worth(float(outlook.new.max()) if pool else 0.0, outlook.paused) if outlook.to_the_end else None
+
+    def forecast(self, trials: Sequence[FrozenTrial], trainings: int) -> GainForecast | None:
+        """What so many more trainings may bring; None where too little is known."""
+        found = self.outlook_after(trials)
+        return found and forecast_gain(found[0], trainings)
+
+    def outlook_after(self, trials: Sequence[FrozenTrial]) -> tuple[Outlook, list[Sheet]] | None:
+        """Outlook after ``trials``, with its pool; None where too little is known."""
         if self.define is None or self.objectives is None:
             return None
         past = [trial for trial in trials if trial.number >= 0]  # others are no trials of this Optuna study
         ask = Ask(len(past), past, self.define, self._summaries, self.objectives, None,
                   random.Random(self.seed_at(len(past))))
-        if len(ask.learned) < max(self.n_startup_trials, FEWEST):
-            return None
-        outlook, pool = self._outlook(ask)
-        return Worth(float(outlook.new.max()) if pool else 0.0, outlook.paused) if outlook.to_the_end else None
+        return None if len(ask.learned) < max(self.n_startup_trials, FEWEST) else self._outlook(ask)
 
     def _outlook(self, ask: Ask) -> tuple[Outlook, list[Sheet]]:
         key = ask.number, tuple((trial.number, trial.state, len(rungs_of(trial)), is_paused(trial))

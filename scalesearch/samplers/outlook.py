@@ -74,6 +74,26 @@ class Outlook:
                 found |= {self.known[row].number: float(price) for row, price in zip(rows, prices)}
         return found
 
+    def ends(self) -> tuple[NDArray[np.intp], Array, Array]:
+        """Points of the pool and of paused trials; mean and deviation (points, measured) of their final values."""
+        reached = np.array([len(rungs_of(one)) if is_paused(one) else 0 for one in self.known])
+        rows, found = [self.pool], [self._at_last(self.pool, -1, np.zeros(len(self.pool)))]
+        for level in range(self._losses.shape[1]):
+            there = np.flatnonzero(reached == level + 1)
+            rows.append(there)
+            found.append(self._at_last(there, level, self._losses[there, level]))
+        mean, spread = (np.concatenate(part) for part in zip(*found))
+        return np.concatenate(rows), mean, spread
+
+    def draws(self, rows: NDArray[np.intp], mean: Array, spread: Array, count: int, rng: np.random.Generator) -> Array:
+        """(count, points, measured) final values that trainings may come to, those of neighbours alike."""
+        found = np.empty((count, *mean.shape))
+        for at, forecast in enumerate(self._forecasts):
+            together = forecast.alike(self.points[rows]) @ rng.standard_normal((len(rows), count))
+            alone = forecast.noise * rng.standard_normal((count, len(rows)))
+            found[:, :, at] = mean[:, at] + spread[:, at] * together.T + alone
+        return found
+
     def _prices(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
         """(rows,) prices of points that have come to ``level`` with ``loss``."""
         ahead, points = level + 1, self.points[rows]
@@ -81,7 +101,7 @@ class Outlook:
         found = [one.next(points, ahead, loss, self.believed if level < 0 else None) for one in self._forecasts]
         if last:
             mean, spread = (np.stack(one, 1) for one in zip(*found))
-            return self._gains.of(mean, spread, self.costs[rows]) / self._step(ahead)
+            return self.gains.of(mean, spread, self.costs[rows]) / self._step(ahead)
         (mean, spread), normal = found[0], [NormalDist().inv_cdf((at + 0.5) / NODES) for at in range(NODES)]
         gains = np.stack([self._at_end(rows, ahead, mean + far * spread) for far in normal])
         best_first = np.cumsum(-np.sort(-gains, axis=0), axis=0)
@@ -91,9 +111,12 @@ class Outlook:
 
     def _at_end(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
         """(rows,) expected gain of training points with ``loss`` at ``level`` to the end."""
+        return self.gains.of(*self._at_last(rows, level, loss), self.costs[rows])
+
+    def _at_last(self, rows: NDArray[np.intp], level: int, loss: Array) -> tuple[Array, Array]:
+        """Mean and deviation (rows, measured) at the end, of points with ``loss`` at ``level``."""
         found = [one.end(self.points[rows], level, loss) for one in self._forecasts]
-        mean, spread = (np.stack(one, 1) for one in zip(*found))
-        return self._gains.of(mean, spread, self.costs[rows])
+        return tuple(np.stack(one, 1) for one in zip(*found))  # type: ignore[return-value]
 
     def _step(self, level: int) -> float:
         """The compute from the level before to ``level``, in full trainings."""
@@ -140,7 +163,8 @@ class Outlook:
         return found
 
     @cached_property
-    def _gains(self) -> Gains:
+    def gains(self) -> Gains:
+        """Gains over the front of complete trials."""
         ended = ~np.isnan(self._ends).any(1)
         feasible = ended & ~np.array([is_infeasible(trial) for trial in self.known])
         return Gains(self._ends[feasible if feasible.any() else ended], self.costs, self.ask.objectives)

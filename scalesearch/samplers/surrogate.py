@@ -20,6 +20,7 @@ from scalesearch.samplers.coordinates import Array, Coordinates
 
 FITTED = 128  # points that scales are found by, spread evenly over all
 LEAST_NOISE = 1e-6  # share of the variance
+JITTER = 1e-6  # by which correlations may be off, for rounding
 UNKNOWN = Noise()
 RATES = 0.6  # strength of the belief that rates are near 1
 
@@ -55,6 +56,16 @@ class Surrogate:
         mean = half.T @ solve_triangular(root, scores, lower=True)
         variance = self.scale + new.trend**2 - (half**2).sum(0)
         return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
+
+    def correlated(self, new: Coordinates) -> Array:
+        """(points, points) lower root of the posterior's correlations, noise left out."""
+        root = cholesky(self._kernel(self.known, self.known) + np.diag(self.noise / self.counts), lower=True)
+        half = solve_triangular(root, self._kernel(self.known, new), lower=True)
+        found = self._kernel(new, new) - half.T @ half
+        scale = np.sqrt(np.maximum(np.diag(found), 1e-12))
+        correlations = found / np.outer(scale, scale)
+        np.fill_diagonal(correlations, 1 + JITTER)
+        return np.asarray(cholesky(correlations, lower=True))
 
     def _kernel(self, some: Coordinates, others: Coordinates) -> Array:
         weights = np.sqrt(self.rates[self.known.groups])
