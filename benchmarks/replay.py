@@ -92,7 +92,8 @@ def foretold(table: Table, given: argparse.Namespace, ends: list[int]) -> None:
             low, mean, high, real = np.array(lines).T
             inside = ((low <= real) & (real <= high)).mean()
             print(f"  {name:16} {len(lines)} forecasts: {inside:.0%} inside, {(real > high).mean():.0%} above, "
-                  f"{(real < low).mean():.0%} below; mean foretold {mean.mean():.1%}, real {real.mean():.1%}", flush=True)
+                  f"{(real < low).mean():.0%} below; mean foretold {mean.mean():.1%}, real {real.mean():.1%}",
+                  flush=True)
 
 
 def _forecast(search: Replay, end: int, further: int) -> tuple[float, float, float, float] | None:

@@ -1,4 +1,4 @@
-"""Keys of a study file that hold keys of their own: resources, references, seeds, teacher, warm start.
+"""Keys of a study file that hold keys of their own: resources, references, seeds, stop, teacher, warm start.
 
 ::
 
@@ -8,6 +8,8 @@
 
     teacher: runs/big                                   # a finished training; or {folder: runs/big, mix: yes}
     teacher: {file: transformer, set: {encoder.depth: 6}, recipe: {cpu_minutes: 20}, beam: 5}   # or trained here, once
+
+    stop: {gain: 1%, within: 10}                        # once ten more trainings are expected to bring less than that
 
     warm_start: runs/edge                               # or a list of folders
     warm_start: {from: [runs/edge, runs/old], most: 5}  # at most five of their fronts are trained here first
@@ -26,7 +28,16 @@ from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.pareto.objective import Objective
 from scalesearch.space.schema.settings import REQUIRED, schema_of, setting
 from scalesearch.space.syntax.nodes import Node, Text
-from scalesearch.study.config.values import ANSWERS, LEAST, read_answers, read_custom, read_texts
+from scalesearch.study.config.values import (
+    ANSWERS,
+    LEAST,
+    Amount,
+    read_amount,
+    read_answers,
+    read_custom,
+    read_gain,
+    read_texts,
+)
 from scalesearch.train.recipe import MOST_THREADS, RECIPE, Recipe
 
 MOST, OF_ROWS = 3, 2  # seeds where a mapping does not say how many
@@ -95,6 +106,17 @@ class Seeds:
 
 
 ONE = Seeds()
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a search ends before its trials are used up."""
+
+    gain: float = setting(0.01, "growth of the front's hypervolume: it ends once less is expected", read=read_gain,
+                          form="a share such as `1%`", shown="1%", synonyms=("tolerance", "min_delta", "threshold"))
+    within: Amount = setting(Amount(10), "what more would be spent for that", read=read_amount, shown="10",
+                             form="full trainings, or a length of time such as `2h`", unit="trainings, or a time",
+                             synonyms=("patience", "horizon"))
 
 
 @dataclass(frozen=True)
@@ -202,5 +224,6 @@ RESOURCES = schema_of(Resources, check=_resource_conflicts)
 REFERENCE = schema_of(ReferenceSpec, bare="file", check=_reference_conflicts, make=partial(_reference, "reference"))
 ROW = replace(REFERENCE, make=partial(_reference, "row"))
 SEEDS = schema_of(Seeds, bare="most", optional=True, make=dict)
+STOP = schema_of(Stop, bare="gain", optional=True)
 TEACHER = schema_of(TeacherSpec, bare="folder", optional=True, check=_teacher_conflicts)
 WARM = schema_of(WarmSpec, bare="from", optional=True)

@@ -24,12 +24,14 @@ from scalesearch.study.config.sections import (
     RESOURCES,
     ROW,
     SEEDS,
+    STOP,
     TEACHER,
     WARM,
     Conflicts,
     ReferenceSpec,
     Resources,
     Seeds,
+    Stop,
     TeacherSpec,
     WarmSpec,
 )
@@ -150,6 +152,8 @@ class StudySpec:
                            synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
     seeds: Seeds = setting(None, "further seeds for those of the front, or of each row", of=SEEDS,
                            synonyms=("replicates", "repeats", "replications", "num_seeds"))
+    stop: Stop | None = setting(None, "when a search ends before its trials are used up; `bayes` foretells it", of=STOP,
+                                synonyms=("early_stopping", "terminator", "termination"))
     references: tuple[ReferenceSpec, ...] = setting((), "architectures to train first, for comparison", key="reference",
                                                     items=REFERENCE, form="a file, a mapping, or a list of these",
                                                     synonyms=("references", "baselines", "enqueue"))

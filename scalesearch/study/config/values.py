@@ -1,6 +1,9 @@
 """Readers of values that are no plain constants: answers, lists, URLs, resources."""
 
+import math
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from scalesearch.errors import UserError
@@ -12,9 +15,18 @@ from scalesearch.study.config.storage_url import storage_url
 
 LEAST = 1e-4  # Ray counts resources in such steps
 ANSWERS = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
+TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 LOGGERS, NONE = ("tensorboard", "mlflow"), "none"
 LOGGERS_FORM = "`tensorboard`, `mlflow`, or a list of both"
 OWN = ("CPU", "GPU", "memory", "object_store_memory")
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Amount of compute: full ``trainings``, or if there are none of them wall-clock ``seconds``."""
+
+    trainings: int = 0
+    seconds: float = 0.0
 
 
 def read_answers(node: Node, complain: Complain) -> Mapping[str, str]:
@@ -62,6 +74,28 @@ def read_shares(node: Node, complain: Complain) -> tuple[float, ...]:
         complain(node, "expected a list of numbers below 1", "such as `[0.1, 0.4]`")
         return ()
     return tuple(map(float, values))
+
+
+def read_gain(node: Node, complain: Complain) -> float:
+    """A share, such as ``1%`` or 0.01."""
+    text = written(node).strip()
+    value = scalar(Text(node.place, text.removesuffix("%").strip())) if isinstance(node, Text) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        complain(node, "expected a share above 0", "such as `1%` or 0.01")
+        return 0.0
+    return value / 100 if text.endswith("%") else float(value)
+
+
+def read_amount(node: Node, complain: Complain) -> Amount:
+    """Full trainings, or a length of time."""
+    text = written(node).strip() if isinstance(node, Text) else ""
+    if text.isdigit() and int(text):
+        return Amount(trainings=int(text))
+    found = TIME.fullmatch(text)
+    if found is None or not any(found.groups()):
+        complain(node, "expected a number of trainings, or a length of time", "such as `10`, `2h`, `90m` or `1h30m`")
+        return Amount(1)
+    return Amount(seconds=sum(size * int(number or 0) for size, number in zip((3600.0, 60.0, 1.0), found.groups())))
 
 
 def read_storage(node: Node, complain: Complain) -> str | None:

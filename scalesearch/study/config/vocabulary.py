@@ -1,4 +1,4 @@
-"""Conflicts of a study whose architectures have vocabularies of their own, and of lengths that follow the corpus."""
+"""Conflicts between keys of a study file: of vocabularies and lengths, and of a rule that nobody can foretell by."""
 
 from collections.abc import Container, Iterable, Iterator
 
@@ -7,6 +7,7 @@ from scalesearch.space.schema.cost_names import OWN
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.tasks import PER_TOKEN, TASKS
 
+FORETELLS = "bayes"
 Conflict = tuple[str, str, str]  # key, what is wrong, what would be right
 
 
@@ -14,6 +15,8 @@ def conflicts(spec: StudySpec, objectives: Iterable[Objective], given: Container
     """What does not go together; ``spec`` has its space, and ``given`` holds the keys that the file gives."""
     if spec.vocab == OWN:
         yield from _of_own(spec, objectives, given)
+    if spec.stop and spec.proposer.name not in ("", FORETELLS):
+        yield "stop", f"`{spec.proposer.name}` foretells no gain", f"remove one of the two, or take `{FORETELLS}`"
     if spec.protocol.get("lengths") == CORPUS:
         for key in ("source", "target"):
             if f"protocol.{key}" in given:

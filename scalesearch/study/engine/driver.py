@@ -19,6 +19,7 @@ from scalesearch.report.records import loss_name
 from scalesearch.schedule.rungs import NEW, Scheduler
 from scalesearch.study.config.objectives import values
 from scalesearch.study.engine.proposals import REJECTED, Proposals
+from scalesearch.study.engine.stopping import Stopping
 from scalesearch.study.executors.base import FAULT, NO_ROOM, Done, Event, Job, Runner
 from scalesearch.study.executors.worker import rung_file
 from scalesearch.study.optuna_sync.attributes import NUMBER
@@ -43,6 +44,7 @@ class Driver:
         self.proposals = Proposals(plan, study, sampler, callback)
         self.search = self.proposals.search
         self.scheduler = Scheduler(plan.rungs, plan.objectives, getattr(sampler, "worth", None))
+        self.stopping = Stopping(study, plan.stop, sampler, runner.slots)
         self._exhausted = ""
 
     def run(self) -> str:
@@ -59,6 +61,7 @@ class Driver:
                 for event in self.runner.poll(0.5):
                     self._on_event(event)
                 self.callback.update()
+            self.stopping.reason(self.search.history())  # for whoever wonders whether to go on
             ended = self._exhausted or self._trained()
             return ended + describe_end(self.trials, self.plan.objectives, self.plan.seeds)
         finally:
@@ -76,6 +79,8 @@ class Driver:
         last = self.trials.candidates()[-self.plan.max_proposals :]
         if self.trials.replicates() and all(trial.state in REJECTED for trial in last):
             self._exhausted = self._why_exhausted()  # or else the search would go on amid the replicates
+        elif self._compute_left() > SLACK and self.stopping.decided():
+            self._exhausted = f"stopped: {self._trained()}"
 
     def _dispatch(self) -> bool:
         """Gives work to idle workers; returns whether anything was started."""
@@ -96,6 +101,9 @@ class Driver:
             return None  # the last of the references was none to train
         if (trial := self.proposals.enqueued()) is not None:
             return trial
+        self._exhausted = self.stopping.reason(self.search.history())
+        if self._exhausted:
+            return None
         chosen = self.scheduler.next(self.search.history(), self._compute_left())
         if chosen is NEW and (trial := self.proposals.sampled()) is None:
             # Where nothing new is found, paused trials may still be trained on.

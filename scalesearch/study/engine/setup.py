@@ -66,7 +66,7 @@ def set_up(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> Se
            "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
     plan = Plan(evaluator, spec.objectives, spec.trials, job, meta.shared, references(spec), spec.attempts,
-                rungs=spec.rungs, seeds=spec.seeds)
+                rungs=spec.rungs, seeds=spec.seeds, stop=spec.stop)
     return Setup(spec, evaluator, meta, plan)
 
 

@@ -12,6 +12,7 @@ from scalesearch.study.monitor.eta import Eta
 from scalesearch.study.monitor.events import LoggedEvent
 from scalesearch.study.monitor.forecast import describe_budget
 from scalesearch.study.monitor.format import ago, short, span
+from scalesearch.study.monitor.gain import describe_gain
 from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
 from scalesearch.study.monitor.running import SILENT, RunningTeacher, RunningTrial
 from scalesearch.study.monitor.snapshot import Front, FrontRow, StudySnapshot, Volume
@@ -34,7 +35,7 @@ def draw(shown: StudySnapshot, width: int, height: int | None = None) -> Group:
     if shown.teacher:
         parts.append(_line(describe_teacher(shown.teacher)))
     below: list[RenderableType] = [*_budget(shown, whole), *_rungs(shown), *_front(shown.front, shown.time),
-                                    *_events(shown, whole)]
+                                    *_gain(shown, whole), *_events(shown, whole)]
     rest = sum(part.row_count + 3 if isinstance(part, Table) else 1 for part in (*parts, *below))
     room = len(shown.training) if height is None else max(MIN_ROWS, height - rest - 5)
     return Group(*parts, *_training(shown, width, room), *below)
@@ -193,6 +194,12 @@ def _front(front: Front, now: float) -> Iterable[RenderableType]:
     yield table
     if front.volume:
         yield _line(describe_volume(front.volume, now))
+
+
+def _gain(shown: StudySnapshot, whole: bool) -> Iterable[RenderableType]:
+    if shown.gain:
+        words = describe_gain(shown.gain)
+        yield _line(words[0].upper() + words[1:], whole=whole)
 
 
 def _name(row: FrontRow) -> str:

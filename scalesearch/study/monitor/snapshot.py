@@ -19,6 +19,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.study.monitor.eta import Done, Eta, Situation, Wanted, done_so_far, time_left
 from scalesearch.study.monitor.events import LogFollower, LoggedEvent
 from scalesearch.study.monitor.forecast import Budget, budget_of, read_forecast
+from scalesearch.study.monitor.gain import Gain, read_gain
 from scalesearch.study.monitor.heartbeat import RUNNING, Owner, owner_of
 from scalesearch.study.monitor.running import RunningTeacher, RunningTrial, running_teacher, running_trials
 from scalesearch.study.replicates.allocation import Replicated
@@ -104,6 +105,7 @@ class StudySnapshot:
         events: the latest, the last one last.
         problem: why the log cannot be read on; empty where it can.
         budget: how the forecast held; None where there is none.
+        gain: what further trainings are expected to bring; None where that cannot be said.
     """
 
     study: str
@@ -120,6 +122,7 @@ class StudySnapshot:
     events: tuple[LoggedEvent, ...]
     problem: str
     budget: Budget | None = None
+    gain: Gain | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON of all fields."""
@@ -146,7 +149,7 @@ class Snapshots:
             self._front = trials.events, front_of(meta, trials), budget
         return StudySnapshot(meta.name, str(study.folder), time.time(), owner, done_so_far(now), eta, _counts(trials),
                              tuple(training), teacher, rung_rows(trials, meta), self._front[1],
-                             tuple(events)[-SHOWN_EVENTS:], problem, self._front[2])
+                             tuple(events)[-SHOWN_EVENTS:], problem, self._front[2], read_gain(study.folder))
 
 
 class Watch:

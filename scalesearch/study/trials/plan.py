@@ -7,7 +7,7 @@ from typing import Any
 from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.study.config.rows import Reference
-from scalesearch.study.config.sections import ONE, Seeds
+from scalesearch.study.config.sections import ONE, Seeds, Stop
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.trial import Params
@@ -26,6 +26,7 @@ class Plan:
         max_proposals: proposals in a row that bring nothing new, after which the study ends.
         rungs: where trials pause.
         seeds: what may be spent on replicates of the front, once the search is over.
+        stop: when the search ends before that.
         enqueued: params that are proposed before the sampler is asked.
     """
 
@@ -39,4 +40,5 @@ class Plan:
     max_proposals: int = 1000
     rungs: Rungs = FULL
     seeds: Seeds = ONE
+    stop: Stop | None = None
     enqueued: tuple[Params, ...] = ()

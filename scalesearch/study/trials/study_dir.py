@@ -8,6 +8,7 @@
       study.yaml        the study file as it was run, without passwords        space.yaml   the space, in canonical form
       events.jsonl      every event, appended and synced before anything acts on it
       forecast.json     what it was expected to take when it began, or when more was asked of it
+      gain.json         what further trainings are expected to bring, as of the latest that ended
       owner.json        who runs it, with a sign of life, and how it ended; for whoever watches
       optuna.journal    Optuna's copy, for dashboards; may be deleted
       teacher/          its training, and under corpus/ its translations, where candidates have one
@@ -36,7 +37,8 @@ from scalesearch.study.trials.trial import Event, Kind, State, Trial
 from scalesearch.study.trials.trials import Trials
 
 # Files that the driver alone writes; the others of a trial's folder are its worker's.
-OF_THE_DRIVER = (".owner", "architecture.yaml", "forecast.json", "job.json", "owner.json", "record.json", "space.yaml",
+OF_THE_DRIVER = (".owner", "architecture.yaml", "forecast.json", "gain.json",
+                 "job.json", "owner.json", "record.json", "space.yaml",
                  "study.json", "study.yaml", "warm.json")
 AGAIN = "What finished is safe; go on with the same command and --resume"
 

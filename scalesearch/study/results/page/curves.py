@@ -5,6 +5,7 @@ from collections import Counter
 from matplotlib.collections import LineCollection
 
 from scalesearch.report.style import FRONT, REFERENCE, REST, panel
+from scalesearch.study.monitor.snapshot import rung_rows
 from scalesearch.study.results.page.facts import Facts, name_of
 from scalesearch.study.results.page.parts import Cell, Part, Section, fold, number, table, text
 from scalesearch.study.results.page.svg import Mark, picture
@@ -63,6 +64,7 @@ def _style(facts: Facts, trial: Trial) -> tuple[str, float, int]:
 def _rungs(facts: Facts) -> Part:
     """Trials that reached each rung, that were promoted from it, and the losses there."""
     trials = [one for one in facts.own if one.rungs]
+    told = rung_rows(facts.trials, facts.meta)
     reached = Counter(at for one in trials for at in range(len(one.rungs)))
     rows = []
     for at, share in enumerate(facts.meta.rungs.shares[:-1]):
@@ -70,6 +72,7 @@ def _rungs(facts: Facts) -> Part:
         promoted = sum(len(one.rungs) > at + 1 or (len(one.rungs) == at + 1 and one.state != State.PAUSED)
                        for one in trials)
         rows.append([at + 1, Cell(f"{share:.0%}", share), reached[at], promoted,
-                     *(number(best(losses, default=None), ".3f") for best in (min, max))])
-    headings = ["rung", "share of a training", "reached", "promoted", "best loss", "worst loss"]
+                     *(number(best(losses, default=None), ".3f") for best in (min, max)),
+                     number(told[at].told, "+.2f")])
+    headings = ["rung", "share of a training", "reached", "promoted", "best loss", "worst loss", "order as at the end"]
     return table(headings, rows, f"Rungs of successive halving; losses: {LOSS[facts.loss].lower()}.", "rungs-table")

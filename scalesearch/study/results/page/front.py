@@ -8,6 +8,7 @@ from scalesearch.report.labels import label, protocol_words, readable
 from scalesearch.report.plot import stopped, tradeoff
 from scalesearch.report.style import FRONT, panel
 from scalesearch.report.table import COSTS, HALF, cell, summary, trial_name
+from scalesearch.study.monitor.gain import describe_gain, read_gain
 from scalesearch.study.results.page.curves import LOSS
 from scalesearch.study.results.page.facts import Facts, Finished
 from scalesearch.study.results.page.parts import Part, Section, fold, text
@@ -129,5 +130,8 @@ def growth(facts: Facts) -> Section | None:
     caption = (f"In the product of the objectives' units, against the reference point {point}: the worst value of each "
                "objective over all finished trials, and a tenth of their range beyond it. The curve counts each trial "
                "with its first seed, and replicates as time spent; the number above is of means over seeds.")
-    return Section("hypervolume", "Hypervolume", [text(f"{readable(now)} after {len(facts.finished)} trials, {spent}."),
-                                                  ("panels", (panels, None)), ("caption", caption)])
+    gain = read_gain(facts.results.study.folder)
+    ahead = f" {describe_gain(gain).capitalize()}." if gain else ""
+    return Section("hypervolume", "Hypervolume", [
+        text(f"{readable(now)} after {len(facts.finished)} trials, {spent}.{ahead}"),
+        ("panels", (panels, None)), ("caption", caption)])

@@ -1,0 +1,43 @@
+"""What further trainings of a study are expected to bring, as its driver has last written it down."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scalesearch.files import peek_json
+
+FILE = "gain.json"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Expected growth of the front's hypervolume, a share of what it is.
+
+    Attributes:
+        complete: trials that had been trained to their end.
+        trainings: so many more, each to its end. mean, low, high: growth by them, and its 90 % interval.
+    """
+
+    complete: int
+    trainings: int
+    mean: float
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON of all fields."""
+        return msgspec.to_builtins(self)
+
+
+def read_gain(folder: Path) -> Gain | None:
+    """The latest forecast; None where there is none."""
+    return peek_json(folder / FILE, Gain)
+
+
+def describe_gain(gain: Gain) -> str:
+    """The forecast in words."""
+    more = f"{gain.trainings} more trainings are" if gain.trainings > 1 else "one more training is"
+    return (f"{more} expected to enlarge the hypervolume by {gain.mean:.2%} (90 % interval {gain.low:.2%} to "
+            f"{gain.high:.2%}, after {gain.complete} trials)")

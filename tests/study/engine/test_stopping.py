@@ -1,0 +1,86 @@
+"""A search that ends by itself: when, what it says, and what a restart does."""
+
+import json
+
+import pytest
+
+from scalesearch.samplers.gain_forecast import GainForecast
+from scalesearch.study.config.sections import Seeds, Stop
+from scalesearch.study.config.values import Amount
+from scalesearch.study.engine.stopping import Stopping
+from scalesearch.study.monitor.gain import FILE, describe_gain, read_gain
+from scalesearch.study.monitor.snapshot import Watch
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import Origin, State
+from tests.study.fakes import make_driver, make_plan
+
+NEVER, SOON = Stop(1e-9), Stop(1e9)
+
+
+def run(folder, stop, trials=12, **changes):
+    driver = make_driver(folder, make_plan(trials, stop=stop, **changes), kind="bayes")
+    return driver, driver.run()
+
+
+def complete(folder):
+    return len(StudyDir(folder).load().trials.having(State.COMPLETE))
+
+
+def test_it_ends_once_too_little_is_expected_and_says_so(tmp_path):
+    driver, ended = run(tmp_path, SOON)
+    assert ended.startswith("stopped, as less than 1e+09 is expected: 10 more trainings are expected")
+    assert complete(tmp_path) == driver.proposals.sampler.n_startup_trials
+    assert describe_gain(read_gain(tmp_path)) in ended
+
+
+def test_it_goes_on_while_enough_is_expected_and_without_a_rule(tmp_path):
+    for number, stop in enumerate((None, NEVER)):
+        _, ended = run(tmp_path / str(number), stop, 8)
+        assert ended == "8 candidates trained"
+        gain = read_gain(tmp_path / str(number))
+        assert gain.complete == 8 and gain.trainings == 10 and 0 <= gain.low <= gain.mean <= gain.high
+
+
+def test_whoever_looks_sees_what_is_expected(tmp_path):
+    run(tmp_path, None, 6)
+    shown = Watch(tmp_path).look()
+    assert shown.gain == read_gain(tmp_path) and shown.to_json()["gain"]["complete"] == 6
+    (tmp_path / FILE).write_text("{}")
+    assert Watch(tmp_path).look().gain is None
+
+
+def test_a_restart_decides_the_same_and_goes_on_without_the_rule(tmp_path):
+    run(tmp_path, SOON)
+    there = complete(tmp_path)
+    assert run(tmp_path, SOON)[1].startswith("stopped") and complete(tmp_path) == there
+    assert run(tmp_path, None)[1] == "12 candidates trained" and complete(tmp_path) == 12
+
+
+def test_seeds_that_follow_do_not_take_the_decision_back(tmp_path):
+    plan = {"seeds": Seeds(most=2, trials=2)}
+    run(tmp_path, SOON, **plan)
+    there = complete(tmp_path)
+    trials = StudyDir(tmp_path).load().trials
+    assert trials.replicates()
+    driver = make_driver(tmp_path, make_plan(12, stop=NEVER, **plan), kind="bayes")
+    assert driver.run().startswith("stopped") and complete(tmp_path) == there
+    assert all(one.origin != Origin.SAMPLER for one in StudyDir(tmp_path).load().trials.having(State.PENDING))
+
+
+@pytest.mark.parametrize(("within", "slots", "ahead"), [
+    (Amount(7), 1, 7), (Amount(seconds=60), 1, 6), (Amount(seconds=60), 4, 24), (Amount(seconds=1), 1, 1)])
+def test_a_time_is_as_many_trainings_as_fit_into_it(tmp_path, within, slots, ahead):
+    run(tmp_path, None, 5)
+    study, asked = StudyDir(tmp_path).load(), []
+    for trial in study.trials.having(State.COMPLETE):
+        object.__setattr__(trial, "wall_seconds", 10.0)
+
+    class Sampler:
+        def forecast(self, history, trainings):
+            asked.append(trainings)
+            return GainForecast(trainings, 0.5, 0.4, 0.6)
+
+    assert not Stopping(study, Stop(0.2, within), Sampler(), slots).reason([])
+    assert Stopping(study, Stop(0.6, within), Sampler(), slots).reason([])
+    assert asked == [ahead, ahead]
+    assert json.loads((tmp_path / FILE).read_text())["trainings"] == ahead
