@@ -2,11 +2,13 @@
 
 ``python benchmarks/load.py [TRIALS …]`` makes studies of so many trials (4, 1,000, 5,000 and 20,000 unless given) in a
 temporary folder and prints a table: the report of those up to 1,000, status and front of the larger, and a proposal.
-Trials are drawn from ``spaces/edge.yaml`` and billed; their scores are invented. Over half are finished, with records
-as large as real ones are; the others are infeasible or duplicates. Verbs run in processes of their own, with
-Python's bytecode cached as by an installation.
+``--proposals SPACE …`` prints only what a proposal costs in each of the spaces, after 50 to 20,000 trials unless TRIALS
+are given. Trials are drawn from ``spaces/edge.yaml``, or those spaces, and billed; their scores are invented. Over half
+are finished, with records as large as real ones are; the others are infeasible or duplicates. Verbs run in processes of
+their own, with Python's bytecode cached as by an installation.
 """
 
+import argparse
 import json
 import os
 import random
@@ -39,15 +41,16 @@ from scalesearch.train.result import Result
 
 OBJECTIVES = (objective("bleu", "max"), objective("params.total", "min"), objective("macs.total", "min"))
 COUNTS, REPORTED = (4, 1_000, 5_000, 20_000), 1_000  # trials; those up to which the report is made
+PROPOSED = (50, 200, 1_000, 5_000, 20_000)  # trials after which --proposals asks
 ASKED = 5  # proposals of which the median is shown
 DRAWN = 400  # different architectures: their numbers are what counts here
 CURVE = [{"step": step, "tokens": step * 4000, "cpu_seconds": 1.5 * step, "seconds": 0.5 * step, "lr": 1e-3,
           "train_loss": 4.0, "valid_loss": 3.5, "bleu": None} for step in range(0, 2000, 100)]
 
 
-def evaluator() -> Evaluator:
+def evaluator(name: str = "edge") -> Evaluator:
     """The evaluator of a shipped space under its own limits."""
-    space = read_space(find_file("edge", "spaces"))
+    space = read_space(find_file(name, "spaces"))
     return Evaluator(space, protocol_of({**space.protocol, "vocab": 8000}), limits(space, None))
 
 
@@ -110,12 +113,32 @@ def proposal(folder: Path, given: Evaluator) -> tuple[float, float]:
     return statistics.median(taken[2:]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def main(counts: list[int]) -> None:
-    """Prints the table."""
-    given, rows = evaluator(), []
+def drawn(given: Evaluator) -> list[Trial]:
+    """Trials of a space, billed."""
     rng = random.Random(0)
     billed = [given.evaluate(given.space.sample(rng).params) for _ in range(DRAWN)]
-    billed = [trial for trial in billed if trial.costs]
+    return [trial for trial in billed if trial.costs]
+
+
+def proposals(names: list[str], counts: list[int]) -> None:
+    """Prints what a proposal costs in each space, after each number of trials."""
+    rows = []
+    for name in names:
+        given, cells = evaluator(name), []
+        billed = drawn(given)
+        for count in counts:
+            with tempfile.TemporaryDirectory() as where:
+                make(Path(where) / "load", count, billed, given)
+                cells.append(proposal(Path(where) / "load", given)[0])
+        rows.append((name, *cells))
+    print(tabulate(rows, ["CPU-seconds a proposal after", *(f"{count:,}" for count in counts)], tablefmt="github",
+                   floatfmt=".2f"))
+
+
+def main(counts: list[int]) -> None:
+    """Prints the table of a space's studies."""
+    given, rows = evaluator(), []
+    billed = drawn(given)
     for count in counts:
         with tempfile.TemporaryDirectory() as where:
             make(Path(where) / "load", count, billed, given)
@@ -130,4 +153,11 @@ def main(counts: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(one) for one in sys.argv[1:]] or list(COUNTS))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("counts", nargs="*", type=int, metavar="TRIALS")
+    parser.add_argument("--proposals", nargs="+", metavar="SPACE")
+    asked = parser.parse_args()
+    if asked.proposals:
+        proposals(asked.proposals, asked.counts or list(PROPOSED))
+    else:
+        main(asked.counts or list(COUNTS))

@@ -35,7 +35,7 @@ from scalesearch.study.config.values import written
 
 OWN = {"base": (GRID, ABLATION, SCALING), "rows": (GRID,), "changes": (ABLATION,), "rules": (SCALING,),
        "held_out": (SCALING,)}
-SEARCHES = ("proposer", "trials", "rungs", "stop", "warm_start", "reference")
+SEARCHES = ("proposer", "trials", "compute", "rungs", "stop", "warm_start", "reference")
 NEEDS = {ABLATION: ("changes", "- share: none"), SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
 EXAMPLE_OF_CHANGE = "such as `share: none`, or `{name: alone, set: {…}}`"
 BASE = "base"

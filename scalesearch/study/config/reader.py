@@ -40,7 +40,7 @@ from scalesearch.study.config.designs import check_keys, read_rows, space_key
 from scalesearch.study.config.objectives import measure, objective, refuse_foreign
 from scalesearch.study.config.rows import NONE, SEARCH
 from scalesearch.study.config.sections import misplaced, seeds_of
-from scalesearch.study.config.spec import EXPORTABLE, STUDY, StudySpec
+from scalesearch.study.config.spec import EXPORTABLE, MOST_TRIALS, STUDY, StudySpec
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.config.values import ANSWERS, read_answers, written
 from scalesearch.study.config.vocabulary import conflicts
@@ -112,9 +112,10 @@ class _Study:
         rows = read_rows(file, space, self._open, self.reader)
         space = space or (rows.space if rows else None)
         self._check_together(space, objectives)
-        trials = 0 if rows_only else file.trials
+        unlimited = file.compute is not None and "trials" not in places
+        trials = 0 if rows_only else MOST_TRIALS if unlimited else file.trials
         wrong: list[tuple[str, str, str]] = []
-        seeds = seeds_of(file.seeds, self.table.get("seeds"), trials, objectives, rows_only, wrong)
+        seeds = seeds_of(file.seeds, self.table.get("seeds"), min(trials, file.trials), objectives, rows_only, wrong)
         for key, message, help in wrong:
             self.wrong(places.get(key) or places["seeds"], message, help)
         if file.name is None and not is_name(name):

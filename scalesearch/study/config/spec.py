@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,11 @@ from scalesearch.study.config.sections import (
     TeacherSpec,
     WarmSpec,
 )
-from scalesearch.study.config.values import LOGGERS_FORM, read_loggers, read_shares, read_storage
+from scalesearch.study.config.values import LOGGERS_FORM, read_loggers, read_shares, read_storage, read_time
 from scalesearch.train.recipe import RECIPE, Recipe
 from scalesearch.train.recipe_space import NO_QUESTIONS, RecipeSpace
 
+MOST_TRIALS = 1000  # of a search that is limited by its compute alone
 CORPUS = "corpus"  # protocol.vocab: as many words as the corpus's vocabulary has
 BACKENDS = ("inprocess", "ray")
 SPACE = "a file, `{file: …, set: {…}}`, or the space itself"
@@ -147,7 +149,12 @@ class StudySpec:
                                     synonyms=("sampler", "algorithm", "optimizer", "optimiser", "searcher",
                                               "search_alg"))
     trials: int = setting(20, "full trainings, or as much compute in a study with rungs", unit="trainings",
+                          shown=f"20; {MOST_TRIALS} where `compute` is given",
                           synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
+    compute: float | None = setting(None, "of the search: what training, validating and translating take, restarts "
+                                    "included; nothing is begun that would go beyond it by the mean so far",
+                                    read=read_time, form="a length of time such as `20h` or `90m`", unit="CPU time",
+                                    synonyms=("time", "timeout", "max_time", "cpu_hours", "wall_time"))
     rungs: Rungs = setting(FULL, "where training pauses until a candidate is promoted", of=RUNGS,
                            synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
     seeds: Seeds = setting(None, "further seeds for those of the front, or of each row", of=SEEDS,
@@ -191,6 +198,13 @@ class StudySpec:
                         synonyms=("random_seed", "random_state"))
     attempts: int = setting(3, "of a training that fails", unit="attempts",
                             synonyms=("max_failures", "retries", "max_retries"))
+
+    @property
+    def amount(self) -> str:
+        """How much a search trains, in words."""
+        if self.compute is None:
+            return f"{self.trials} candidates"
+        return f"at most {self.trials} candidates in {timedelta(seconds=self.compute)} of CPU time"
 
     @property
     def vocab(self) -> int | str:

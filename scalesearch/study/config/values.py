@@ -86,16 +86,32 @@ def read_gain(node: Node, complain: Complain) -> float:
     return value / 100 if text.endswith("%") else float(value)
 
 
+def read_time(node: Node, complain: Complain) -> float | None:
+    """A length of time, in seconds; None for none."""
+    text = written(node).strip() if isinstance(node, Text) else ""
+    if text in ("", NONE):
+        return None
+    found = TIME.fullmatch(text)
+    if found is None or not (seconds := _seconds(found)):
+        complain(node, "expected a length of time", "such as `20h`, `90m` or `1h30m`")
+        return None
+    return seconds
+
+
+def _seconds(found: re.Match[str]) -> float:
+    return sum(size * int(number or 0) for size, number in zip((3600.0, 60.0, 1.0), found.groups()))
+
+
 def read_amount(node: Node, complain: Complain) -> Amount:
     """Full trainings, or a length of time."""
     text = written(node).strip() if isinstance(node, Text) else ""
     if text.isdigit() and int(text):
         return Amount(trainings=int(text))
     found = TIME.fullmatch(text)
-    if found is None or not any(found.groups()):
+    if found is None or not _seconds(found):
         complain(node, "expected a number of trainings, or a length of time", "such as `10`, `2h`, `90m` or `1h30m`")
         return Amount(1)
-    return Amount(seconds=sum(size * int(number or 0) for size, number in zip((3600.0, 60.0, 1.0), found.groups())))
+    return Amount(seconds=_seconds(found))
 
 
 def read_storage(node: Node, complain: Complain) -> str | None:

@@ -131,14 +131,16 @@ class Driver:
 
     def _compute_left(self) -> float:
         """Full trainings' worth of compute."""
-        return self.plan.trials - self.trials.spent(self.plan.rungs)
+        allowed = self.trials.allowed(self.plan.rungs, self.plan.trials, self.plan.compute)
+        return allowed - self.trials.spent(self.plan.rungs)
 
     def _count(self, *states: State) -> int:
         return sum(trial.origin.charged for trial in self.trials.having(*states))
 
     def _trained(self) -> str:
         if self.plan.trials:
-            return f"{self._count(State.COMPLETE)} candidates trained"
+            short = self.trials.allowed(self.plan.rungs, self.plan.trials, self.plan.compute) < self.plan.trials
+            return f"{self._count(State.COMPLETE)} candidates trained" + ", as many as the compute allows" * short
         rows = [self.trials.outcome(trial).state for trial in self.trials.of(Origin.REFERENCE)]
         return f"{rows.count(State.COMPLETE)} of {len(rows)} rows trained"
 

@@ -139,7 +139,7 @@ class DryRun:
             *(f"  {missed / odds.samples:.1%} miss {name}" for name, missed in odds.missed.items() if missed),
             *self._common(),
             *([self.warm.describe()] if self.warm else []),
-            f"Would train {spec.trials} candidates and {len(spec.references)} references, {spec.workers} at a time "
+            f"Would train {spec.amount} and {len(spec.references)} references, {spec.workers} at a time "
             f"({spec.backend}), into {spec.out}",
             *([f"Then up to {spec.seeds.trials} trainings with further seeds, until the front has at most "
                f"{spec.seeds.most} seeds each or its members are settled at {percent(spec.seeds.confidence)}"]

@@ -19,12 +19,12 @@ from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.corpora import Corpora
 from scalesearch.study.monitor.eta import handed_out
-from scalesearch.study.monitor.forecast import FILE, Forecast, had, read_forecast, total
+from scalesearch.study.monitor.forecast import FILE, Forecast, read_forecast, total
 from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.plan import Plan
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
-from scalesearch.study.trials.trials import Trials
+from scalesearch.study.trials.trials import Trials, trained_share
 from scalesearch.train.effort import OTHER, PARTS, SCORING, Effort, Efforts, added
 
 SAMPLES = 48  # random candidates
@@ -49,10 +49,15 @@ class Trainings:
     front: int
 
     @classmethod
-    def of(cls, spec: StudySpec, references: int) -> "Trainings":
-        """Trainings of a study with so many references, or rows."""
-        ends, starts = passages(spec.rungs, spec.trials)
-        return cls(spec.trials, ends, starts, references, spec.seeds.references,
+    def of(cls, spec: StudySpec, references: int, each: float = 0.0) -> "Trainings":
+        """Trainings of a study with so many references, or rows.
+
+        Args:
+            each: CPU-seconds of a candidate's training, if they are known: they count where the compute is limited.
+        """
+        search = min(spec.trials, spec.compute / each) if spec.compute and each else spec.trials
+        ends, starts = passages(spec.rungs, search)
+        return cls(search, ends, starts, references, spec.seeds.references,
                    spec.seeds.trials if spec.seeds.most > 1 else 0)
 
     @property
@@ -78,16 +83,18 @@ def passages(rungs: Rungs, trials: float) -> tuple[float, float]:
     return begun * passing[-1], begun * sum(passing)
 
 
-def from_trials(plan: Trainings, trials: Trials, rungs: Rungs, workers: int) -> Forecast | None:
+def from_trials(spec: StudySpec, references: int, trials: Trials) -> Forecast | None:
     """The forecast by what trainings of this study have taken; None before one has come to its end."""
-    own = [trial for trial in trials if trial.source is None and trial.efforts and had(trial, rungs)]
+    rungs, workers = spec.rungs, spec.workers
+    own = [trial for trial in trials if trial.source is None and trial.efforts and trained_share(trial, rungs)]
     ends = sum(trial.state == State.COMPLETE for trial in own)
     if not ends:
         return None
-    took, worth = added(*(trial.efforts for trial in own)), sum(had(trial, rungs) for trial in own)
+    took, worth = added(*(trial.efforts for trial in own)), sum(trained_share(trial, rungs) for trial in own)
     full = {part: took[part] * (1 / (ends if part == SCORING else worth)) for part in PARTS}
+    plan = Trainings.of(spec, references, total(full).cpu_seconds)
     efforts = {part: full[part] * (plan.scored if part == SCORING else plan.worth) for part in PARTS}
-    cpu = np.array([total(trial.efforts).cpu_seconds / had(trial, rungs) for trial in own])
+    cpu = np.array([total(trial.efforts).cpu_seconds / trained_share(trial, rungs) for trial in own])
     low, high = (float(np.quantile(cpu, share) / cpu.mean()) for share in (0.25, 0.75))
     whole, front = total(efforts), plan.front / plan.worth
     return Forecast(efforts, _elapsed(plan, total(full).seconds, [total(full).seconds] * plan.references, workers),
@@ -149,8 +156,7 @@ def forecast_of(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architect
         load: the text.
         seconds: to measure for; 0 for not at all.
     """
-    plan = Trainings.of(spec, len(named))
-    known = from_trials(plan, trials, spec.rungs, spec.workers)
+    known = from_trials(spec, len(named), trials)
     if known or not seconds:
         return known or ""
     from scalesearch.nn.causality import CausalityError
@@ -189,8 +195,10 @@ def foretell(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architecture
     small, large = ((macs, measure(model, seconds / 2)) for macs, model in ends)
     of = f", and {len(drawn)} random candidates that meet the limits" if drawn else ""
     basis = f"the speed of the smallest and the largest model on this machine{of}"
-    return from_speeds(Trainings.of(spec, len(named)), [trial.costs["macs.total"] for trial in drawn],
-                       [macs for macs, _ in models[: len(named)]], Line(small, large), spec.workers, basis)
+    line, sizes = Line(small, large), [trial.costs["macs.total"] for trial in drawn]
+    each = total(line.at(float(np.mean(sizes)))).cpu_seconds if sizes else 0.0
+    return from_speeds(Trainings.of(spec, len(named), each), sizes, [macs for macs, _ in models[: len(named)]], line,
+                       spec.workers, basis)
 
 
 def feasible(evaluator: Evaluator, seed: int) -> list[Trial]:

@@ -75,7 +75,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
             plan = setup.learning_from(plan, corpora.first, taught)
             setup.refuse_other_data(study, corpora.first.hash)
         plan = begin(study, spec.warm, plan, getattr(sampler, "n_startup_trials", 10), tell)
-        count = f"{spec.trials} candidates" if spec.rows is None else \
+        count = spec.amount if spec.rows is None else \
             f"{len(spec.rows.rows)} rows, seeds each: {spec.seeds.references}"
         tell(f"{count}, {runner.describe()}")
         for name, why in (spec.rows.left_out if spec.rows else {}).items():

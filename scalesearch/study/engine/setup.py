@@ -33,7 +33,7 @@ from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Params, State
 from scalesearch.train.result import versions
 
-REVISED = ("seeds", "rows", "scaling", "left_out")  # what a study may have more of when it goes on
+REVISED = ("compute", "seeds", "rows", "scaling", "left_out")  # what a study may have more of when it goes on
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,15 @@ def set_up(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> Se
                      seed=spec.seed, data=facts, synthetic=facts.synthetic, trials=spec.trials + len(references(spec)),
                      limits=tuple(limit.text for limit in evaluator.limits), bounds=upper_bounds(evaluator.limits),
                      versions=versions(*SEARCHERS), teacher=teacher, sampler=None if spec.rows else spec.proposer,
-                     rungs=spec.rungs, seeds=spec.seeds, warm_start=spec.warm, questions=spec.recipe_space.texts,
+                     rungs=spec.rungs, compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm,
+                     questions=spec.recipe_space.texts,
                      **rows).as_read()
     job = {"data": spec.data.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
            "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}
     plan = Plan(evaluator, spec.objectives, spec.trials, job, meta.shared, references(spec), spec.attempts,
-                rungs=spec.rungs, seeds=spec.seeds, stop=spec.stop)
+                rungs=spec.rungs, seeds=spec.seeds, compute=spec.compute,
+                stop=spec.stop)
     return Setup(spec, evaluator, meta, plan)
 
 

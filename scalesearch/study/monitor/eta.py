@@ -28,7 +28,7 @@ MAX_PARTS = 10_000  # parts that are handed out one by one
 class Wanted:
     """Trainings that a study wants: candidates (in full trainings' worth of compute) and references."""
 
-    candidates: int
+    candidates: float
     references: int
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from scalesearch.files import peek_json
 from scalesearch.schedule.rungs import Rungs
 from scalesearch.study.monitor.format import span
-from scalesearch.study.trials.trial import State, Trial
-from scalesearch.study.trials.trials import Trials
+from scalesearch.study.trials.trial import State
+from scalesearch.study.trials.trials import Trials, trained_share
 from scalesearch.train.effort import PARTS, SCORING, Effort
 
 FILE = "forecast.json"
@@ -68,16 +68,11 @@ def total(efforts: Mapping[str, Effort]) -> Effort:
     return sum(efforts.values(), Effort())
 
 
-def had(trial: Trial, rungs: Rungs) -> float:
-    """Full trainings' worth that the efforts of ``trial`` are of."""
-    return 1.0 if trial.state == State.COMPLETE else rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0
-
-
 def budget_of(forecast: Forecast, trials: Trials, rungs: Rungs) -> Budget:
     """Compares ``forecast`` with what was spent; what is left goes at the pace so far, or as foretold without one."""
     own = [trial for trial in trials if trial.source is None and trial.efforts]
     spent = trials.efforts()
-    done = {part: sum(had(trial, rungs) for trial in own) for part in PARTS}
+    done = {part: sum(trained_share(trial, rungs) for trial in own) for part in PARTS}
     done[SCORING] = float(sum(trial.state == State.COMPLETE for trial in own))
     expected = {}
     for part in PARTS:

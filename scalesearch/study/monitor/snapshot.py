@@ -179,9 +179,11 @@ class Watch:
 def wanted(meta: StudyMeta, trials: Trials, owner: Owner) -> Wanted:
     """Trainings that the study wants: as its last start says, else as it was begun."""
     if owner.candidates is not None and owner.references is not None:
-        return Wanted(owner.candidates, owner.references)
-    references = len(trials.of(Origin.REFERENCE))
-    return Wanted(max(0, meta.trials - references), references)
+        candidates, references = owner.candidates, owner.references
+    else:
+        references = len(trials.of(Origin.REFERENCE))
+        candidates = max(0, meta.trials - references)
+    return Wanted(trials.allowed(meta.rungs, candidates, meta.compute), references)
 
 
 def _counts(trials: Trials) -> dict[str, int]:

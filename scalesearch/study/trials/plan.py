@@ -26,6 +26,7 @@ class Plan:
         max_proposals: proposals in a row that bring nothing new, after which the study ends.
         rungs: where trials pause.
         seeds: what may be spent on replicates of the front, once the search is over.
+        compute: CPU-seconds that its trials may take in all; None: no limit but ``trials``.
         stop: when the search ends before that.
         enqueued: params that are proposed before the sampler is asked.
     """
@@ -40,5 +41,6 @@ class Plan:
     max_proposals: int = 1000
     rungs: Rungs = FULL
     seeds: Seeds = ONE
+    compute: float | None = None
     stop: Stop | None = None
     enqueued: tuple[Params, ...] = ()

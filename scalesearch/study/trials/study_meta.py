@@ -87,6 +87,7 @@ class StudyMeta:
     scaling: Params | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     rungs: Rungs = FULL
+    compute: float | None = None
     seeds: Seeds = ONE
     warm_start: WarmSpec | None = None
     questions: Mapping[str, str] = field(default_factory=dict)

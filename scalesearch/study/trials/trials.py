@@ -84,9 +84,26 @@ class Trials:
         """Full trainings' worth of compute that the search's trials have taken, or are taking."""
         return sum(share_of(trial, rungs) for trial in self if trial.origin.charged)
 
+    def allowed(self, rungs: Rungs, most: float, compute: float | None) -> float:
+        """Full trainings' worth that the search may have, of ``most`` and of ``compute`` in CPU-seconds.
+
+        What is left of the compute goes at the mean pace so far; before anything has been trained nobody knows that.
+        """
+        own = [trial for trial in self if trial.origin.charged and trial.source is None and trial.efforts]
+        worth = sum(trained_share(trial, rungs) for trial in own)
+        if compute is None or not worth:
+            return most
+        spent = sum(one.cpu_seconds for one in added(*(trial.efforts for trial in own)).values())
+        return min(most, worth * compute / spent) if spent else most
+
     def efforts(self) -> dict[str, Effort]:
         """What all trainings of this study have taken up to their last rung or their end."""
         return added(*(trial.efforts for trial in self if trial.source is None))
+
+
+def trained_share(trial: Trial, rungs: Rungs) -> float:
+    """Full trainings' worth that the efforts of ``trial`` are of: up to its last rung, or its end."""
+    return 1.0 if trial.state == State.COMPLETE else rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0
 
 
 def share_of(trial: Trial, rungs: Rungs) -> float:

@@ -26,7 +26,7 @@ from tests.study.made import drawn
 
 def spec(trials, rungs=FULL, seeds=ONE, workers=1):
     """What a forecast reads of a study file."""
-    return SimpleNamespace(trials=trials, rungs=rungs, seeds=seeds, workers=workers, rows=None,
+    return SimpleNamespace(compute=None, trials=trials, rungs=rungs, seeds=seeds, workers=workers, rows=None,
                            proposer=SimpleNamespace(seed=1))
 
 

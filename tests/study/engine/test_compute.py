@@ -1,0 +1,59 @@
+"""A search that is limited by its compute: what is charged, when nothing more is begun, and what people read."""
+
+import pytest
+
+from scalesearch.schedule.rungs import FULL
+from scalesearch.study.monitor.snapshot import Watch
+from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.trial import State
+from tests.study.engine.test_promotion import RUNGS, work
+from tests.study.fakes import efforts_to, fake_work, make_driver, make_plan
+
+EACH = sum(one["cpu_seconds"] for one in efforts_to(1.0).values())  # CPU-seconds of a full training
+
+
+def spent(folder):
+    trials = StudyDir(folder).load().trials
+    return sum(one.cpu_seconds for one in trials.efforts().values())
+
+
+@pytest.mark.parametrize("count", [1, 2.5, 5])
+def test_no_training_is_begun_that_would_go_beyond_it(tmp_path, count):
+    driver = make_driver(tmp_path, make_plan(50, compute=count * EACH))
+    assert driver.run() == f"{max(1, int(count))} candidates trained, as many as the compute allows"
+    assert spent(tmp_path) <= max(1, count) * EACH + 1e-9
+
+
+def test_trials_end_it_first_where_they_are_fewer(tmp_path):
+    assert make_driver(tmp_path, make_plan(3, compute=50 * EACH)).run() == "3 candidates trained"
+
+
+def test_with_rungs_every_passage_is_charged(tmp_path):
+    make_driver(tmp_path, make_plan(50, rungs=RUNGS, compute=6 * EACH), work=work).run()
+    trials = StudyDir(tmp_path).load().trials
+    assert 4 * EACH <= spent(tmp_path) <= 6 * EACH + 1e-9
+    assert len(trials.having(State.COMPLETE, State.PAUSED)) > 6 and trials.having(State.COMPLETE)
+
+
+def test_a_study_goes_on_with_more_of_it(tmp_path):
+    make_driver(tmp_path, make_plan(50, compute=2 * EACH)).run()
+    make_driver(tmp_path, make_plan(50, compute=2 * EACH)).run()
+    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) == 2
+    make_driver(tmp_path, make_plan(50, compute=4 * EACH), work=fake_work).run()
+    assert len(StudyDir(tmp_path).load().trials.having(State.COMPLETE)) == 4
+
+
+def test_what_is_allowed_follows_the_pace_and_nothing_is_known_before(tmp_path):
+    driver = make_driver(tmp_path, make_plan(3))
+    assert driver.trials.allowed(FULL, 20, EACH) == 20
+    driver.run()
+    assert driver.trials.allowed(FULL, 20, 7 * EACH) == pytest.approx(7)
+    assert driver.trials.allowed(FULL, 5, 7 * EACH) == 5 and driver.trials.allowed(FULL, 20, None) == 20
+
+
+def test_progress_is_of_what_the_compute_allows(tmp_path):
+    driver = make_driver(tmp_path, make_plan(50, compute=2 * EACH))
+    driver.study.revise(compute=2 * EACH)
+    driver.run()
+    done = Watch(tmp_path).look().done
+    assert done.candidates == pytest.approx((2, 2)) and done.share == pytest.approx(1)
