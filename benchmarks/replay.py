@@ -127,14 +127,19 @@ def show_line(name: str, regrets: NDArray[np.float64]) -> None:
     print(f"  {name:16}", *(f"{cell:>14}" for cell in cells), flush=True)
 
 
-def searches(table: Table, names: list[str], seeds: range, workers: int, compute: float) -> Iterator[Search]:
-    """Every search of ``names`` with every seed, until ``compute`` mean full trainings are spent."""
+def searches(table: Table, names: list[str], seeds: range, workers: int, compute: float,
+             priced: bool) -> Iterator[Search]:
+    """Every search of ``names`` with every seed, until ``compute`` mean full trainings are spent.
+
+    ``priced``: it is told what each training took, as in a study with a limit of CPU time.
+    """
     mean = float(np.mean([row.compute for row in table.rows]))
     for name in names:
         kind, rungs = SEARCHES[name]
         traces = []
         for seed in seeds:
-            found = Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, workers).run(compute=compute * mean)
+            replay = Replay(table, kind and SamplerSpec(kind, {}, seed), rungs, workers, priced=priced)
+            found = replay.run(compute=compute * mean)
             traces.append(Trace(found.compute / mean, found.volume, found.ended, found.begun))
         yield Search(name, traces)
 
@@ -197,7 +202,7 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
         print("  regret in % of searches that end after so many full trainings")
         (foretold if given.forecast else at_ends)(table, given, given.ends)
         return []
-    found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute))
+    found = list(searches(table, given.searches, seeds_of(given), given.workers, given.compute, given.priced))
     marks = [mark for mark in MARKS if mark <= given.compute] or [max(1, int(given.compute))]
     print("  regret in % after compute of so many full trainings")
     show(found, "compute", marks)
@@ -240,6 +245,7 @@ def main() -> None:
     parser.add_argument("--anchor", nargs=2, action="append", default=[], metavar=("TOOL", "PYTHON"),
                         help=f"with --ends: {', '.join(ANCHORS)}, and an interpreter that has it")
     parser.add_argument("--compute", type=float, default=80.0, help="full trainings' worth of compute")
+    parser.add_argument("--priced", action="store_true", help="tell searches what each training took")
     parser.add_argument("--costs", nargs="+", default=["params"], choices=["params", "macs", "seconds"],
                         help="the other goals: params, macs (own tables), seconds (published tables)")
     parser.add_argument("--compute-in", default="cpu", choices=own_tables.COMPUTE, help="of own tables: cpu or macs")

@@ -27,7 +27,7 @@ from scalesearch.samplers import SamplerSpec, make_sampler
 from scalesearch.samplers.ask import Ask
 from scalesearch.samplers.base import Exhausted, SheetSampler
 from scalesearch.samplers.encoding import decode, encode, suggest
-from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, RUNGS, UNIT, rungs_of
+from scalesearch.samplers.history import ARCHITECTURE, COMPUTE, COSTS, PAUSED, RUNGS, UNIT, rungs_of
 from scalesearch.samplers.known import Knowledge, Known
 from scalesearch.samplers.sheet import Sheet, key_of
 from scalesearch.schedule.rungs import NEW, Rungs, Scheduler
@@ -198,11 +198,12 @@ class Replay:
         rungs: where training pauses.
         workers: candidates in training at once.
         asks: proposals in a row that bring nothing new, after which there is nothing more.
+        priced: whether the search is told what each training took.
     """
 
-    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1, asks: int = 1000
-                 ) -> None:
-        self.table, self.workers, self.rungs, self.asks = table, workers, rungs, asks
+    def __init__(self, table: Table, spec: SamplerSpec | None, rungs: Rungs, workers: int = 1, asks: int = 1000,
+                 priced: bool = False) -> None:
+        self.table, self.workers, self.rungs, self.asks, self.priced = table, workers, rungs, asks, priced
         self.define, self.known = partial(suggest, table.space), Knowledge(table.known)
         sampler = CheapestFirst(table, 1) if spec is None else (
             make_sampler(spec, self.define, self.known, None, table.objectives, rungs.shares))
@@ -304,6 +305,8 @@ class Replay:
             # Past rungs that it never came to, its loss stays what it was: it counts as having passed them.
             losses += [row.loss(math.inf)] * (len(self.rungs.shares) - len(losses))
         trial.set_user_attr(RUNGS, losses)
+        if self.priced:
+            trial.set_user_attr(COMPUTE, row.spent(share) / min(share, 1.0))
         if not row.ended(share):
             trial.set_user_attr(PAUSED, True)
         else:

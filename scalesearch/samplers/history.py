@@ -27,6 +27,7 @@ ARCHITECTURE = "architecture"  # identity of what was trained
 COSTS = "costs"  # objective to value, of objectives known before training
 RUNGS = "rungs"  # validation loss at each rung reached, smaller being better
 UNIT = "loss_unit"  # of its losses; only losses of one unit, such as nats a character, say who dominates whom
+COMPUTE = "compute"  # that a full training takes by what it took so far, in any unit; given where compute is what is short
 PAUSED = "paused"  # whether it waits at its last rung
 REPLICATES = "replicates"  # final values of further trainings, which differ in nothing but their seed
 FEWEST = 3  # trials through which a line is drawn

@@ -1,6 +1,7 @@
 """Outlook of a study: what new sheets and paused trials may bring to its front, for the compute that they take.
 
-One currency for both: expected gain in hypervolume for a full training's compute. Who comes to a rung may be left
+One currency for both: expected gain in hypervolume for a full training's compute, of its own size where trials say what
+they took, else of any. Who comes to a rung may be left
 there, so the price of going on is that of the best plan: to the rung, and on from the losses there that are worth it
 (Weitzman 1979, an option of one step).
 """
@@ -24,7 +25,15 @@ from scalesearch.samplers.ask import Ask
 from scalesearch.samplers.coordinates import Array, Coordinates
 from scalesearch.samplers.forecast import FEWEST, Forecast
 from scalesearch.samplers.gains import Gains
-from scalesearch.samplers.history import is_complete, is_infeasible, is_paused, log_loss, rungs_of, seeds_of
+from scalesearch.samplers.history import (
+    COMPUTE,
+    is_complete,
+    is_infeasible,
+    is_paused,
+    log_loss,
+    rungs_of,
+    seeds_of,
+)
 from scalesearch.samplers.sheet import Sheet
 from scalesearch.samplers.surrogate import Surrogate
 
@@ -96,6 +105,10 @@ class Outlook:
 
     def _prices(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
         """(rows,) prices of points that have come to ``level`` with ``loss``."""
+        return self._gains_by_share(rows, level, loss) / self._compute[rows]
+
+    def _gains_by_share(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
+        """(rows,) the same where every training takes as much."""
         ahead, points = level + 1, self.points[rows]
         last = ahead == self._losses.shape[1]
         found = [one.next(points, ahead, loss, self.believed if level < 0 else None) for one in self._forecasts]
@@ -121,6 +134,16 @@ class Outlook:
     def _step(self, level: int) -> float:
         """The compute from the level before to ``level``, in full trainings."""
         return self.shares[level] - (self.shares[level - 1] if level else 0.0)
+
+    @cached_property
+    def _compute(self) -> Array:
+        """(points,) compute that a full training is expected to take, relative to what trials took in the mean."""
+        took = np.array([one.user_attrs.get(COMPUTE) or np.nan for one in self.known])
+        rows = np.flatnonzero(took > 0)
+        if len(rows) < FEWEST:
+            return np.ones(len(self.points.points))
+        logs = np.log(took[rows])
+        return np.asarray(np.exp(Surrogate(self.points[rows], logs).predict(self.points)[0] - logs.mean()))
 
     @cached_property
     def _ladder(self) -> bool:

@@ -23,6 +23,7 @@ from scalesearch.samplers.history import (
     UNIT,
     exact_values,
     is_complete,
+    is_in_training,
     is_infeasible,
     is_paused,
     log_loss,
@@ -187,6 +188,7 @@ class Scheduler:
             exhausted: whether there is nothing new to start.
         """
         begun = [trial for trial in trials if not is_infeasible(trial)]
+        left -= sum(self._ahead(len(rungs_of(trial))) for trial in begun if is_in_training(trial))
         worth = self.worth(trials) if self.worth and self.rungs.pauses else None
         if worth is not None:
             return self._worthiest(begun, worth, left, exhausted)
@@ -209,6 +211,14 @@ class Scheduler:
         if best is None or (affordable and worth.new > worth.paused[best.number]):
             return NEW if affordable else None
         return best
+
+    def _ahead(self, rung: int) -> float:
+        """Full trainings' worth that a trial on its way to ``rung`` is expected to take from there on.
+
+        Without it, as many workers as there is compute for would all begin, and none would come to its end.
+        """
+        later = range(rung + 1, len(self.rungs.shares))
+        return sum(self.rungs.step(level) / self.rungs.eta ** (level - rung) for level in later)
 
     def _to_end(self, trial: FrozenTrial) -> float:
         """Full trainings' worth of compute until a paused trial has come to its end."""

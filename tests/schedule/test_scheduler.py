@@ -71,6 +71,14 @@ def test_infeasible_failed_and_outside_trials_are_no_trouble():
     assert Scheduler(RUNGS, OBJECTIVES).next(trials, 5.0) is NEW
 
 
+def test_many_workers_begin_no_more_than_can_be_promoted():
+    """As many as come to the end, one in eta of each rung going on: 0.1 + 0.2 / 2 + 0.7 / 4 of a training each."""
+    begun = []
+    while Scheduler(RUNGS, OBJECTIVES).next(begun, 20 - 0.1 * len(begun)) is NEW:
+        begun.append(trial(len(begun), "RUNNING", 5.0))
+    assert 50 <= len(begun) <= 20 / 0.375
+
+
 @dataclass
 class Candidate:
     """One of a study that is played through."""

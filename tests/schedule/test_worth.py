@@ -27,11 +27,12 @@ def test_the_dearest_goes_on_and_a_new_one_where_it_is_worth_more():
 
 
 def test_nothing_is_begun_that_cannot_come_to_its_end():
-    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.95).number == 1
-    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.8).number == 2  # 0.9 is left of the other
-    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.6) is None
+    running = 0.35  # half of what the third would take from its rung to the end
+    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.95 + running).number == 1
+    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.8 + running).number == 2  # 0.9 is left of the other
+    assert chosen(0.5, {1: 0.4, 2: 0.3}, left=0.6 + running) is None
     assert chosen(0.5, {1: 0.4, 2: 0.3}, exhausted=True).number == 1
-    assert chosen(0.5, {}, left=0.95) is None
+    assert chosen(0.5, {}, left=0.95 + running) is None
 
 
 def test_as_long_as_nothing_is_known_promotions_go_by_rank():

@@ -29,7 +29,8 @@ class Proposals:
 
     def __init__(self, plan: Plan, study: StudyDir, sampler: BaseSampler | None, callback: Callback) -> None:
         self.plan, self.study, self.sampler, self.callback = plan, study, sampler, callback
-        self.search = SearchStudy(plan.evaluator.searched, plan.objectives, study.trials)
+        self.search = SearchStudy(plan.evaluator.searched, plan.objectives, study.trials,
+                                  priced=plan.compute is not None)
 
     def reference(self) -> Trial | None:
         """Announces references up to the next one to train.

@@ -17,10 +17,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.encoding import encode, suggest
-from scalesearch.samplers.history import ARCHITECTURE, COSTS, PAUSED, REPLICATES, RUNGS
+from scalesearch.samplers.history import ARCHITECTURE, COMPUTE, COSTS, PAUSED, REPLICATES, RUNGS
 from scalesearch.study.optuna_sync.attributes import NUMBER
 from scalesearch.study.trials.trial import Origin, Params, State, Trial
-from scalesearch.study.trials.trials import Trials
+from scalesearch.study.trials.trials import Trials, full_seconds
 
 STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
           State.DUPLICATE: TrialState.FAIL}  # others are RUNNING
@@ -34,10 +34,11 @@ class SearchStudy:
         space: asks the parameters.
         objectives: of the study.
         trials: what has happened so far.
+        priced: whether trials say what CPU time they take, since that is what the search has a limit of.
     """
 
-    def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials) -> None:
-        self.space, self.objectives, self.trials = space, objectives, trials
+    def __init__(self, space: Any, objectives: tuple[Objective, ...], trials: Trials, priced: bool = False) -> None:
+        self.space, self.objectives, self.trials, self.priced = space, objectives, trials, priced
         self.storage = InMemoryStorage()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.study = optuna.create_study(directions=[DIRECTIONS[one.direction] for one in objectives],
@@ -79,7 +80,7 @@ class SearchStudy:
         """Adds an evaluated ``trial``. ``asked`` is Optuna's own where a sampler proposed it."""
         if asked is None:
             self._there[trial.number] = len(self._all())
-            shown = frozen(trial, self.space, self.objectives)
+            shown = self._frozen(trial)
             if trial.number in self._again:
                 shown.set_user_attr(REPLICATES, self._again[trial.number])
             self.study.add_trial(shown)
@@ -94,7 +95,7 @@ class SearchStudy:
         if trial.number not in self._there:
             return
         number = self._there[trial.number]
-        for name, value in attributes(trial, self.objectives).items():
+        for name, value in self._attributes(trial).items():
             self.storage.set_trial_user_attr(self._all()[number]._trial_id, name, value)
         if trial.state in STATES:
             self.study.tell(number, state=STATES[trial.state], values=_values(trial, self.objectives))
@@ -108,25 +109,24 @@ class SearchStudy:
 
     def _shown(self, trial: Trial) -> FrozenTrial:
         if self._outside.get(trial.number, (None,))[0] is not trial:
-            shown = frozen(trial, self.space, self.objectives)
+            shown = self._frozen(trial)
             shown.number = -1 - trial.number  # apart from the study's own
             self._outside[trial.number] = trial, shown
         return self._outside[trial.number][1]
 
+    def _frozen(self, trial: Trial) -> FrozenTrial:
+        """``trial`` in Optuna's words."""
+        params, distributions = encode(self.space, trial.params) if trial.params else ({}, {})
+        return optuna.create_trial(state=STATES.get(trial.state, TrialState.RUNNING),
+                                   values=_values(trial, self.objectives), params=params, distributions=distributions,
+                                   user_attrs=self._attributes(trial), constraints=dict(trial.constraints))
 
-def frozen(trial: Trial, space: Any, objectives: tuple[Objective, ...]) -> FrozenTrial:
-    """``trial`` in Optuna's words."""
-    params, distributions = encode(space, trial.params) if trial.params else ({}, {})
-    return optuna.create_trial(state=STATES.get(trial.state, TrialState.RUNNING), values=_values(trial, objectives),
-                               params=params, distributions=distributions, user_attrs=attributes(trial, objectives),
-                               constraints=dict(trial.constraints))
-
-
-def attributes(trial: Trial, objectives: tuple[Objective, ...]) -> dict[str, Any]:
-    """User attributes that samplers and the scheduler read."""
-    exact = {one.name: trial.costs[one.name] for one in objectives if not one.measured and trial.costs}
-    return {NUMBER: trial.number, ARCHITECTURE: trial.identity, COSTS: exact, RUNGS: list(trial.losses),
-            PAUSED: trial.state == State.PAUSED}
+    def _attributes(self, trial: Trial) -> dict[str, Any]:
+        """User attributes that samplers and the scheduler read."""
+        exact = {one.name: trial.costs[one.name] for one in self.objectives if not one.measured and trial.costs}
+        told = {NUMBER: trial.number, ARCHITECTURE: trial.identity, COSTS: exact, RUNGS: list(trial.losses),
+                PAUSED: trial.state == State.PAUSED}
+        return told | ({COMPUTE: full_seconds(trial)} if self.priced else {})
 
 
 def _values(trial: Trial, objectives: tuple[Objective, ...]) -> list[float] | None:

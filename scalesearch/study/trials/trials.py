@@ -106,6 +106,13 @@ def trained_share(trial: Trial, rungs: Rungs) -> float:
     return 1.0 if trial.state == State.COMPLETE else rungs.shares[len(trial.rungs) - 1] if trial.rungs else 0.0
 
 
+def full_seconds(trial: Trial) -> float | None:
+    """CPU-seconds of a full training of ``trial``, by what it took here so far; None where nothing says that."""
+    share = 1.0 if trial.state == State.COMPLETE else trial.rungs[-1].share if trial.rungs else None
+    took = sum(one.cpu_seconds for one in trial.efforts.values())
+    return took / share if share and took and trial.source is None else None
+
+
 def share_of(trial: Trial, rungs: Rungs) -> float:
     """Full trainings' worth of compute that ``trial`` has taken, or is taking."""
     reached = len(trial.rungs)

@@ -6,6 +6,7 @@ from scalesearch.schedule.rungs import FULL
 from scalesearch.study.monitor.snapshot import Watch
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State
+from scalesearch.study.trials.trials import full_seconds
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import efforts_to, fake_work, make_driver, make_plan
 
@@ -57,3 +58,16 @@ def test_progress_is_of_what_the_compute_allows(tmp_path):
     driver.run()
     done = Watch(tmp_path).look().done
     assert done.candidates == pytest.approx((2, 2)) and done.share == pytest.approx(1)
+
+
+@pytest.mark.parametrize("compute", [None, 50 * EACH])
+def test_samplers_learn_what_a_training_takes_where_that_is_what_there_is(tmp_path, compute):
+    driver = make_driver(tmp_path, make_plan(6, rungs=RUNGS, compute=compute), work=work)
+    driver.run()
+    history = [trial for trial in driver.search.history() if trial.user_attrs.get("rungs")]
+    told = [trial.user_attrs.get("compute") for trial in history]
+    if compute is None:
+        assert told and not any(told)
+        return
+    assert all(told) and {one for trial, one in zip(history, told) if trial.state.name == "COMPLETE"} == {EACH}
+    assert told == [full_seconds(trial) for trial in driver.trials.candidates() if trial.rungs]
