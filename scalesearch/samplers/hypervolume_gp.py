@@ -92,8 +92,8 @@ class HypervolumeGP(FrontNeighbours):
             if sheet.key in keys:
                 continue
             keys.add(sheet.key)
-            known = ask.known(sheet.params)
-            identity = known.identity or ask.known.identity(sheet.params)
+            known = ask.known.of_sheet(sheet)
+            identity = known.identity or repr(sheet.key)
             if identity not in identities and known.feasible:
                 identities.add(identity)
                 pool.append(sheet)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalesearch.samplers.sheet import Key, key_of
+from scalesearch.samplers.sheet import Key, Sheet, key_of
 
 MAX_REMEMBERED = 10_000  # sheets
 
@@ -55,9 +55,15 @@ class Knowledge:
         return known if isinstance(known, Knowledge) else cls(known)
 
     def __call__(self, params: Mapping[str, Any]) -> Known:
+        return self._of(key_of(params), params)
+
+    def of_sheet(self, sheet: Sheet) -> Known:
+        """The same of a sheet, which knows its key."""
+        return self._of(sheet.key, sheet.params)
+
+    def _of(self, key: Key, params: Mapping[str, Any]) -> Known:
         if self.known is None:
             return NOTHING
-        key = key_of(params)
         if key not in self._found:
             if len(self._found) >= MAX_REMEMBERED:
                 del self._found[next(iter(self._found))]

@@ -209,7 +209,7 @@ class Outlook:
         ask = self.ask
         exact = [(at, objective.name) for at, objective in enumerate(ask.objectives) if not objective.measured]
         rows: list[list[Any]] = [[ask.exact(trial, ask.objectives)[name] for _, name in exact] for trial in trials]
-        rows += [[ask.known(sheet.params).values[at] for at, _ in exact] for sheet in pool]
+        rows += [[ask.known.of_sheet(sheet).values[at] for at, _ in exact] for sheet in pool]
         return np.array(rows, float).reshape(len(rows), len(exact))
 
 
