@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STUDY ?= studies/quick.yaml
 
-.PHONY: study test test-blocks lint setup clean
+.PHONY: study test test-blocks lint docs setup clean
 
 study: $(VENV)/.installed
 	$(BIN)/scalesearch study run $(STUDY) --resume
@@ -21,6 +21,10 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy scalesearch/blocks scalesearch/space scalesearch/cost
 	$(BIN)/lint-imports
+
+# The site, from docs/ to build/site; a warning is an error.
+docs: $(VENV)/.installed
+	$(BIN)/python -m sphinx -W --keep-going -q docs build/site
 
 setup: $(VENV)/.installed
 

@@ -63,7 +63,7 @@ class Rungs:
         """From ``first`` on each rung ``spacing`` times the one before, and 1.
 
         The defaults train half of each rung three times as long. A spacing of eta, as in successive halving, stops too
-        many of those whose early losses mislead: measured on tables of trained Transformers, see the README.
+        many of those whose early losses mislead: measured on tables of trained Transformers, see docs/benchmarks.md.
 
         Raises:
             UserError: the first share is not above 0 and at most 1, the spacing not above 1, or eta below 2.

@@ -18,8 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/papers.md", "docs/benchmarks.md", "docs/studies.md",
-             "docs/glossary.md", "docs/develop/blocks.md")
+# Read in this order, in one folder: what an earlier page wrote, a later one uses.
+WALK = ("README.md", "docs/tutorials/first-search.md", "docs/guides/budgets.md", "docs/guides/inverse.md",
+        "docs/guides/spaces.md", "docs/research/ruler.md", "docs/guides/training.md", "docs/tutorials/own-data.md",
+        "docs/guides/distillation.md", "docs/guides/search.md", "docs/concepts/noise.md", "docs/tutorials/rows.md",
+        "docs/guides/report.md", "docs/concepts/durability.md", "docs/guides/cluster.md", "docs/concepts/protocols.md")
+DOCUMENTS = (*WALK, *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")
+                            if str(page.relative_to(ROOT)) not in WALK), "CONTRIBUTING.md")
 FENCE = re.compile(r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S)
 REST = "…"  # any number of lines where it stands alone, any characters elsewhere
 DRAWN = re.compile(r"[\d─-╿]|^\s*…\s*$")  # numbers, and the lines of tables that grow with them
@@ -29,10 +34,16 @@ DRAWN = re.compile(r"[\d─-╿]|^\s*…\s*$")  # numbers, and the lines of tabl
 class Block:
     """``mark`` is what the comment above says, empty where there is none; ``line`` is that of the fence, from 1."""
 
+    document: str
     line: int
     mark: str
     language: str
     text: str
+
+    @property
+    def where(self) -> str:
+        """The document and the line."""
+        return f"{self.document}:{self.line}"
 
     @property
     def shell(self) -> bool:
@@ -57,8 +68,9 @@ class Block:
 def blocks(document: str) -> list[Block]:
     """The fenced blocks of ``document``, a path in the repository."""
     text = (ROOT / document).read_text(encoding="utf-8")
-    return [Block(text.count("\n", 0, match.start()) + 1, match["mark"] or "", match["language"], match["text"])
-            for match in FENCE.finditer(text)]
+    return [Block(document, text.count("\n", 0, match.start()) + 1, match["mark"] or "", match["language"],
+                  match["text"])
+            for match in FENCE.finditer(text) if not match["language"].startswith("{")]  # those are Sphinx's
 
 
 def commands(line: str) -> list[list[str]]:

@@ -10,9 +10,9 @@ def test_marks_and_languages_of_blocks():
 
 
 def test_a_console_alternates_commands_and_what_they_print():
-    block = Block(1, "run", "console", "$ one \\\n    --more\nsaid\n…\n$ two\n")
+    block = Block("page", 1, "run", "console", "$ one \\\n    --more\nsaid\n…\n$ two\n")
     assert block.steps == [("one      --more", ["said", "…"]), ("two", [])]
-    assert Block(1, "run", "", "one  # why\n# nothing\n\ntwo\n").steps == [("one  # why", []), ("two", [])]
+    assert Block("page", 1, "run", "", "one  # why\n# nothing\n\ntwo\n").steps == [("one  # why", []), ("two", [])]
 
 
 def test_the_words_of_commands():

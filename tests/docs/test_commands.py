@@ -14,27 +14,30 @@ from scalesearch.space.schema.builtin import architecture_schema
 from scalesearch.space.schema.cost_names import PROTOCOL_NAMES
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.expressions import FUNCTIONS
-from tests.docs.blocks import DOCUMENTS, REST, ROOT, blocks, commands
+from tests.docs.blocks import DOCUMENTS, REST, ROOT, WALK, blocks, commands
 
+GENERATED = "docs/reference/command-line.md"  # by the commands themselves
 KINDS = {"study": "studies"}  # a parameter's name to the kind of file that it takes; the others take spaces
 FILES = ("file", "files", "architecture", "study", "near", "reference", "of")
 MADE = re.compile(r"runs/|export-|[A-Z_]+$|best$")  # folders that commands make, and words for what the reader has
 
 
-def _lines() -> Iterator[tuple[str, str]]:
-    """Where and what: each line of a block of shell, and each command in the running text."""
+def _lines() -> Iterator[tuple[str, str, bool]]:
+    """Where, what, and whether it may be a part: each line of a block of shell, each command in the running text."""
     for document in DOCUMENTS:
+        if document == GENERATED:
+            continue
         for block in blocks(document):
             if block.shell:
-                yield from ((f"{document}:{block.line}", command) for command, _ in block.steps)
+                yield from ((block.where, command, REST in command) for command, _ in block.steps)
         prose = re.sub(r"```.*?```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.S)
         for code in re.findall(r"`([^`]+)`", prose):
             if re.match(r"(scalesearch|python benchmarks/\S+|make|pip install) ", code):
-                yield document, " ".join(re.sub(r"[\[\]]", "", code).split()) if code[0] == "s" else code
+                yield document, " ".join(re.sub(r"[\[\]]", "", code).split()) if code[0] == "s" else code, True
 
 
 LINES = list(_lines())
-WORDS = [(where, words, REST in line) for where, line in LINES for words in commands(line) if words]
+WORDS = [(where, words, part) for where, line, part in LINES for words in commands(line) if words]
 
 
 def _of(program: str) -> list[tuple[str, list[str], bool]]:
@@ -71,8 +74,8 @@ def _texts(value: object) -> list[str]:
 
 
 def _there(where: str, name: str, kind: str) -> None:
-    """A file is shipped, or written by the README itself, or a word in capitals for the reader's own."""
-    written = {block.mark.removeprefix("file:").strip() for block in blocks("README.md")}
+    """A file is shipped, or written by a page itself, or a word in capitals for the reader's own."""
+    written = {block.mark.removeprefix("file:").strip() for page in WALK for block in blocks(page)}
     if MADE.match(name) or name in written:
         return
     try:
@@ -96,7 +99,7 @@ def test_make_and_pip_know_what_is_asked_of_them():
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert {words[1] for _, words, _ in _of("make")} <= set(targets)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    asked = re.findall(r"scalesearch\[([\w,-]+)\]", (ROOT / "README.md").read_text(encoding="utf-8"))
+    asked = re.findall(r"scalesearch\[([\w,-]+)\]", "".join((ROOT / page).read_text(encoding="utf-8") for page in WALK))
     assert asked and {extra for one in asked for extra in one.split(",")} <= set(extras)
 
 
@@ -116,19 +119,20 @@ def _anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def _spaces() -> str:
+    return (ROOT / "docs/guides/spaces.md").read_text(encoding="utf-8")
+
+
 def test_every_word_of_the_language_is_shown():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.partition("\n## How to write a space")[2].partition("\n## ")[0]
-    known = set(re.findall(r"[\w-]+", section)) | set(re.findall(r"\w+", section))
+    known = set(re.findall(r"[\w-]+", _spaces())) | set(re.findall(r"\w+", _spaces()))
     keys = set(_names(architecture_schema()))
     assert keys | set(FUNCTIONS) <= known, sorted({*keys, *FUNCTIONS} - known)
-    table = text.partition("\n## What the numbers mean")[2]
+    table = (ROOT / "docs/concepts/protocols.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in table for name in PROTOCOL_NAMES)
 
 
 def test_the_table_of_keys_has_every_word_and_every_kind():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert undocumented(architecture_schema(), text) == []
+    assert undocumented(architecture_schema(), _spaces()) == []
 
 
 def test_a_kind_without_its_row_is_noticed():
@@ -136,8 +140,7 @@ def test_a_kind_without_its_row_is_noticed():
     kinds = {"maxout": Group({"pieces": Field("size", default="2")}), "relu": Group()}
     words = {"norm": Field("word", ("pre", "post", "sandwich")), "order": Field("word", ("first", "last"))}
     group = Group({"encoder": Group({"ffn": Group({}, kinds, "relu")}), **words})
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert undocumented(group, text) == ["encoder.ffn: maxout", "norm: sandwich", "order: first, last"]
+    assert undocumented(group, _spaces()) == ["encoder.ffn: maxout", "norm: sandwich", "order: first, last"]
 
 
 def undocumented(schema: Group, text: str) -> list[str]:

@@ -1,11 +1,11 @@
-"""What the README says to type works, and prints what the README shows.
+"""What the README and the pages after it say to type works, and prints what they show.
 
-All blocks of the README are walked through once, in order, in one empty folder: files are written under their names,
+All blocks of these pages are walked through once, in order, in one empty folder: files are written under their names,
 commands run there by bash, each by the interpreter that runs the tests, or on the short walk within this process where
 it is one of ours alone.
 
 So that this takes well under a minute, the walk is a short one: in the study file of the tour, SHORT puts fewer pairs
-and a handful of updates in place of the README's, and `study run` is given FEWER trials. `pytest -m slow tests/docs`
+and a handful of updates in place of the page's, and `study run` is given FEWER trials. `pytest -m slow tests/docs`
 walks at full length, with the blocks marked slow as well, and holds the tour to its five minutes of CPU time.
 """
 
@@ -22,27 +22,27 @@ import yaml
 
 from scalesearch.data import DataSpec
 from scalesearch.study.config.reader import read_study
-from tests.docs.blocks import DOCUMENTS, ROOT, Block, blocks, commands, missing, same
+from tests.docs.blocks import DOCUMENTS, ROOT, WALK, Block, blocks, commands, missing, same
 from tests.processes import within
 
 SHORT = {
     "tour.yaml": {"pairs: 30000": "pairs: 2000", "steps: 1500": "steps: 12", "beam: 1": "score_on: valid, beam: 1"},
 }
 FEWER = " --trials 2"
-README = blocks("README.md")
-WALKED = [block for block in README if block.mark.startswith(("file:", "run"))]
+PAGES = [block for page in WALK for block in blocks(page)]
+WALKED = [block for block in PAGES if block.mark.startswith(("file:", "run"))]
 STUDY = {"space": "transformer", "data": "{builtin: grammar}", "recipe": "quick", "objectives": "{bleu: max}"}
 FIVE_MINUTES = 300.0
 
 
 @dataclass
 class Walk:
-    """A walk through the README: what each command came to, by the line of its block."""
+    """A walk through the pages: what each command came to, by the place of its block."""
 
     folder: Path
     full: bool
-    seconds: dict[int, float] = field(default_factory=dict)
-    came_to: dict[int, list[tuple[str, list[str], subprocess.CompletedProcess[str]]]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    came_to: dict[str, list[tuple[str, list[str], subprocess.CompletedProcess[str]]]] = field(default_factory=dict)
 
     def go(self) -> "Walk":
         """Through every block."""
@@ -55,8 +55,8 @@ class Walk:
                 self.write(block)
             elif self.full or block.mark != "run: slow":
                 before = _children()
-                self.came_to[block.line] = [(command, shown, self.run(command)) for command, shown in _steps(block)]
-                self.seconds[block.line] = _children() - before
+                self.came_to[block.where] = [(command, shown, self.run(command)) for command, shown in _steps(block)]
+                self.seconds[block.where] = _children() - before
         return self
 
     def write(self, block: Block) -> None:
@@ -93,13 +93,13 @@ def _children() -> float:
 
 
 def _check(walk: Walk, block: Block) -> None:
-    for command, shown, done in walk.came_to[block.line]:
-        assert done.returncode == 0, f"README.md:{block.line}: {command}\n{done.stdout}\n{done.stderr}"
+    for command, shown, done in walk.came_to[block.where]:
+        assert done.returncode == 0, f"{block.where}: {command}\n{done.stdout}\n{done.stderr}"
         if "vary" in block.mark:
             lost = missing(shown, done.stdout)
-            assert not lost, f"README.md:{block.line}: {command} does not print {lost}, but\n{done.stdout}"
+            assert not lost, f"{block.where}: {command} does not print {lost}, but\n{done.stdout}"
         elif shown and block.mark == "run":
-            assert same(shown, done.stdout), f"README.md:{block.line}: {command} prints\n{done.stdout}"
+            assert same(shown, done.stdout), f"{block.where}: {command} prints\n{done.stdout}"
 
 
 def _runs(slow: bool) -> list[Block]:
@@ -116,21 +116,20 @@ def full(tmp_path_factory):
     return Walk(tmp_path_factory.mktemp("readme"), full=True).go()
 
 
-@pytest.mark.parametrize("block", _runs(slow=False), ids=lambda block: f"line {block.line}")
-def test_what_the_readme_says_to_type_works(short, block):
+@pytest.mark.parametrize("block", _runs(slow=False), ids=lambda block: block.where)
+def test_what_the_pages_say_to_type_works(short, block):
     _check(short, block)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", _runs(slow=True), ids=lambda block: f"line {block.line}")
+@pytest.mark.parametrize("block", _runs(slow=True), ids=lambda block: block.where)
 def test_it_works_at_full_length(full, block):
     _check(full, block)
 
 
 @pytest.mark.slow
 def test_the_tour_takes_five_minutes_of_one_core(full):
-    end = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## What does it cost?")[0].count("\n")
-    tour = [seconds for line, seconds in full.seconds.items() if line < end]
+    tour = [seconds for where, seconds in full.seconds.items() if where.startswith("docs/tutorials/first-search.md")]
     assert len(tour) > 8 and sum(tour) < FIVE_MINUTES
 
 
@@ -139,7 +138,7 @@ def test_the_tour_leaves_what_it_says(short):
         assert (short.folder / name).stat().st_size > 100, name
 
 
-def test_every_space_of_the_readme_is_sound(short):
+def test_every_space_of_the_pages_is_sound(short):
     names = [block.mark.removeprefix("file:").strip() for block in WALKED if block.mark.startswith("file:")]
     spaces = [name for name in names if "study:" not in (short.folder / name).read_text(encoding="utf-8")]
     assert len(spaces) >= 3
@@ -160,7 +159,7 @@ def test_every_block_says_what_is_to_be_done_with_it(document):
 
 def test_files_of_data_are_read(monkeypatch):
     monkeypatch.setenv("CORPUS", "text")
-    found = [block.text for block in README if block.mark == "check: data"]
+    found = [block.text for block in PAGES if block.mark == "check: data"]
     assert found
     for text in found:
         for part in _apart(text, "data:"):
@@ -169,7 +168,7 @@ def test_files_of_data_are_read(monkeypatch):
 
 
 def test_parts_of_studies_are_read(tmp_path):
-    found = [block.text for block in README if block.mark == "check: study"]
+    found = [block.text for block in PAGES if block.mark == "check: study"]
     assert len(found) > 1
     for text in found:
         for part in _apart(text, "teacher:"):

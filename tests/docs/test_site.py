@@ -1,0 +1,29 @@
+"""The site builds without a warning, and its generated pages are current."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.blocks import ROOT
+from tools.command_line import FILE, page
+
+WORDS = 1200
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    """Links, headings, pictures, and that each page is in a table of contents."""
+    pytest.importorskip("myst_parser")
+    pytest.importorskip("furo")
+    done = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", tmp_path], cwd=ROOT,
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "scalesearch" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_command_line_is_current():
+    assert FILE.read_text("utf-8") == page(), "run `python tools/command_line.py` and commit docs/reference"
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= WORDS

@@ -1,0 +1,35 @@
+"""The sampler as OptunaHub takes it: its files, its front matter, and that its example runs."""
+
+import importlib.util
+import runpy
+import sys
+from types import SimpleNamespace
+
+import yaml
+
+from tests.docs.blocks import ROOT
+
+REGISTRY = ROOT / "integrations/optunahub/package"
+PACKAGE = REGISTRY / "samplers/exact_cost_bayes"
+
+
+def load_module(package, **_):
+    """Stands for optunahub's, which fetches from its registry: what it makes of a folder there."""
+    spec = importlib.util.spec_from_file_location(package.replace("/", "_"), REGISTRY / package / "__init__.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_has_the_files_and_the_front_matter_of_the_template():
+    assert {file.name for file in PACKAGE.iterdir()} >= {"__init__.py", "README.md", "LICENSE", "example.py"}
+    _, matter, text = (PACKAGE / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    assert set(yaml.safe_load(matter)) == {"author", "title", "description", "tags", "optuna_versions", "license"}
+    assert all(f"## {heading}" in text for heading in ("Abstract", "APIs", "Installation", "Example"))
+
+
+def test_its_example_proposes_nothing_beyond_the_limit(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "optunahub", SimpleNamespace(load_module=load_module))
+    found = runpy.run_path(str(PACKAGE / "example.py"), run_name="__main__")
+    sizes = [found["cost"](trial.params) for trial in found["study"].trials[6:]]
+    assert len(capsys.readouterr().out.splitlines()) > 2 and max(sizes) <= found["LIMIT"]
