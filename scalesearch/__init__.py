@@ -1,3 +1,3 @@
 """scalesearch: search efficient Transformer architectures under a budget."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

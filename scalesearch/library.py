@@ -1,9 +1,13 @@
-"""Finds the spaces and studies that travel with scalesearch, by name."""
+"""What travels with scalesearch, found by name, and where the package itself came from."""
 
 import difflib
+import json
+import shlex
 from collections import Counter
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from scalesearch.errors import UserError
 
@@ -43,3 +47,20 @@ def _listed(names: list[str]) -> str:
     """Names, those in a folder (``reference/…``) as one with their number."""
     folders = Counter(name.partition("/")[0] for name in names if "/" in name)
     return ", ".join([*(name for name in names if "/" not in name), *(f"{f}/… ({n})" for f, n in folders.items())])
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra: from the folder or wheel that this package came from, else by its name."""
+    return f"pip install {shlex.quote(f'{_origin()}[{extra}]')}"
+
+
+def _origin() -> str:
+    source = Path(str(files("scalesearch"))).parent
+    if (source / "pyproject.toml").is_file():
+        return str(source)
+    try:
+        told = json.loads(distribution("scalesearch").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        return "scalesearch"
+    path = Path(unquote(urlparse(told.get("url", "")).path))
+    return str(path) if path.is_absolute() and path.exists() else "scalesearch"

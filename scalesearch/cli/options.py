@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.errors import UserError
+from scalesearch.library import install_command
 from scalesearch.terminal import STEERING
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def need(*packages: str) -> None:
     """Raises UserError where an optional package is missing."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise UserError(f"{package} is not installed: pip install 'scalesearch[study]'", code="package-missing")
+            raise UserError(f"{package} is not installed: {install_command('study')}", code="package-missing")
 
 
 def print_json(value: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.data import Split, eval_batches, put_back
 from scalesearch.errors import UserError
+from scalesearch.library import install_command
 
 if TYPE_CHECKING:
     from scalesearch.blocks.core import Block
@@ -52,8 +53,8 @@ class Format(ABC):
         """Versions of its packages. Raises UserError where one is missing."""
         for package in self.packages:
             if importlib.util.find_spec(package) is None:
-                raise UserError(f"{self.name} needs {package}, which is not installed: pip install "
-                                f"'scalesearch[{self.extra}]'", code="package-missing")
+                raise UserError(f"{self.name} needs {package}, which is not installed: "
+                                f"{install_command(self.extra)}", code="package-missing")
         return {package: version(package) for package in self.packages}
 
 

@@ -16,6 +16,7 @@ from scalesearch.blocks.norms import LayerNorm
 from scalesearch.cost import cost, find_protocol
 from scalesearch.cost.ledger import work_done
 from scalesearch.errors import UserError
+from scalesearch.library import install_command
 from scalesearch.nn.build import build
 from scalesearch.nn.model import Model
 
@@ -75,7 +76,7 @@ def fvcore_macs(model: Model, inputs: tuple[Tensor, ...]) -> int:
     try:
         from fvcore.nn import FlopCountAnalysis
     except ImportError as error:
-        raise UserError("fvcore is not installed: pip install 'scalesearch[verify]'", code="package-missing") from error
+        raise UserError(f"fvcore is not installed: {install_command('verify')}", code="package-missing") from error
     model.set_attention("products")
     analysis = FlopCountAnalysis(model, inputs).unsupported_ops_warnings(False).uncalled_modules_warnings(False)
     return round(analysis.tracer_warnings("none").total())

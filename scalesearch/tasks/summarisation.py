@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from scalesearch.errors import UserError
+from scalesearch.library import install_command
 from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
 NAMES = ("rougeL", "rouge1", "rouge2")
@@ -63,7 +64,7 @@ def _check(options: MetricOptions) -> None:
     """Checks that the package is installed. Raises UserError."""
     if importlib.util.find_spec("rouge_score") is None:
         raise UserError("data: task: summarisation is scored by the package rouge-score, which is not installed. "
-                        "Install it with `pip install 'scalesearch[tasks]'`", key="data.task", code="package-missing")
+                        f"Install it with `{install_command('tasks')}`", key="data.task", code="package-missing")
 
 
 TASK = Task("summarisation", "pairs", METRICS, ("tokenised",), score=_score, check=_check)

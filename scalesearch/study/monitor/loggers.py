@@ -13,6 +13,7 @@ from functools import partial
 from math import isfinite
 
 from scalesearch.errors import UserError
+from scalesearch.library import install_command
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_dir import StudyDir
@@ -153,5 +154,5 @@ def make_loggers(names: Iterable[str], study: StudyDir, tell: Callable[[str], ob
     try:
         return [LOGGERS[name](study, tell) for name in names]
     except ImportError as error:
-        raise UserError(f"loggers: {error}; pip install 'scalesearch[loggers]'", key="loggers",
+        raise UserError(f"loggers: {error}; {install_command('loggers')}", key="loggers",
                         code="package-missing") from None

@@ -24,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from scalesearch.errors import UserError
+from scalesearch.library import install_command
 from scalesearch.pareto.objective import Objective
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.optuna_sync.attributes import NUMBER, Exported
@@ -187,7 +188,7 @@ def _database(url: str) -> BaseStorage:
 
 def _driver(url: str, error: ImportError) -> str:
     if url.startswith("postgresql"):
-        return "a driver for PostgreSQL: pip install 'scalesearch[postgres]'"
+        return f"a driver for PostgreSQL: {install_command('postgres')}"
     package = getattr(error.__cause__ or error, "name", None)
     return f"a driver for its database, the package {package}, which is not installed"
 

@@ -3,6 +3,7 @@
 import pytest
 
 from scalesearch.cli.main import main
+from scalesearch.library import install_command
 
 GOOD = {
     "study": "bad",
@@ -97,4 +98,4 @@ def test_the_password_of_a_storage_is_not_shown_by_any_message(refused):
 def test_a_missing_package_is_named_with_its_extra(refused, monkeypatch):
     find = __import__("importlib.util").util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "ray" else find(name))
-    assert refused({"backend": "ray"}) == "ray is not installed: pip install 'scalesearch[study]'\n"
+    assert refused({"backend": "ray"}) == f"ray is not installed: {install_command('study')}\n"
