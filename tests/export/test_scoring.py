@@ -55,5 +55,5 @@ def test_what_has_no_artefact_is_refused_before_it_is_trained(monkeypatch):
         check_decoder(how, gated)
     check_decoder(recipe(), gated)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with refuses("package-missing", "scalesearch[export]", key="recipe.decode_with"):
+    with refuses("package-missing", "[export]", key="recipe.decode_with"):
         check_packages(how)

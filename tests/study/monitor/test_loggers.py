@@ -101,6 +101,6 @@ def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
     for name in ("tensorboard", "mlflow", "torch.utils.tensorboard"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     for name in ("tensorboard", "mlflow"):
-        with refuses("package-missing", "scalesearch[loggers]", key="loggers"):
+        with refuses("package-missing", "[loggers]", key="loggers"):
             make_loggers([name], make_study(tmp_path), print)
     assert make_loggers([], make_study(tmp_path), print) == []

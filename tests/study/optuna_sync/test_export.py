@@ -355,7 +355,7 @@ def test_a_storage_that_cannot_be_used_is_refused_without_its_password(tmp_path,
 
 def test_a_missing_driver_is_named_with_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
-    with refuses("package-missing", "scalesearch[postgres]", place="storage:"):
+    with refuses("package-missing", "[postgres]", place="storage:"):
         make_driver(tmp_path, storage="postgresql://ann@127.0.0.1:1/x")
 
 
