@@ -188,8 +188,9 @@ class AdaptiveOutput(Bands):
         for i, (first, end, _) in enumerate(bands[1:]):
             inside = (target >= first) & (target < end)
             head = torch.where(inside, size + i, head)
-            states = getattr(m, f"down{i + 1}")(hidden[inside])
-            tails.append((states, getattr(m, f"table{i + 1}").weight, None, target[inside] - first))
+            rows = inside.nonzero()[:, 0]  # on a GPU the host waits here, once a band
+            states = getattr(m, f"down{i + 1}")(hidden.index_select(0, rows))
+            tails.append((states, getattr(m, f"table{i + 1}").weight, None, target.index_select(0, rows) - first))
         weight = torch.cat([weight, m.clusters.weight]) if len(bands) > 1 else weight
         return [(hidden, weight, None, head), *(term for term in tails if len(term[3]))]
 

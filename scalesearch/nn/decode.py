@@ -23,6 +23,7 @@ from scalesearch.nn.model import Groups
 BOS, EOS = 2, 3
 NEG_INF = -torch.inf
 LOG2_E = math.log2(math.e)
+APART = 8  # steps between two looks at who has ended, on a GPU: each look waits for it
 BLOCK = 64  # entries of the vocabulary searched together
 P, T = ParamSpec("P"), TypeVar("T")
 
@@ -69,16 +70,17 @@ def folding(search: Callable[P, T]) -> Callable[P, T]:
 
 
 @folding
-def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, bos: int = BOS, eos: int = EOS
-           ) -> Hypotheses:
+def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, bos: int = BOS, eos: int = EOS,
+           apart: int | None = None) -> Hypotheses:
     """The likeliest token at each step until EOS; n is 1 and scores are log-probabilities a token (EOS counted).
 
     Args:
         model: in eval mode, on the device of ``source``.
         source: (B, S) ids, PAD = 0 at the end.
         max_length: tokens of a translation, or of each (B,), at most (:func:`longest` by default); EOS then follows.
+        apart: steps after which hypotheses that have ended leave; by default 1, and :data:`APART` on a GPU.
     """
-    limit = limits(model, source, max_length)
+    limit, apart = limits(model, source, max_length), apart or (1 if source.device.type == "cpu" else APART)
     rows = torch.arange(len(source), device=source.device)
     memory, cache = model.encode(source), model.new_cache()
     token = source.new_full((len(source),), bos)
@@ -86,9 +88,18 @@ def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, b
     total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
     for step in range(tokens.shape[1]):
         logits, norm = _next_logits(model, token, memory, cache, bos)
+        before = token
         token = torch.where(step == limit[rows], eos, top(logits, 1)[1][:, 0])
-        total[rows] += (logits.gather(1, token[:, None]) - norm)[:, 0]
-        tokens[rows, step] = token
+        gain = (logits.gather(1, token[:, None]) - norm)[:, 0]
+        if step % apart:  # some may have ended and not left yet
+            ended = before == eos
+            token, gain = token.masked_fill(ended, eos), gain.masked_fill(ended, 0)
+            tokens[rows, step] = token.masked_fill(ended, PAD)
+        else:
+            tokens[rows, step] = token
+        total[rows] += gain
+        if (step + 1) % apart:
+            continue
         keep = (token != eos).nonzero()[:, 0]
         if not len(keep):
             break
@@ -161,12 +172,14 @@ class _Beams:
 
     def __init__(self, source: Tensor, beam: int, penalty: float, limit: Tensor, nbest: int, eos: int) -> None:
         self.size, self.penalty, self.limit, self.nbest, self.eos = beam, penalty, limit, nbest, eos
+        self.shortest = int(limit.min())
         shape = (len(source), beam)
         self.alive = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
         self.alive[:, 0] = 0.0
-        self.scores = torch.full(shape, NEG_INF, dtype=torch.float64, device=source.device)
-        self.ends = source.new_zeros(shape)  # the step at which each ended
-        self.tails = source.new_zeros(shape)  # the place that it had come to before
+        room = (len(source), beam + 1)  # the last place takes what is written of those that do not end
+        self.scores = torch.full(room, NEG_INF, dtype=torch.float64, device=source.device)
+        self.ends = source.new_zeros(room)  # the step at which each ended
+        self.tails = source.new_zeros(room)  # the place that it had come to before
         self.ended = source.new_zeros(len(source))
         self.history: list[tuple[Tensor, Tensor]] = []
 
@@ -191,8 +204,8 @@ class _Beams:
 
     def _candidates(self, step: int, logits: Tensor, norm: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The best continuations of every place: those of a sentence are among the best of each of its places."""
-        last = step == self.limit[rows // self.size]
-        if bool(last.any()):
+        if step >= self.shortest:  # before, nobody can be at the limit, and asking the device would wait for it
+            last = step == self.limit[rows // self.size]
             only_eos = torch.full_like(logits, NEG_INF)
             only_eos[:, self.eos] = logits[:, self.eos]
             logits = torch.where(last[:, None], only_eos, logits)
@@ -204,12 +217,12 @@ class _Beams:
         return scores.view(len(self.alive), -1), tokens.view(len(self.alive), -1)
 
     def _end(self, step: int, ending: Tensor, total: Tensor, parent: Tensor) -> None:
-        """Note the hypotheses that end at this step, in the order in which they do."""
-        sentence, rank = ending.nonzero(as_tuple=True)
-        slot = (self.ended[:, None] + ending.cumsum(1) - 1)[sentence, rank]
-        self.scores[sentence, slot] = total[sentence, rank] / float(step + 1) ** self.penalty
-        self.ends[sentence, slot] = step
-        self.tails[sentence, slot] = parent[sentence, rank]
+        """Note the hypotheses that end at this step, in the order in which they do, without asking which they are."""
+        slot = torch.where(ending, self.ended[:, None] + ending.cumsum(1) - 1, self.size)
+        self.scores.scatter_(1, slot, total / float(step + 1) ** self.penalty)
+        self.scores[:, self.size] = NEG_INF
+        self.ends.scatter_(1, slot, step)
+        self.tails.scatter_(1, slot, parent)
         self.ended += ending.sum(1)
 
     def _beyond_reach(self) -> Tensor:
