@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STUDY ?= studies/quick.yaml
 
-.PHONY: study test test-blocks lint docs setup clean
+.PHONY: study test test-blocks lint docs gpu setup clean
 
 study: $(VENV)/.installed
 	$(BIN)/scalesearch study run $(STUDY) --resume
@@ -25,6 +25,10 @@ lint: $(VENV)/.installed
 # The site, from docs/ to build/site; a warning is an error.
 docs: $(VENV)/.installed
 	$(BIN)/python -m sphinx -W --keep-going -q docs build/site
+
+# What a GPU does: correctness, speed, a study; report.json and report.md in runs/gpu.
+gpu: $(VENV)/.installed
+	$(BIN)/python benchmarks/gpu.py --out runs/gpu $(GPU)
 
 setup: $(VENV)/.installed
 

@@ -1,0 +1,90 @@
+"""All that is to be seen on the day a GPU is there: correctness, speed, a study; below ten minutes (``make gpu``).
+
+    python benchmarks/gpu.py [--out runs/gpu] [--quick] [--only NAME …]
+
+Writes report.json and report.md. Without a GPU it says what it cannot run, and runs the rest on the CPU. Exit status 1
+where something is wrong; each finding comes with the shortest command that shows it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parent))
+from gpu_kit import correctness, speed, studies  # noqa: F401
+from gpu_kit.kit import CHECKS, Check, Kit, Wrong
+
+from scalesearch import __version__
+from scalesearch.train.hardware import processor
+
+
+def machine() -> dict[str, Any]:
+    """What the figures are of."""
+    gpus = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
+    return {"scalesearch": __version__, "torch": torch.__version__, "cuda": torch.version.cuda, "gpus": gpus,
+            "cpu": processor(), "python": platform.python_version()}
+
+
+def run(check: Check, kit: Kit) -> dict[str, Any]:
+    """What came of one check."""
+    told = {"name": check.name, "what": check.what, "device": str(kit.device)}
+    if torch.cuda.device_count() < check.gpus:
+        return told | {"state": "skipped", "why": f"needs {check.gpus} GPU{'s' * (check.gpus > 1)}, and there are "
+                                                  f"{torch.cuda.device_count()}"}
+    start = time.perf_counter()
+    try:
+        found: dict[str, Any] = {"state": "passed", "figures": dict(check.run(kit))}
+    except Exception as error:
+        why = str(error) if isinstance(error, Wrong) else "".join(traceback.format_exception_only(error)).strip()
+        found = {"state": "wrong", "why": why, "reproduce": f"python benchmarks/gpu.py --only {check.name}"}
+    return told | found | {"seconds": round(time.perf_counter() - start, 2)}
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The report as a page."""
+    lines = ["# What a GPU does", "", *(f"- {name}: {value or 'none'}" for name, value in report["machine"].items()), "",
+             "| check | on | came to | seconds |", "|---|---|---|---:|"]
+    for one in report["checks"]:
+        came = one["state"] if one["state"] == "passed" else f"{one['state']}: {one['why'][:300]}"
+        lines.append(f"| {one['what']} (`{one['name']}`) | {one['device']} | {' '.join(came.split())} | "
+                     f"{one.get('seconds', '')} |")
+    for one in report["checks"]:
+        if one.get("figures"):
+            lines += ["", f"## {one['name']}", "", "```json", json.dumps(one["figures"], indent=1), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Runs the checks; see the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/gpu"))
+    parser.add_argument("--quick", action="store_true", help="small sizes and few repeats: whether it runs at all")
+    parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), metavar="NAME")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    console, checks = Console(), []
+    with tempfile.TemporaryDirectory() as scratch:
+        kit = Kit(Path(scratch), given.quick)
+        for name in given.only:
+            checks.append(run(CHECKS[name], kit))
+            console.print(f"{checks[-1]['state']:8} {name}  {checks[-1].get('why', '')[:160]}", highlight=False)
+            report = {"machine": machine(), "quick": given.quick, "checks": checks}
+            (given.out / "report.json").write_text(json.dumps(report, indent=1), "utf-8")
+            (given.out / "report.md").write_text(markdown(report), "utf-8")
+    console.print(f"{given.out / 'report.json'}, {given.out / 'report.md'}")
+    sys.exit(any(one["state"] == "wrong" for one in checks))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Whether a GPU computes what the CPU does, within stated tolerances, and goes on as exactly."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+from gpu_kit.kit import FAMILIES, SECOND_TIER, Figures, Kit, Wrong, architecture, batch, check, far, hold, model
+from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.train import train
+from scalesearch.train.averaging import read_weights
+from scalesearch.train.engine import Engine
+
+CPU = torch.device("cpu")
+FP32, TF32, BF16 = 2e-4, 5e-3, 5e-2  # of the greatest entry
+
+
+def gradients(kit: Kit, subject: Any, device: torch.device, bf16: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss of a batch, and all gradients in one vector."""
+    engine = Engine(copy.deepcopy(subject).to(device).train(), kit.recipe(dropout=0), kit.hardware(device, bf16))
+    loss = engine.loss_sum(batch(), 0.1)
+    loss.backward()
+    return loss, torch.cat([p.grad.flatten() for p in engine.parameters if p.grad is not None])
+
+
+def _compared(kit: Kit, names: tuple[str, ...], limit: float, bf16: bool = False) -> dict[str, Any]:
+    found = {}
+    for name in names:
+        subject = model(name)
+        (loss, grads), (expected, true) = gradients(kit, subject, kit.device, bf16), gradients(kit, subject, CPU)
+        found[name] = {"loss": far(loss, expected), "gradients": far(grads, true)}
+        hold(f"{name}, loss", found[name]["loss"], limit)
+        hold(f"{name}, gradients", found[name]["gradients"], 10 * limit)
+    return found
+
+
+@check()
+def forward_and_backward(kit: Kit) -> Figures:
+    """Losses and gradients of every family and second-tier block, fp32 beside the CPU's."""
+    with kit.exact():
+        return _compared(kit, FAMILIES + (SECOND_TIER[2:4] if kit.quick else SECOND_TIER), FP32)
+
+
+@check()
+def tf32(kit: Kit) -> Figures:
+    """The same with products in TF32."""
+    torch.set_float32_matmul_precision("high")
+    return _compared(kit, FAMILIES, TF32)
+
+
+@check()
+def bf16(kit: Kit) -> Figures:
+    """The same under autocast."""
+    return _compared(kit, FAMILIES, BF16, bf16=True)
+
+
+@check()
+def attention_kernels(kit: Kit) -> Figures:
+    """Fused attention beside attention as products."""
+    found = {}
+    for name in ("small/plain", "small/edgeformer"):
+        subject = model(name).to(kit.device).eval()
+        tensor, given, seen = kit.hardware().tensor, batch(), []
+        for kernel in ("fused", "products"):
+            subject.set_attention(kernel)
+            with torch.no_grad(), kit.exact():
+                seen.append(subject(tensor(given.source), tensor(given.target_in)))
+        found[name] = far(*seen)
+        hold(name, found[name], FP32)
+    return found
+
+
+@check()
+def updates(kit: Kit) -> Figures:
+    """Weights after three updates of each optimiser, beside the CPU's."""
+    found = {}
+    for optimizer in ("adamw", "muon", "soap"):
+        ends = []
+        for device in (kit.device, CPU):
+            engine = Engine(model("small/partialformer").to(device).train(), kit.recipe(dropout=0, optimizer=optimizer),
+                            kit.hardware(device))
+            with kit.exact():
+                losses = [engine.update([batch(seed=step)], 1e-3) for step in range(3)]
+            ends.append(torch.stack(losses))
+        found[optimizer] = far(*ends)
+        hold(optimizer, found[optimizer], 5e-3)
+    return found
+
+
+@check()
+def decoding(kit: Kit) -> Figures:
+    """Greedy and beam translations, those of the CPU."""
+    found = {}
+    for name in FAMILIES:
+        subject, source, same = model(name).eval(), torch.from_numpy(batch(rows=32).source), []
+        for search in (greedy, beam_search):
+            with kit.exact():
+                here = search(copy.deepcopy(subject).to(kit.device), source.to(kit.device)).best()
+            there = search(subject, source).best()
+            same.append(sum(a == b for a, b in zip(here, there)) / len(there))
+        found[name] = {"greedy": same[0], "beam": same[1]}
+        hold(f"{name}, share of translations that differ", 1 - min(same), 0.07)
+    return found
+
+
+@check(gpus=0)
+def causality(kit: Kit) -> Figures:
+    """No logit changes with a later target token, on the device."""
+    found = {}
+    for name in FAMILIES:
+        subject, tensor = model(name).to(kit.device).eval(), kit.hardware().tensor
+        given = batch(rows=2)
+        source, target = tensor(given.source), tensor(given.target_in)
+        changed = target.clone()
+        changed[:, 6:] = 5
+        with torch.no_grad(), kit.exact():
+            found[name] = far(subject(source, target)[:, :6], subject(source, changed)[:, :6])
+        hold(name, found[name], 1e-5)
+    return found
+
+
+@check(gpus=0)
+def resuming(kit: Kit) -> Figures:
+    """A training that paused has the weights of one that did not, to the bit; their mean too."""
+    whole, parts = kit.folder / "whole", kit.folder / "parts"
+    recipe = kit.recipe(dropout=0.1, average="last", average_count=3, average_every=0.1)
+    train(architecture("small/plain"), kit.corpus, recipe, whole)
+    train(architecture("small/plain"), kit.corpus, recipe, parts, until=0.5)
+    train(architecture("small/plain"), kit.corpus, recipe, parts)
+    one, other = (read_weights(folder / "model.safetensors") for folder in (whole, parts))
+    if wrong := [name for name in one if not torch.equal(one[name], other[name])]:
+        raise Wrong(f"{len(wrong)} of {len(one)} weights differ, {wrong[0]} first")
+    return {"weights": len(one), "differ": 0}
+
+
+@check()
+def out_of_memory(kit: Kit) -> Figures:
+    """Memory that runs out for real: batches are cut, and the loss is the same."""
+    large, subject = batch(rows=512, length=120, vocab=VOCAB_OF_MUCH), model("small/plain", VOCAB_OF_MUCH)
+    losses, parts = [], []
+    for share in (1.0, 0.0):
+        torch.cuda.empty_cache()
+        total = torch.cuda.get_device_properties(kit.device).total_memory
+        torch.cuda.set_per_process_memory_fraction(share or min(1.0, LITTLE / total), kit.device)
+        try:
+            engine = Engine(copy.deepcopy(subject).to(kit.device).train(), kit.recipe(dropout=0), kit.hardware())
+            losses.append(float(engine.update([large], 1e-3)))
+            parts.append(engine.parts)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0, kit.device)
+    if parts[1] <= parts[0]:
+        raise Wrong(f"{parts[1]} pieces with {LITTLE / 2**30:g} GiB, {parts[0]} with all: memory did not run out")
+    hold("loss", abs(losses[0] - losses[1]) / losses[0], 1e-4)
+    return {"pieces": parts, "losses": losses}
+
+
+LITTLE, VOCAB_OF_MUCH = 1.5 * 2**30, 8000
+
+
+@check(gpus=0)
+def divergence(kit: Kit) -> Figures:
+    """A loss that is no number ends a training with the reason, after one rollback."""
+    recipe = kit.recipe(lr=1e9, clip_norm=0, steps=30)
+    result = train(architecture("small/plain"), kit.corpus, recipe, kit.folder / "diverged")
+    if result.state != "failed" or "diverged" not in result.reason:
+        raise Wrong(f"{result.state}: {result.reason}")
+    return {"reason": result.reason}

@@ -1,0 +1,131 @@
+"""What a check is, and what checks share: the device, a corpus, small models."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from scalesearch.data import Batch, Corpus, DataSpec, load_corpus
+from scalesearch.library import find_file
+from scalesearch.nn import build
+from scalesearch.space.space import read_space
+from scalesearch.train import Recipe
+from scalesearch.train.hardware import Hardware
+
+VOCAB = 1000
+Figures = Mapping[str, Any]
+
+
+class Skipped(Exception):
+    """Reason: this check cannot run here."""
+
+
+class Wrong(Exception):
+    """Finding: something is not as it must be."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """``run`` gives figures, or raises :class:`Wrong`; ``gpus`` is how many it needs."""
+
+    name: str
+    run: Callable[[Kit], Figures]
+    gpus: int
+
+    @property
+    def what(self) -> str:
+        """First line of its docstring."""
+        return (self.run.__doc__ or "").strip().splitlines()[0]
+
+
+CHECKS: dict[str, Check] = {}
+
+
+def check(gpus: int = 1) -> Callable[[Callable[[Kit], Figures]], Callable[[Kit], Figures]]:
+    """Registers a function as a check that needs so many GPUs."""
+    def registered(run: Callable[[Kit], Figures]) -> Callable[[Kit], Figures]:
+        CHECKS[run.__name__] = Check(run.__name__, run, gpus)
+        return run
+
+    return registered
+
+
+@dataclass
+class Kit:
+    """Device, scratch folder, and whether short runs are enough."""
+
+    folder: Path
+    quick: bool = False
+    device: torch.device = field(default_factory=lambda: torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """Built-in text."""
+        return load_corpus(DataSpec(builtin="grammar", pairs=3000 if self.quick else 10_000, vocab=VOCAB), self.folder)
+
+    def recipe(self, **changes: Any) -> Recipe:
+        """A short recipe for the device."""
+        known = {"steps": 20, "max_tokens": 512, "device": self.device.type, "precision": "fp32", "beam": 1}
+        return Recipe(**(known | changes))
+
+    def hardware(self, device: torch.device | None = None, bf16: bool = False) -> Hardware:
+        """Eager, on the device."""
+        return Hardware(device or self.device, bf16, False)
+
+    def wait(self) -> None:
+        """Waits for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    @contextlib.contextmanager
+    def exact(self) -> Iterator[None]:
+        """Context in which products of fp32 are in fp32."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+FAMILIES = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
+SECOND_TIER = ("reference/subformer-waist", "reference/evolved", "reference/delight-d128", "reference/lite-d200",
+               "reference/mega", "reference/dman", "reference/multi-path")
+
+
+def architecture(name: str) -> Any:
+    """A shipped architecture."""
+    return read_space(find_file(name, "spaces")).closed()
+
+
+def model(name: str, vocab: int = VOCAB, seed: int = 1) -> Any:
+    """Its model, on the CPU."""
+    return build(architecture(name).block, vocab=vocab, seed=seed)
+
+
+def batch(rows: int = 8, length: int = 12, vocab: int = VOCAB, seed: int = 0) -> Batch:
+    """Random pairs, the later rows shorter."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(4, vocab, (3, rows, length))
+    for row in range(rows):
+        ids[:, row, length - row % 4 :] = 0
+    return Batch(ids[0], ids[1], ids[2], np.arange(rows))
+
+
+def far(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Greatest difference, relative to the greatest entry."""
+    one, other = one.detach().double().cpu(), other.detach().double().cpu()
+    return float((one - other).abs().max() / other.abs().max().clamp(min=1e-12))
+
+
+def hold(name: str, found: float, limit: float) -> None:
+    """Raises :class:`Wrong` where ``found`` is above ``limit``, or no number."""
+    if not found <= limit:
+        raise Wrong(f"{name}: {found:.3g}, above {limit:.3g}")

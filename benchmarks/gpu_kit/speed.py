@@ -1,0 +1,180 @@
+"""How fast a GPU trains and decodes, and what small models leave of it."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpu_kit.kit import VOCAB, Figures, Kit, batch, check, model
+from scalesearch.cost import cost, find_protocol
+from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.train.engine import Engine
+from scalesearch.train.hardware import Hardware
+
+SIZES = {"small": "small/plain", "base": "transformer"}
+TOKENS = {"small": 4096, "base": 16384}
+LENGTH = 32
+
+
+def timed(kit: Kit, run: Callable[[], Any], times: int) -> float:
+    """Median of wall seconds, after two to warm up."""
+    found = []
+    for turn in range(times + 2):
+        kit.wait()
+        start = time.perf_counter()
+        run()
+        kit.wait()
+        if turn > 1:
+            found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+def peak(kit: Kit, dtype: torch.dtype) -> float:
+    """FLOPs a second of one large product."""
+    side = 8192 if kit.device.type == "cuda" else 1024
+    a = torch.randn(side, side, device=kit.device, dtype=dtype)
+    return 2 * side**3 / timed(kit, lambda: a @ a, 5)
+
+
+def _engine(kit: Kit, size: str, compiled: bool) -> tuple[Engine, Any]:
+    bf16 = kit.device.type == "cuda"
+    recipe = kit.recipe(precision="bf16" if bf16 else "fp32", dropout=0.1)
+    tokens = TOKENS[size] // (16 if kit.quick else 1)
+    given = batch(rows=tokens // LENGTH, length=LENGTH)
+    subject = model(SIZES[size]).to(kit.device).train()
+    return Engine(subject, recipe, Hardware(kit.device, bf16, compiled)), given
+
+
+@check(gpus=0)
+def training(kit: Kit) -> Figures:
+    """Target tokens a second, and the share of one large product's speed: eager, compiled."""
+    found: dict[str, Any] = {}
+    for size in ("small",) if kit.quick else SIZES:
+        for compiled in (False,) if kit.device.type == "cpu" else (False, True):
+            engine, given = _engine(kit, size, compiled)
+            seconds = timed(kit, lambda: engine.update([given], 1e-4), 3 if kit.quick else 10)  # noqa: B023
+            price = cost(engine.model.block, find_protocol("forward", LENGTH, LENGTH, VOCAB))
+            dtype = torch.bfloat16 if engine.hardware.bf16 else torch.float32
+            flops = 3 * 2 * price["macs.total"] * len(given) / seconds
+            found[f"{size}, {'compiled' if compiled else 'eager'}"] = {
+                "target tokens / s": round(given.tokens / seconds), "share of peak": round(flops / peak(kit, dtype), 4)}
+    return found
+
+
+@check()
+def waiting_for_python(kit: Kit) -> Figures:
+    """Share of an update in which the device has nothing to do: wall time beside kernel time."""
+    from torch.profiler import ProfilerActivity, profile
+
+    found = {}
+    for size in SIZES:
+        engine, given = _engine(kit, size, False)
+        seconds = timed(kit, lambda: engine.update([given], 1e-4), 5)  # noqa: B023
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            engine.update([given], 1e-4)
+            kit.wait()
+        busy = sum(event.self_device_time_total for event in seen.key_averages()) / 1e6
+        found[size] = {"idle share": round(max(0.0, 1 - busy / seconds), 3), "ms an update": round(1e3 * seconds, 2)}
+    return found
+
+
+@check()
+def cuda_graph(kit: Kit) -> Figures:
+    """A forward and backward pass of a small model as one CUDA graph, beside eager."""
+    subject = model("small/plain").to(kit.device).train()
+    for part in subject.modules():
+        part.training = False  # dropout draws anew in a graph only through its own generator
+    given, tensor = batch(rows=128, length=LENGTH), kit.hardware().tensor
+    source, target = tensor(given.source), tensor(given.target_in)
+
+    def step() -> None:
+        subject.zero_grad(set_to_none=False)
+        subject(source, target).float().logsumexp(-1).sum().backward()
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    eager, replayed = timed(kit, step, 10), timed(kit, graph.replay, 10)
+    return {"eager ms": 1e3 * eager, "graph ms": 1e3 * replayed, "ratio": eager / replayed}
+
+
+@check()
+def sharing_by_processes(kit: Kit) -> Figures:
+    """Updates a second of 1, 2, 4 and 8 small candidates on one device, a process each."""
+    script = Path(__file__).with_name("candidate.py")
+    found = {}
+    for count in (1, 2) if kit.quick else (1, 2, 4, 8):
+        command = [sys.executable, script, "6" if kit.quick else "12"]
+        several = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+        rates = [float(one.communicate(timeout=300)[0].split()[-1]) for one in several]
+        found[f"{count} processes"] = {"updates / s in all": round(sum(rates), 2), "each": round(sum(rates) / count, 2)}
+    return found
+
+
+@check(gpus=0)
+def several_in_one_process(kit: Kit) -> Figures:
+    """Small candidates of one structure as one, by ``torch.func``: forward and backward beside one after the other."""
+    count = 2 if kit.quick else 8
+    several = [model("small/plain", seed=seed).to(kit.device).eval() for seed in range(count)]
+    weights, buffers = torch.func.stack_module_state(several)
+    given, tensor = batch(rows=16, length=LENGTH), kit.hardware().tensor
+    source, target = tensor(given.source), tensor(given.target_in)
+
+    def loss(own: Any, kept: Any) -> torch.Tensor:
+        return torch.func.functional_call(several[0], (own, kept), (source, target)).logsumexp(-1).mean()
+
+    def apart() -> None:
+        for one in several:
+            one.zero_grad()
+            one(source, target).logsumexp(-1).mean().backward()
+
+    together = torch.func.vmap(torch.func.grad(loss))
+    one, other = timed(kit, apart, 3), timed(kit, lambda: together(weights, buffers), 3)
+    return {"candidates": count, "apart ms": 1e3 * one, "together ms": 1e3 * other, "ratio": one / other}
+
+
+@check(gpus=0)
+def decoding_speed(kit: Kit) -> Figures:
+    """Target tokens a second of greedy and beam decoding, with looks at who has ended at each step and seldom."""
+    subject = model("small/plain").to(kit.device).eval()
+    source = torch.from_numpy(batch(rows=16 if kit.quick else 256, length=20).source).to(kit.device)
+    runs = {"greedy, a look each step": lambda: greedy(subject, source, apart=1),
+            "greedy, each eighth": lambda: greedy(subject, source, apart=8),
+            "beam 5": lambda: beam_search(subject, source)}
+    tokens = int(greedy(subject, source).lengths.sum())
+    return {name: round(tokens / timed(kit, run, 3)) for name, run in runs.items()}
+
+
+@check(gpus=0)
+def beside_a_plain_loop(kit: Kit) -> Figures:
+    """Target tokens a second beside ``torch.nn.Transformer`` in a plain loop, in turns, fp32."""
+    core = torch.nn.Transformer(128, 4, 3, 3, 256, 0.1, batch_first=True).to(kit.device)
+    table = torch.nn.Embedding(VOCAB, 128).to(kit.device)
+    adam = torch.optim.Adam([*core.parameters(), *table.parameters()], 1e-4)
+    rows = (512 if kit.quick else 4096) // LENGTH
+    given, tensor = batch(rows=rows, length=LENGTH), kit.hardware().tensor
+    source, target, labels = map(tensor, (given.source, given.target_in, given.target_out))
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(LENGTH, device=kit.device)
+
+    def plain() -> None:
+        adam.zero_grad()
+        logits = core(table(source), table(target), tgt_mask=mask) @ table.weight.t()
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=0).backward()
+        adam.step()
+
+    engine = Engine(model("small/plain").to(kit.device).train(), kit.recipe(dropout=0.1), kit.hardware())
+    ours, theirs = timed(kit, lambda: engine.update([given], 1e-4), 5), timed(kit, plain, 5)
+    return {"scalesearch": round(given.tokens / ours), "plain loop": round(given.tokens / theirs),
+            "ratio": theirs / ours}
