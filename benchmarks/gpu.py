@@ -53,8 +53,8 @@ def run(check: Check, kit: Kit) -> dict[str, Any]:
 
 def markdown(report: dict[str, Any]) -> str:
     """The report as a page."""
-    lines = ["# What a GPU does", "", *(f"- {name}: {value or 'none'}" for name, value in report["machine"].items()), "",
-             "| check | on | came to | seconds |", "|---|---|---|---:|"]
+    facts = (f"- {name}: {value or 'none'}" for name, value in report["machine"].items())
+    lines = ["# What a GPU does", "", *facts, "", "| check | on | came to | seconds |", "|---|---|---|---:|"]
     for one in report["checks"]:
         came = one["state"] if one["state"] == "passed" else f"{one['state']}: {one['why'][:300]}"
         lines.append(f"| {one['what']} (`{one['name']}`) | {one['device']} | {' '.join(came.split())} | "
