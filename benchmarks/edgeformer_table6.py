@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scalesearch.cli.files import read_data
+from scalesearch.api.files import read_data
 from scalesearch.cost.fit import Setup
 from scalesearch.data import DataSpec, load_corpus
 from scalesearch.export.base import Decoder

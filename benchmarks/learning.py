@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import ttest_ind
 
-from scalesearch.cli.files import load_recipe
+from scalesearch.api.files import load_recipe
 from scalesearch.cli.options import load_architecture
 from scalesearch.train import Recipe, Result, train
 

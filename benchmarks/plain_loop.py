@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from scalesearch.cli.files import load_data
+from scalesearch.api.files import load_data
 from scalesearch.data import BOS, EOS, PAD, Corpus, batches, eval_batches, put_back
 from scalesearch.tasks.translation import scores
 

@@ -1,6 +1,7 @@
 """What travels with scalesearch, found by name, and where the package itself came from."""
 
 import difflib
+import importlib.util
 import json
 import shlex
 from collections import Counter
@@ -64,3 +65,10 @@ def _origin() -> str:
         return "scalesearch"
     path = Path(unquote(urlparse(told.get("url", "")).path))
     return str(path) if path.is_absolute() and path.exists() else "scalesearch"
+
+
+def need(*packages: str) -> None:
+    """Raises UserError where an optional package is missing."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f"{package} is not installed: {install_command('study')}", code="package-missing")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ def plain(text: object) -> str:
     return STEERING.sub(lambda found: ascii(found[0])[1:-1], str(text))
 
 
-def open_console(stderr: bool = False, width: int | None = None) -> Console:
+def open_console(stderr: bool = False, width: int | None = None, file: IO[str] | None = None) -> Console:
     """A console that reads no markup, and writes out whatever would steer the terminal."""
     from rich.console import Console
     from rich.segment import Segment
@@ -31,7 +31,7 @@ def open_console(stderr: bool = False, width: int | None = None) -> Console:
             for segment in super().render(*args, **options):
                 yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
-    return PlainConsole(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+    return PlainConsole(stderr=stderr, width=width, file=file, markup=False, emoji=False, highlight=False)
 
 
 def say(text: Any, console: Console | None = None, style: str | None = None) -> None:
@@ -68,6 +68,12 @@ def make_table(headings: Iterable[Any], rows: Iterable[Sequence[Any]], left: Col
     for at, cells in enumerate(rows):
         table.add_row(*map(as_text, cells), style=styles[at] if styles else None)
     return table
+
+
+def clock(seconds: float) -> str:
+    """``1:23``, or with hours ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
 def as_text(cell: Any) -> Text:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.cli.files import load_data
+from scalesearch.api.files import load_data
 from scalesearch.cli.options import load_architecture
 from scalesearch.data import EOS, Feed
 from scalesearch.nn import Dropout, build

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from ours import architecture
 
+from scalesearch.api.files import load_data
 from scalesearch.blocks.embedding import sinusoid
-from scalesearch.cli.files import load_data
 from scalesearch.data import Corpus, Split
 from scalesearch.nn import build
 

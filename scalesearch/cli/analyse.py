@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.files import read_data
-from scalesearch.cli.options import Output, json_option, need, print_json
+from scalesearch.api.files import read_data
+from scalesearch.cli.options import Output, json_option, print_json
 from scalesearch.errors import UserError
+from scalesearch.library import need
 from scalesearch.terminal import make_table, say, wide_console
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scalesearch.cli.files import read_data
+from scalesearch.api.files import data_spec
 from scalesearch.cli.options import Output, json_option, print_json
-from scalesearch.cli.translate import Translator, search_options
+from scalesearch.cli.translate import search_options
 from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
@@ -32,11 +32,10 @@ def command(teacher: str, data: str, out: Path, beam: int | None, length_penalty
     """
     from rich.progress import Progress
 
+    from scalesearch.export.translator import Translator
     from scalesearch.train.scoring.distill import distill_data
 
-    spec, section = read_data(data)
-    with section.naming():
-        spec = spec.resolve(section.file.parent)
+    spec = data_spec(data)
     search = Translator(teacher, beam, length_penalty, batch).search
     with Progress(console=open_console(stderr=True)) as progress:
         task = progress.add_task("translating", total=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import importlib.util
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.errors import UserError
-from scalesearch.library import install_command
+from scalesearch.library import need
 from scalesearch.terminal import STEERING
 
 if TYPE_CHECKING:
@@ -129,13 +128,6 @@ def once_lines(costs: Mapping[str, Cost]) -> list[str]:
 def print_costs(record: Mapping[str, Any], protocol: Protocol) -> None:
     """Prints costs as one JSON value, which says what they leave out."""
     print_json({**record, "conventions": protocol.conventions})
-
-
-def need(*packages: str) -> None:
-    """Raises UserError where an optional package is missing."""
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            raise UserError(f"{package} is not installed: {install_command('study')}", code="package-missing")
 
 
 def print_json(value: Any) -> None:

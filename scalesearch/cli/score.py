@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.options import json_option, print_json
-from scalesearch.cli.translate import Translator, search_options
+from scalesearch.cli.translate import counted, search_options
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
-    from scalesearch.tasks import Task, Texts
+    from scalesearch.export.translator import Translator
+    from scalesearch.tasks import Task
 
 
 @click.command(name="score")
@@ -31,15 +32,14 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     the first by paired bootstrap (Koehn 2004). Other tasks are scored by their metrics, without intervals.
     """
     from scalesearch.data.sources import read_pairs
-    from scalesearch.tasks import Texts
+    from scalesearch.export.translator import Translator, scores
 
     opened = [Translator(model, beam, length_penalty, batch) for model in models]
     _check_alike(opened)
     pairs = read_pairs((source, target), "test", False)
-    low = opened[0].trained.lowercase
-    texts = Texts(*([line.lower() for line in side] if low else side for side in (pairs.source, pairs.target)))
-    found = [[best for _, ((best, _), *_) in model(texts.source, len(texts.source))] for model in opened]
-    rows = _scores(opened, found, texts, samples)
+    low, texts = opened[0].trained.lowercase, opened[0].texts(pairs.source, pairs.target)
+    found = [[best for _, ((best, _), *_) in counted(model, texts.source, len(texts.source))] for model in opened]
+    rows = scores(opened, found, texts, samples)
     notes = _without_intervals(opened[0].task)
     names = [f"{model.folder} ({model.search.protocol})" for model in opened]
     if as_json:
@@ -58,20 +58,6 @@ def _check_alike(opened: list[Translator]) -> None:
             if mine != first:
                 raise UserError(f"{model.folder}: its {what} is {mine}, and that of {opened[0].folder} is {first}: no "
                                 "score of one compares with the other's; score them one at a time", code="not-alike")
-
-
-def _scores(opened: list[Translator], found: list[list[str]], texts: Texts, samples: int) -> list[dict[str, Any]]:
-    """Metrics of each model; see :func:`.translation.compared`."""
-    from scalesearch.data import DataSpec
-    from scalesearch.tasks.translation import compared
-
-    task = opened[0].task
-    if task.name == "translation":
-        return compared(found, texts.target, samples)
-    options = DataSpec(task=task.name, train="-", valid="-", test="-", source="s", target="t")
-    values = [task.score(said, texts, options) for said in found] if task.score else []
-    signed = {"signature": next(text for key, text in values[0].items() if key.endswith("_signature"))}
-    return [{name: {"score": row[name], **signed} for name in task.metrics} for row in values]
 
 
 def _without_intervals(task: Task) -> list[str]:

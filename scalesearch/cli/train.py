@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from scalesearch.cli.files import load_data, load_recipe
+from scalesearch.api.files import load_data, load_recipe
+from scalesearch.api.progress import training_bar
 from scalesearch.cli.options import Output, json_option, load_architecture, print_json, set_option
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
-from scalesearch.terminal import make_table, open_console, plain, say
+from scalesearch.terminal import open_console, plain, say
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from scalesearch.data import Corpus
     from scalesearch.space.assembly.architecture import Architecture
@@ -62,7 +60,7 @@ def command(architecture: str, data: str, settings: tuple[str, ...], recipe: str
         _check_same(chosen, corpus, how, seed, processes, out)
     _introduce(console, chosen.id, corpus, how, out)
     try:
-        with _bar(console) as report:
+        with training_bar(console) as report:
             result = train(chosen, corpus, how, out, seed=seed, report=report, resume=resume,
                            processes=processes, artefacts=artefact_decoder)
     except ProcessLost as lost:
@@ -116,96 +114,14 @@ def _introduce(console: Console, identity: str, corpus: Corpus, recipe: Recipe, 
     say(f"{recipe.describe()} · into {out}", console)
 
 
-@contextmanager
-def _bar(console: Console) -> Iterator[Any]:
-    """A progress bar, fed by the trainer's reports, that begins with the first; validations are printed above it."""
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), \
-        TextColumn("{task.fields[facts]}")
-    progress = Progress(*columns, console=console)
-    task = progress.add_task("training", total=1.0, facts="")
-
-    def report(event: dict[str, Any]) -> None:
-        progress.start()
-        if event["kind"] == "update":
-            progress.update(task, completed=min(1.0, event["share"]), facts=_facts(event))
-        elif event["kind"] == "validation":
-            progress.print(_line(event))
-        elif event["kind"] == "decode":
-            done = event["done"] / event["of"]
-            progress.update(task, description="translating", completed=done, facts=f"{event['done']} sentences")
-
-    try:
-        yield report
-    finally:
-        if progress.live.is_started:
-            progress.stop()
-
-
-def _facts(event: dict[str, Any]) -> str:
-    left = "" if event["eta_seconds"] is None else f" · {_time(event['eta_seconds'])} left"
-    return f"update {event['step']:,} · loss {event['loss']:.3f} · {event['tokens_per_second']:,.0f} tokens/s{left}"
-
-
-def _line(event: dict[str, Any]) -> str:
-    from scalesearch.tasks import METRICS
-
-    train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
-    scores = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS
-              if event.get(name) is not None and name != "loss"]
-    return (f"update {event['step']:>7,} · {_time(event['cpu_seconds']):>6} CPU · train {train} "
-            f"· valid {event['valid_loss']:.3f}{''.join(scores)}")
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
-
-
 def _show(console: Console, result: Result) -> None:
     for note in result.notes:
         say(note, console, "yellow")
     if result.state != "complete":
         say(f"failed: {result.reason}", console, "bold red")
         return
-    say(_table(result.metrics), console)
-    for line in _protocol(result):
+    from scalesearch.train.tables import protocol_lines, score_table
+
+    say(score_table(result.metrics), console)
+    for line in protocol_lines(result):
         say(line, console, "dim")
-
-
-def _table(metrics: dict[str, Any]) -> Table:
-    """The metrics of each split that was scored."""
-    from scalesearch.tasks import METRICS
-
-    names = [name for name in METRICS if name in metrics and name != "loss_per_char"]  # which the result file has
-    words = {name: METRICS[name].words.partition(" (")[0] for name in names}
-    headings = ["", *(words[name].lower() if name in ("loss", "perplexity") else words[name] for name in names)]
-    scored = {metrics["split"]: metrics} | ({"test": metrics["test"]} if "test" in metrics else {})
-    rows = [(split, *(_number(name, own.get(name)) for name in names)) for split, own in scored.items()]
-    return make_table(headings, rows)
-
-
-def _number(name: str, value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}" if name == "loss" else f"{value:.2f}"
-
-
-def _protocol(result: Result) -> list[str]:
-    """How the numbers came about, and what they cost."""
-    from scalesearch.tasks import METRICS
-
-    metrics = result.metrics
-    signed = {key.removesuffix("_signature"): text for key, text in metrics.items() if key.endswith("_signature")}
-    signatures = (f"{METRICS[name].words if name in METRICS else name} {text}" for name, text in signed.items())
-    device = result.device if result.processes == 1 else f"{result.processes} x {result.device}"
-    synthetic = ["synthetic corpus: the score compares architectures, nothing else"] if metrics["synthetic"] else []
-    decode = [metrics["decode"]] if "decode" in metrics else []
-    measured = [f"{key}: {metrics[f'{key}_protocol']}" for key in ("latency", "memory") if key in metrics]
-    return [
-        " · ".join([*decode, f"weights: {metrics['weights']}", *signatures]),
-        *measured,
-        f"{result.params:,} params · {result.steps:,} updates, {result.tokens:,} target tokens in "
-        f"{_time(result.cpu_seconds)} CPU ({result.tokens_per_cpu_second:,.0f} tokens a CPU-second), "
-        f"{_time(result.total_seconds)} with scoring · {result.dtype} on {device} · seed {result.seed}",
-        *synthetic,
-    ]

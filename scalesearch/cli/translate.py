@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,8 @@ from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 
 if TYPE_CHECKING:
-    from scalesearch.data import Split
-    from scalesearch.train.checkpoint import Checkpoint
-    from scalesearch.train.scoring.evaluate import Search, Translations
-
-AT_ONCE = 1000  # lines that are sorted by length together, and how long the first answer takes
-CHARACTERS = 1 << 20  # of these lines, or one more: what is tokenised takes memory
+    from scalesearch.export.translator import Translator
+    from scalesearch.train.scoring.evaluate import Translations
 
 
 def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,10 +47,12 @@ def command(model: str, beam: int | None, length_penalty: float | None, batch: i
     One line comes out for each that goes in, in the same order; an empty one stays empty. With --json, a line is an
     object with source, translation and score, and of several translations all of them under nbest.
     """
+    from scalesearch.export.translator import Translator
+
     translator = Translator(model, beam, length_penalty, batch, nbest)
 
     def texts() -> Iterator[str]:
-        for number, (source, found) in enumerate(translator(_lines()), 1):
+        for number, (source, found) in enumerate(counted(translator, _lines()), 1):
             yield _object(source, found, nbest) if as_json else _plain(number, found, nbest)
 
     if output is not None:
@@ -65,81 +62,23 @@ def command(model: str, beam: int | None, length_penalty: float | None, batch: i
         click.echo(text)
 
 
-class Translator:
-    """A finished training, or an artefact, that translates lines.
+def counted(translator: Translator, lines: Iterable[str], total: int | None = None
+            ) -> Iterator[tuple[str, Translations]]:
+    """Lines with their translations; a bar counts them on standard error.
 
-    Attributes:
-        search: how; what is not given is as in the model's recipe.
+    The bar is there where that is a terminal and standard output is another place.
     """
-
-    def __init__(self, folder: str, beam: int | None, length_penalty: float | None, batch: int, nbest: int = 1) -> None:
-        from scalesearch.tasks import TASKS
-        from scalesearch.train.scoring.evaluate import Search
-
-        self.folder = folder
-        self.trained, self._decode = _opened(Path(folder))
-        self.task, recipe = TASKS[self.trained.task], self.trained.recipe
-        if self.task.score is None:
-            raise UserError(f"{folder}: trained for the task {self.task.name}, which turns no line into another",
-                            code="other-task")
-        penalty = recipe.length_penalty if length_penalty is None else length_penalty
-        self.search: Search = Search(beam or recipe.beam, penalty, batch, nbest)
-        if nbest > self.search.beam:
-            raise UserError(f"--nbest {nbest}: a search of beam {self.search.beam} finds no more than that; give a "
-                            "larger --beam", code="nbest-above-beam")
-
-    def __call__(self, lines: Iterable[str], total: int | None = None) -> Iterator[tuple[str, Translations]]:
-        """Lines with their translations, some hundred at a time; a bar on standard error counts them."""
-        from scalesearch.train.scoring.evaluate import translate_lines
-
-        with _counted(f"{self.folder}: {self.search.protocol}", total) as count:
-            for some in _grouped(lines):
-                yield from translate_lines(self.trained, some, lambda split: self._decode(split, self.search))
-                sys.stdout.flush()
-                count(len(some))
-
-
-def _opened(folder: Path) -> tuple[Checkpoint, Callable[[Split, Search], list[Translations]]]:
-    """The training or the artefact in ``folder``, and what translates with it."""
-    from scalesearch.train import Recipe, read_checkpoint
-    from scalesearch.train.hardware import Hardware
-    from scalesearch.train.scoring.evaluate import translate
-
-    if (folder / "artefact.json").is_file() and not (folder / "result.json").is_file():  # not a training's copy
-        from scalesearch.export.export import open_artefact
-
-        described, decoder = open_artefact(folder)
-        return described, lambda split, search: decoder.translate(split, described, search)
-    trained, hardware = read_checkpoint(folder), Hardware.of(Recipe(steps=1))
-    trained.model.to(hardware.device).set_attention(hardware.attention)
-    return trained, lambda split, search: translate(trained.model, split, trained.tokenizer, hardware, search)
-
-
-def _grouped(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in lists of ``AT_ONCE``, or fewer where they are long."""
-    some: list[str] = []
-    room = CHARACTERS
-    for line in lines:
-        some.append(line)
-        room -= len(line)
-        if len(some) == AT_ONCE or room < 0:
-            yield some
-            some, room = [], CHARACTERS
-    if some:
-        yield some
-
-
-@contextmanager
-def _counted(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Bar on standard error, where that is a terminal and standard output is another place."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     hidden = not sys.stderr.isatty() or sys.stdout.isatty()
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("lines")
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda lines: progress.advance(task, lines)
+        task = progress.add_task(f"{translator.folder}: {translator.search.protocol}", total=total)
+        for some in translator.grouped(lines):
+            yield from some
+            sys.stdout.flush()
+            progress.advance(task, len(some))
 
 
 def _lines() -> Iterator[str]:

@@ -52,6 +52,17 @@ class Artefact:
     verification: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
+    def lines(self) -> list[str]:
+        """What was written and verified, for people."""
+        lines = [f"{self.format}, {self.quantisation}: {sum(self.bytes.values()):,} bytes in {len(self.bytes)} files"]
+        checked = self.verification
+        for name in [name for name in ("model", "float", "quantised") if name in checked]:
+            scores = ", ".join(f"{key} {value:.2f}" for key, value in checked[name].items() if isinstance(value, float))
+            different = checked[name].get("different")
+            words = "" if different is None else f"; {different} of {checked['sentences']:,} sentences differ"
+            lines.append(f"{name}: {scores or 'no metric'}{words}")
+        return lines
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -109,6 +120,26 @@ def export(trained: Checkpoint, folder: Path, format: Format, quantise: str, sam
         os.replace(made, folder)
         sync_folder(folder.parent)
     return found
+
+
+def export_training(source: Path, folder: Path, name: str, quantise: str | None = None, data: DataSpec | None = None,
+                    sentences: int = 1000, threads: int = 1, why: str = "") -> Artefact:
+    """Writes the finished training in ``source`` as the format ``name`` into the new folder ``folder``; verifies it.
+
+    Args:
+        quantise: the format's own, if not given.
+        data: of whose validation text the first ``sentences`` are verified on; the training's own, if not given.
+        why: it was chosen.
+
+    Raises:
+        UserError: as :func:`export`; or ``source`` is no finished training, or its text is not to be had.
+    """
+    trained, format = read_checkpoint(source), format_of(name)
+    sample = None
+    if format.decodes:
+        spec = data or DataSpec.from_mapping(read_json(source / DATA, dict[str, Any])["spec"]).resolve()
+        sample = Sample.of(trained, spec, sentences)
+    return export(trained, folder, format, quantise or format.quantisations[0], sample, {"chosen": why}, threads)
 
 
 def describe(trained: Checkpoint, made: Path, format: Format, quantise: str) -> Artefact:

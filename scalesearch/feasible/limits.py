@@ -65,6 +65,14 @@ def read_budgets(space: Space, texts: Sequence[str], option: str = "--budget") -
     return limited
 
 
+def wanted_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
+    """The budgets ``texts``, or all that the space names where there are none; see :func:`read_budgets`."""
+    if not (texts or space.budgets):
+        raise UserError("no budget", help="give one (--budget), such as 'params.non_embedding <= 10M and "
+                        "macs.total <= 2G', or name one in the space under cost: budgets:", code="no-budget")
+    return read_budgets(space, texts or tuple(space.budgets))
+
+
 def limits(space: Space, budget: Constraint | None = None) -> tuple[Constraint, ...]:
     """Every limit of a candidate: the space's ``where``, then the budget, part by part."""
     whole = (*space.where, *((budget,) if budget else ()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from itertools import islice
 
 from scalesearch.cost import Protocol
 from scalesearch.errors import UserError
@@ -31,19 +33,26 @@ def pick(space: Space, way: str, seed: int, protocol: Protocol) -> tuple[Answers
     """
     if way != "random" and (exact := _exact(space, way, protocol)):
         return exact, f"the {way} of the space by {SIZE}"
-    rng = random.Random(seed)
-    sheets = [space.sample(rng) for _ in range(DRAWS)]
-    costly = dict.fromkeys((SIZE, *(cost for constraint in space.where for cost in sorted(constraint.costs))))
-    candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, costly)
-    sound = [(candidate.costs[SIZE], -at) for at, candidate in enumerate(candidates) if candidate.costs is not None
-             and all(constraint.holds(candidate.__getitem__) for constraint in space.where)]
-    if not sound:
+    sound = _sound(space, protocol, random.Random(seed))
+    if way == "random":
+        sound = islice(sound, 1)
+    if not (found := list(sound)):
         raise UserError(f"none of {DRAWS:,} random candidates can be built and meets the space's constraints; "
                         "see what `scalesearch check` says", code="nothing-sound")
     if way == "random":
-        return sheets[-sound[0][1]], f"random, seed {seed}"
-    _, at = min(sound) if way == "smallest" else max(sound)
-    return sheets[-at], f"the {way} of {DRAWS:,} random candidates by {SIZE}: the space is too large to be sure"
+        return found[0][1], f"random, seed {seed}"
+    _, sheet = (min if way == "smallest" else max)(found, key=lambda one: one[0])
+    return sheet, f"the {way} of {DRAWS:,} random candidates by {SIZE}: the space is too large to be sure"
+
+
+def _sound(space: Space, protocol: Protocol, rng: random.Random) -> Iterator[tuple[int, Answers]]:
+    """Size and answers of those of ``DRAWS`` random candidates that can be built and meet the constraints."""
+    costly = dict.fromkeys((SIZE, *(cost for constraint in space.where for cost in sorted(constraint.costs))))
+    for most in (16, DRAWS - 16):  # the first few are enough where one is wanted
+        sheets = [space.sample(rng) for _ in range(most)]
+        for sheet, candidate in zip(sheets, priced([Candidate.of(sheet) for sheet in sheets], protocol, costly)):
+            if candidate.costs is not None and all(one.holds(candidate.__getitem__) for one in space.where):
+                yield candidate.costs[SIZE], sheet
 
 
 def _exact(space: Space, way: str, protocol: Protocol) -> Answers | None:

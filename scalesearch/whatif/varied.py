@@ -126,3 +126,22 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
         raise UserError(f"{key} is a choice among {parameters[0]}; give it a plain range, as in --set {key}=1..64",
                         code="not-a-range")
     return values if isinstance(values, range) else sorted(int(value) for value in values)
+
+
+def sizes_of(space: Space, each: Mapping[str, str | Sequence[int] | None]) -> dict[str, Sequence[int]]:
+    """The sizes of each key: those given, or those of a text such as ``1..24``; of None those that the space gives."""
+    sizes: dict[str, Sequence[int]] = {}
+    for key, given in each.items():
+        if key not in space.form.by_key:
+            raise UserError(unknown(space, key), code="unknown-key")
+        if given is not None and not isinstance(given, str):
+            sizes[key] = given
+            continue
+        changed = space if given is None else space.set({key: given})
+        sizes[key] = offered(changed, key)
+        if not sizes[key]:
+            if (size := written(changed, key)) is None:
+                raise UserError(f"{key}: it is off in the space, which gives no size to take; give some, as in "
+                                f"{key}=1..8", code="key-absent")
+            sizes[key] = [size]
+    return sizes

@@ -13,7 +13,7 @@ from tests.train.conftest import recipe, sentences, tiny
 
 
 def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
-    from scalesearch.cli.files import load_data
+    from scalesearch.api.files import load_data
     from scalesearch.train import train
 
     for split, count, seed in (("train", 60, 1), ("val", 10, 2), ("test", 10, 3)):

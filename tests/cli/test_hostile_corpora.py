@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalesearch.cli.files import load_data
+from scalesearch.api.files import load_data
 from scalesearch.data.files import FREE, MAX_LINE
 from scalesearch.train import train
 from tests.bounds import answered

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalesearch.cli.files import load_recipe, read_data
+from scalesearch.api.files import load_recipe, read_data
 from scalesearch.errors import UserError
 from scalesearch.space import Space, read_space
 from scalesearch.study.config.reader import read_study

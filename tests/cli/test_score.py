@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from scalesearch.api.files import load_data
 from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
-from scalesearch.cli.files import load_data
+from scalesearch.export import translator
 from scalesearch.tasks import TASKS
 from scalesearch.train import train
 from tests.cli.test_train import run
@@ -94,10 +95,10 @@ def test_several_translations_a_line(place: Path) -> None:
 
 
 def test_lines_are_translated_in_lists_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translate_verb, "CHARACTERS", 10)
-    monkeypatch.setattr(translate_verb, "AT_ONCE", 3)
+    monkeypatch.setattr(translator, "CHARACTERS", 10)
+    monkeypatch.setattr(translator, "AT_ONCE", 3)
     given = ["12345", "12345", "1", "", "", "", "123456789012", "1"]
-    groups = list(translate_verb._grouped(given))
+    groups = list(translator._grouped(given))
     assert [line for group in groups for line in group] == given and list(map(len, groups)) == [3, 3, 1, 1]
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from scalesearch.api.files import load_data
 from scalesearch.cli import train as train_verb
 from scalesearch.cli import translate as translate_verb
-from scalesearch.cli.files import load_data
 from scalesearch.errors import UserError
 from tests.corpora import ENGLISH, write_text
 
@@ -106,7 +106,7 @@ def test_a_changed_setting_is_refused_before_anything_is_written(data: Path, tmp
         ("--data", "data:\n  source: en\n  targt: de\n", ":3:3: unknown key `targt`"),
         ("--data", "builtin: grammar\npairs: 0\n", ":2:8: pairs: 0 is out of bounds"),
         ("--data", "data: {source: [}\n", ":1:17: not YAML"),
-        ("--data", "", ": the file is empty. --data: `builtin` or a file"),
+        ("--data", "", ": the file is empty. Give `builtin` or a file"),
         ("--data", "source: en\ntarget: de\ntrain: no\nvalid: val\ntest: test\n", ":3:8: data: train: "),
         ("--data", "source: en\ntarget: de\ntrain: trian\nvalid: val\ntest: test\n", "/data.yaml:3:8: data: train: "),
         ("--recipe", "steps: 3\nlrr: 1\n", ":2:1: unknown key `lrr`"),

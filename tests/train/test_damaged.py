@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scalesearch.cli.files import load_data
+from scalesearch.api.files import load_data
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, read_checkpoint, train

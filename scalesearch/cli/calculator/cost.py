@@ -88,6 +88,7 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
     """One architecture's costs: the one in ``file``, or the one that is picked from it."""
     from scalesearch.cost import cost, protocol_of
     from scalesearch.cost.modules import rows
+    from scalesearch.cost.tables import memory_line, tables
 
     picked: dict[str, Any] = {}
     if way:
@@ -119,8 +120,8 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
             extra["verify"] = [{**vars(check), "agrees": check.agrees} for check in checks]
         print_costs(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra, chosen)
     else:
-        memory = _memory(result)  # first, for a fit that is not there
-        for table in (_modules(result, levels), _totals(result), *([_checks(checks, result)] if checks else [])):
+        memory = memory_line(result)  # first, for a fit that is not there
+        for table in (*tables(result, levels), *([_checks(checks, result)] if checks else [])):
             say(table)
         if picked:
             say(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
@@ -129,40 +130,6 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
             + f" · {chosen.conventions}")
     if not all(check.agrees for check in checks):
         raise SystemExit(1)
-
-
-def _modules(result: Cost, levels: int) -> Table:
-    from scalesearch.cost.modules import rows
-
-    listed = rows(result, levels)
-    cells = [("  " * row.level + row.path.rsplit(".", 1)[-1], "" if row.calls is None else row.calls,
-              f"{row.params:,}", _share(row.params, result["params.total"]),
-              f"{row.macs:,}", _share(row.macs, result["macs.total"])) for row in listed]
-    styles = ["" if row.level else "bold" for row in listed]
-    return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, styles=styles)
-
-
-def _totals(result: Cost) -> Table:
-    from scalesearch.cost.ledger import QUANTITIES, SECTIONS
-
-    return make_table(("", *QUANTITIES), [
-        (section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
-        for section in SECTIONS
-    ])
-
-
-def _memory(result: Cost) -> str:
-    held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
-    kept = result["memory.activations"] / 2**20
-    artefact = result.protocol.artefact
-    said = ""
-    if result.latency:
-        from scalesearch.cost.latency import interval
-
-        low, high = interval(result.block, result.protocol)
-        said = f"\nlatency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: {low:.3g} to {high:.3g})"
-    files = f"\nartefact.bytes {result['artefact.bytes']:,} of {artefact}" if artefact else ""
-    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB{files}{said}"
 
 
 def _checks(checks: list[Check], result: Cost) -> Table:
@@ -178,7 +145,3 @@ def _checks(checks: list[Check], result: Cost) -> Table:
     lengths = result.protocol
     title = f"one teacher-forced pass, S={lengths.source}, T={lengths.target}, V={lengths.vocab}"
     return make_table(("", "counter", "ours", "theirs", "difference", "explained"), rows, (0, 1, 5), title)
-
-
-def _share(part: int | float, whole: int | float) -> str:
-    return f"{100 * part / whole:.1f}" if whole else "-"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.cli.options import load_architecture, load_space, need, once_lines, pairs, print_costs, write_csv
+from scalesearch.cli.options import load_architecture, load_space, once_lines, pairs, print_costs, write_csv
 from scalesearch.errors import UserError
+from scalesearch.library import need
 from scalesearch.space.schema.cost_names import OWN
 from scalesearch.space.syntax.parameters import say as as_text
 from scalesearch.terminal import make_table, say, wide_console

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import Output, json_option, need, print_json
+from scalesearch.cli.options import Output, json_option, print_json
 from scalesearch.cli.study.show import as_json_of, show_front, show_proxies, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
+from scalesearch.library import need
 from scalesearch.signals import Interrupted, interruptible
 from scalesearch.terminal import open_console, say
 
@@ -46,7 +48,7 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     """
 
     from scalesearch.library import find_file
-    from scalesearch.study.config.reader import at_its_place, read_study
+    from scalesearch.study.config.reader import at_its_place, one_at_a_time, read_study
     from scalesearch.study.trials.compatibility import Changed
 
     console = open_console(stderr=as_json)
@@ -55,8 +57,9 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         flags["backend"] = "ray"
     flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
     spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
-    spec = _one_at_a_time(spec, {change.partition("=")[0].strip() for change in (*sets, *flagged)}, console)
+    said = {change.partition("=")[0].strip() for change in (*sets, *flagged)}
     need("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
+    spec = one_at_a_time(spec, said, partial(say, console=console))
     try:
         if dry_run:
             from scalesearch.study.engine.dry_run import describe_fork
@@ -92,23 +95,6 @@ def _command_of(fork: Path) -> str:
     flags = [(f"--{key}", str(given[key])) for key in ("trials", "workers", "backend", "address", "out") if given[key]]
     words = [given["study"], *itertools.chain(*flags), *itertools.chain(*(("--set", one) for one in given["sets"]))]
     return shlex.join(["scalesearch", "study", "run", *map(hide, words), "--fork", str(fork)])
-
-
-def _one_at_a_time(spec: StudySpec, said: set[str], console: Console) -> StudySpec:
-    """``spec`` with one worker where it trains in this process; ``said``: the keys that the command line gives.
-
-    Raises:
-        UserError: more workers were asked for in the same place as this backend.
-    """
-    from dataclasses import replace
-
-    if spec.backend != "inprocess" or spec.workers == 1:
-        return spec
-    if "workers" in said or "backend" not in said:
-        raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one candidate at a time; "
-                        "take the backend ray (--backend ray), or one worker (--workers 1)", code="one-worker-only")
-    say(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.", console)
-    return replace(spec, workers=1)
 
 
 def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure: float) -> None:

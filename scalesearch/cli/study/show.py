@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import need
 from scalesearch.errors import UserError
+from scalesearch.library import need
 from scalesearch.terminal import as_text, make_table, open_console, say, wide_console
 
 if TYPE_CHECKING:

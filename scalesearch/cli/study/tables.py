@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import Output, json_option, need, print_json
+from scalesearch.cli.options import Output, json_option, print_json
 from scalesearch.cli.study.show import reading, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
+from scalesearch.library import need
 from scalesearch.terminal import say
 
 if TYPE_CHECKING:

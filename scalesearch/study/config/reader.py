@@ -14,7 +14,7 @@
 Every key is stated in :mod:`scalesearch.study.config.spec`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,11 @@ def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) ->
     if not text.strip():
         raise UserError(f"{path}: the file is empty; a study names at least space, data and objectives",
                         code="empty-file")
+    return parse_study(text, path, sets, out)
+
+
+def parse_study(text: str, path: Path, sets: Sequence[str] = (), out: Path | None = None) -> StudySpec:
+    """The study that ``text`` describes, as if it stood in the file ``path``; see :func:`read_study`."""
     table, problems = compose(Source(str(path), text), "a study file", "study: edge")
     opened = [one.strip().partition(".")[2].partition("=") for one in sets if one.strip().startswith(OPENED)]
     for assignment in sets:
@@ -84,6 +89,21 @@ def shown(problems: Sequence[Problem]) -> SpaceErrors:
     sources = {one.place.source: replace(one.place.source, name=hide(one.place.source.name)) for one in problems}
     named = [replace(one, place=replace(one.place, source=sources[one.place.source])) for one in problems]
     return SpaceErrors(named, hide(str(SpaceErrors(named))))
+
+
+def one_at_a_time(spec: StudySpec, said: Collection[str], tell: Callable[[str], object]) -> StudySpec:
+    """``spec`` with one worker where it trains in this process; ``said``: keys given besides the file.
+
+    Raises:
+        UserError: more workers were asked for in the same place as this backend.
+    """
+    if spec.backend != "inprocess" or spec.workers == 1:
+        return spec
+    if "workers" in said or "backend" not in said:
+        raise UserError(f"workers: {spec.workers} with the backend inprocess, which trains one candidate at a time; "
+                        "take the backend ray (--backend ray), or one worker (--workers 1)", code="one-worker-only")
+    tell(f"The backend inprocess trains one candidate at a time, not the file's {spec.workers}.")
+    return replace(spec, workers=1)
 
 
 class _Study:

@@ -1,5 +1,6 @@
 """From a study file to its end: data, checks, folder, sampler, workers, screen, driver."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -22,18 +23,20 @@ from scalesearch.study.optuna_sync.attributes import Exported
 from scalesearch.study.optuna_sync.export import open_export
 from scalesearch.study.transfer.fork import carried, describe, open_old, write
 from scalesearch.study.transfer.warm_start import begin
-from scalesearch.study.trials.callback import Callbacks
+from scalesearch.study.trials.callback import Callback, Callbacks
 from scalesearch.study.trials.record import describe_taught
 from scalesearch.study.trials.study_dir import StudyDir, resumable
 from scalesearch.terminal import say
 
 
-def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None, measure: float = 0.0) -> str:
+def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = None, measure: float = 0.0,
+           callbacks: Sequence[Callback] = ()) -> str:
     """Runs the study and returns why it ended.
 
     Args:
         fork: the folder in which it goes on with what still counts of the study in its own folder.
         measure: seconds to measure the speed of models for, for the forecast.
+        callbacks: told of progress, after the screen, the export and the loggers.
 
     Raises:
         UserError: anything that is wrong with the study, its folder, storage or workers, before anything starts; later
@@ -41,10 +44,11 @@ def launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None = 
         KeyboardInterrupt: after everything was stopped; likewise.
     """
     with resumable(fork or spec.out):
-        return _launch(spec, resume, console, fork, measure)
+        return _launch(spec, resume, console, fork, measure, callbacks)
 
 
-def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure: float) -> str:
+def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure: float,
+            callbacks: Sequence[Callback]) -> str:
     tell = partial(say, console=console)
     old, spec = (None, spec) if fork is None else open_old(spec, fork)
     spec = setup.as_begun(spec, resume and old is None)
@@ -86,5 +90,5 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
         screen = stack.enter_context(make_console(console, study))
         export = open_export(spec.storage, study, Exported(plan.evaluator.searched, spec.objectives), spec.objectives,
                              screen.message)
-        callbacks = Callbacks(screen, export, *make_loggers(spec.loggers, study, screen.message))
-        return heartbeat.finish(Driver(plan, study, sampler, runner, callbacks).run())
+        told = Callbacks(screen, export, *make_loggers(spec.loggers, study, screen.message), *callbacks)
+        return heartbeat.finish(Driver(plan, study, sampler, runner, told).run())

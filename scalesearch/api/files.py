@@ -1,8 +1,8 @@
-"""Recipe and data files that verbs are given, read by their schema, so that every error can say where to look."""
+"""Recipes and data, as files, mappings or objects, read by their schema: every error can say where to look."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -82,25 +82,32 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
     return Section(file, name, table.get(name) or table)
 
 
-def load_recipe(name: str, settings: tuple[str, ...]) -> Recipe:
-    """The preset or file ``name``, changed by settings such as ``recipe.lr=1e-3``.
+def load_recipe(given: str | Path | Mapping[str, Any] | Recipe, settings: tuple[str, ...] = ()) -> Recipe:
+    """The recipe ``given``: a preset, a file, or its keys, changed by settings such as ``recipe.lr=1e-3``.
 
     Raises:
         UserError: no such preset or file, or a wrong field.
+
+    Example:
+        >>> load_recipe({"preset": "quick", "steps": 500}).steps
+        500
     """
     from scalesearch.space.binding.constants import node_of
-    from scalesearch.train.recipe import PRESETS, RECIPE
+    from scalesearch.train.recipe import PRESETS, RECIPE, Recipe
 
-    if name in PRESETS:
-        section = Section(Path(name), "recipe", node_of("--recipe", {"preset": name}))
+    if isinstance(given, Recipe):
+        return given
+    if isinstance(given, Mapping) or str(given) in PRESETS:
+        keys = given if isinstance(given, Mapping) else {"preset": given}
+        section = Section(Path("recipe"), "recipe", node_of("recipe", keys))
     else:
-        section = read_section(Path(name), "recipe", f"--recipe: the presets are {', '.join(PRESETS)}")
+        section = read_section(Path(given), "recipe", f"The presets are {', '.join(PRESETS)}; or give a file")
     recipe: Recipe = section.read(RECIPE, settings)
     return recipe
 
 
-def read_data(name: str) -> tuple[DataSpec, Section]:
-    """What the YAML file ``name`` says of data, or `builtin`; a study file does as well, and a training's data.json.
+def read_data(given: str | Path | Mapping[str, Any] | DataSpec) -> tuple[DataSpec, Section]:
+    """What a YAML file, or its keys, say of data; `builtin`, a study file and a training's data.json do as well.
 
     Raises:
         UserError: no such file, or something wrong with it.
@@ -109,17 +116,27 @@ def read_data(name: str) -> tuple[DataSpec, Section]:
     from scalesearch.space.binding.constants import node_of
     from scalesearch.space.syntax.nodes import Table
 
-    if name == "builtin":
-        section = Section(Path(name), "data", node_of("--data", {"builtin": "grammar"}))
+    if given == "builtin":
+        given = {"builtin": "grammar"}
+    if not isinstance(given, str | Path):
+        section = Section(Path("data"), "data", node_of("data", given))
     else:
-        section = read_section(Path(name), "data", "--data: `builtin` or a file")
+        section = read_section(Path(given), "data", "Give `builtin` or a file")
         trained = section.node.get("spec") if isinstance(section.node, Table) else None
         section.node = trained or section.node  # the data.json that a training leaves has more keys
     return section.read(DATA), section
 
 
-def load_data(name: str, recipe: Recipe | None = None, vocab: int | None = None) -> Corpus:
-    """The corpus that the data file ``name`` describes; its paths start at its own folder.
+def data_spec(given: str | Path | Mapping[str, Any] | DataSpec) -> DataSpec:
+    """What ``given`` says of data (see :func:`read_data`), with whole paths."""
+    spec, section = read_data(given)
+    with section.naming():
+        return spec.resolve(section.file.parent)
+
+
+def load_data(given: str | Path | Mapping[str, Any] | DataSpec, recipe: Recipe | None = None,
+              vocab: int | None = None) -> Corpus:
+    """The corpus that ``given`` describes (see :func:`read_data`); the paths of a file start at its own folder.
 
     Args:
         vocab: of the model, where it has its own.
@@ -130,7 +147,7 @@ def load_data(name: str, recipe: Recipe | None = None, vocab: int | None = None)
     from scalesearch.data import load_corpus
     from scalesearch.train.recipe import check_compatible
 
-    spec, section = read_data(name)
+    spec, section = read_data(given)
     with section.naming():
         if recipe is not None:
             check_compatible(spec, recipe)

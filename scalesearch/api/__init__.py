@@ -1,0 +1,1 @@
+"""What ``import scalesearch`` offers to Python. May import all but the command line."""

@@ -1,0 +1,54 @@
+"""The progress bar of one training, on a terminal or in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.terminal import clock
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@contextmanager
+def training_bar(console: Console) -> Iterator[Any]:
+    """A progress bar, fed by the trainer's reports, that begins with the first; validations are printed above it."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), \
+        TextColumn("{task.fields[facts]}")
+    progress = Progress(*columns, console=console)
+    task = progress.add_task("training", total=1.0, facts="")
+
+    def report(event: dict[str, Any]) -> None:
+        progress.start()
+        if event["kind"] == "update":
+            progress.update(task, completed=min(1.0, event["share"]), facts=_facts(event))
+        elif event["kind"] == "validation":
+            progress.print(_line(event))
+        elif event["kind"] == "decode":
+            done = event["done"] / event["of"]
+            progress.update(task, description="translating", completed=done, facts=f"{event['done']} sentences")
+
+    try:
+        yield report
+    finally:
+        if progress.live.is_started:
+            progress.stop()
+
+
+def _facts(event: dict[str, Any]) -> str:
+    left = "" if event["eta_seconds"] is None else f" · {clock(event['eta_seconds'])} left"
+    return f"update {event['step']:,} · loss {event['loss']:.3f} · {event['tokens_per_second']:,.0f} tokens/s{left}"
+
+
+def _line(event: dict[str, Any]) -> str:
+    from scalesearch.tasks import METRICS
+
+    train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
+    scores = [f" · {METRICS[name].words} {event[name]:.1f}" for name in METRICS
+              if event.get(name) is not None and name != "loss"]
+    return (f"update {event['step']:>7,} · {clock(event['cpu_seconds']):>6} CPU · train {train} "
+            f"· valid {event['valid_loss']:.3f}{''.join(scores)}")

@@ -1,0 +1,51 @@
+"""Costs as tables for people: by module, by section, and a line of memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scalesearch.cost.latency import interval
+from scalesearch.cost.ledger import QUANTITIES, SECTIONS, Cost
+from scalesearch.cost.modules import rows
+from scalesearch.terminal import make_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def tables(result: Cost, levels: int = 2) -> tuple[Table, Table]:
+    """Two tables: params and MACs of modules down to ``levels``, and every quantity by section."""
+    return _modules(result, levels), _totals(result)
+
+
+def _modules(result: Cost, levels: int) -> Table:
+    listed = rows(result, levels)
+    cells = [("  " * row.level + row.path.rsplit(".", 1)[-1], "" if row.calls is None else row.calls,
+              f"{row.params:,}", _share(row.params, result["params.total"]),
+              f"{row.macs:,}", _share(row.macs, result["macs.total"])) for row in listed]
+    styles = ["" if row.level else "bold" for row in listed]
+    return make_table(("module", "calls", "params", "%", "MACs", "%"), cells, styles=styles)
+
+
+def _totals(result: Cost) -> Table:
+    return make_table(("", *QUANTITIES), [
+        (section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
+        for section in SECTIONS
+    ])
+
+
+def memory_line(result: Cost) -> str:
+    """Bytes of weights, cache and activations, with the artefact's and the predicted latency where there are any."""
+    held = ", ".join(f"{name} {result[f'memory.{name}'] / 2**20:,.1f} MiB" for name in ("weights", "cache"))
+    kept = result["memory.activations"] / 2**20
+    artefact = result.protocol.artefact
+    said = ""
+    if result.latency:
+        low, high = interval(result.block, result.protocol)
+        said = f"\nlatency.predicted {result['latency.predicted']:.3g} ms a sentence (90 %: {low:.3g} to {high:.3g})"
+    files = f"\nartefact.bytes {result['artefact.bytes']:,} of {artefact}" if artefact else ""
+    return f"memory in float32: {held}; a sentence's activations in training: about {kept:,.1f} MiB{files}{said}"
+
+
+def _share(part: int | float, whole: int | float) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "-"

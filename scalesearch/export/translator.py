@@ -1,0 +1,103 @@
+"""Translates lines with a finished training or an artefact, and scores several of them on one text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from scalesearch.data import DataSpec, Split
+from scalesearch.errors import UserError
+from scalesearch.tasks import TASKS, Texts
+from scalesearch.train import Recipe, read_checkpoint
+from scalesearch.train.checkpoint import Checkpoint
+from scalesearch.train.hardware import Hardware
+from scalesearch.train.scoring.evaluate import DECODE_TOKENS, Search, Translations, translate, translate_lines
+
+AT_ONCE = 1000  # lines that are sorted by length together, and how long the first answer takes
+CHARACTERS = 1 << 20  # of these lines, or one more: what is tokenised takes memory
+
+
+class Translator:
+    """A finished training, or an artefact, that translates lines.
+
+    Attributes:
+        search: how; what is not given is as in the model's recipe.
+
+    Raises:
+        UserError: the folder is neither, its task turns no line into another, or ``nbest`` is more than the beam.
+    """
+
+    def __init__(self, folder: Path | str, beam: int | None = None, length_penalty: float | None = None,
+                 batch: int = DECODE_TOKENS, nbest: int = 1) -> None:
+        self.folder = str(folder)
+        self.trained, self._decode = _opened(Path(folder))
+        self.task, recipe = TASKS[self.trained.task], self.trained.recipe
+        if self.task.score is None:
+            raise UserError(f"{folder}: trained for the task {self.task.name}, which turns no line into another",
+                            code="other-task")
+        penalty = recipe.length_penalty if length_penalty is None else length_penalty
+        self.search = Search(beam or recipe.beam, penalty, batch, nbest)
+        if nbest > self.search.beam:
+            raise UserError(f"--nbest {nbest}: a search of beam {self.search.beam} finds no more than that; give a "
+                            "larger --beam", code="nbest-above-beam")
+
+    def __call__(self, lines: Iterable[str]) -> Iterator[tuple[str, Translations]]:
+        """Lines with their translations, the best first."""
+        for some in self.grouped(lines):
+            yield from some
+
+    def grouped(self, lines: Iterable[str]) -> Iterator[list[tuple[str, Translations]]]:
+        """Lines with their translations, some hundred at a time."""
+        for some in _grouped(lines):
+            yield translate_lines(self.trained, some, lambda split: self._decode(split, self.search))
+
+    def texts(self, source: Sequence[str], target: Sequence[str]) -> Texts:
+        """Text and references as the model has learned them: in lower case where it has."""
+        low = self.trained.lowercase
+        return Texts(*([line.lower() for line in side] if low else list(side) for side in (source, target)))
+
+
+def scores(opened: Sequence[Translator], found: Sequence[list[str]], texts: Texts, samples: int
+           ) -> list[dict[str, dict[str, Any]]]:
+    """Metrics of what each model has made of ``texts``; see :func:`scalesearch.tasks.translation.compared`.
+
+    Args:
+        found: the best translations of each.
+        samples: of the bootstrap.
+    """
+    from scalesearch.tasks.translation import compared
+
+    task = opened[0].task
+    if task.name == "translation":
+        return compared(found, texts.target, samples)
+    options = DataSpec(task=task.name, train="-", valid="-", test="-", source="s", target="t")
+    values = [task.score(said, texts, options) for said in found] if task.score else []
+    signed = {"signature": next(text for key, text in values[0].items() if key.endswith("_signature"))}
+    return [{name: {"score": row[name], **signed} for name in task.metrics} for row in values]
+
+
+def _opened(folder: Path) -> tuple[Checkpoint, Callable[[Split, Search], list[Translations]]]:
+    """The training or the artefact in ``folder``, and what translates with it."""
+    if (folder / "artefact.json").is_file() and not (folder / "result.json").is_file():  # not a training's copy
+        from scalesearch.export.export import open_artefact
+
+        described, decoder = open_artefact(folder)
+        return described, lambda split, search: decoder.translate(split, described, search)
+    trained, hardware = read_checkpoint(folder), Hardware.of(Recipe(steps=1))
+    trained.model.to(hardware.device).set_attention(hardware.attention)
+    return trained, lambda split, search: translate(trained.model, split, trained.tokenizer, hardware, search)
+
+
+def _grouped(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in lists of ``AT_ONCE``, or fewer where they are long."""
+    some: list[str] = []
+    room = CHARACTERS
+    for line in lines:
+        some.append(line)
+        room -= len(line)
+        if len(some) == AT_ONCE or room < 0:
+            yield some
+            some, room = [], CHARACTERS
+    if some:
+        yield some

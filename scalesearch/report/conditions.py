@@ -1,0 +1,62 @@
+"""Conditions over the rows of a study's table: scores, costs and answers, in the language of constraints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from scalesearch.report.table import PARAM
+from scalesearch.space.syntax.diagnostics import Problem, SpaceErrors, closest
+from scalesearch.space.syntax.evaluator import ABSENT, EvaluationError, evaluate
+from scalesearch.space.syntax.expressions import Expr, Name, walk
+from scalesearch.space.syntax.lexer import SyntaxProblem
+from scalesearch.space.syntax.nodes import from_text
+from scalesearch.space.syntax.value_parser import parse_expression
+
+
+def meeting(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
+    """The rows that meet ``condition``, such as ``params.total <= 2M and bleu >= 30``.
+
+    Args:
+        rows: as of :func:`scalesearch.report.table.frame`.
+
+    Raises:
+        SpaceErrors: it is no condition, names what no row has, or speaks of scores on test.
+
+    Example:
+        >>> meeting(pd.DataFrame({"bleu": [29.0, 31.0], "params.total": [1, 2]}), "bleu >= 30")["params.total"].item()
+        2
+    """
+    node = from_text("condition", "", condition)
+    try:
+        expression = parse_expression(condition)
+    except SyntaxProblem as problem:
+        raise SpaceErrors([Problem(node.at(problem.span), problem.message, problem.help, code=problem.code)]) from None
+    for name in _unknown(expression, rows):
+        known = [column.removeprefix(PARAM) for column in rows if not column.startswith("test.")]
+        near = closest(name, known)
+        what = "a score on test, which chooses nothing" if name.startswith("test.") else "nothing that a candidate has"
+        raise SpaceErrors([Problem(node.here, f"`{name}` is {what}", f"did you mean `{near}`?" if near else None,
+                                   code="unknown-key")])
+    return rows[[_holds(expression, row) for _, row in rows.iterrows()]]
+
+
+def _unknown(expression: Expr, rows: pd.DataFrame) -> list[str]:
+    """Names that are no column of ``rows``, and no word among the answers either."""
+    words = {str(value) for column in rows if column.startswith(PARAM) for value in rows[column]}
+    names = [node.text for node in walk(expression) if isinstance(node, Name)]
+    return [name for name in names if name.startswith("test.") or
+            not (name in rows or PARAM + name in rows or name in words)]
+
+
+def _holds(expression: Expr, row: pd.Series[Any]) -> bool:
+    """Whether it is true of ``row``; what a row lacks makes nothing true."""
+    def lookup(name: str) -> Any:
+        value = row.get(name, row.get(PARAM + name, name))
+        return ABSENT if value is None or value == "" or value != value else value
+
+    try:
+        return evaluate(expression, lookup) is True
+    except EvaluationError:
+        return False
