@@ -1,3 +1,68 @@
-"""scalesearch: search efficient Transformer architectures under a budget."""
+"""scalesearch: search efficient Transformer architectures under a budget.
+
+    import scalesearch as ss
+
+    space = ss.space("small.yaml")
+    space.architecture(width=128).cost()
+
+Every name is imported on first use. ``space``, ``study`` and ``train`` are packages as well as functions:
+``ss.space("slim")`` calls :func:`scalesearch.api.space.space`, and ``scalesearch.space`` has the class ``Space``.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scalesearch import samplers
+    from scalesearch.api.model import load, train
+    from scalesearch.api.space import space
+    from scalesearch.api.study import study
+    from scalesearch.errors import UserError
+    from scalesearch.space.python_api import Computed, OneOf, Range, Variants, When
+    from scalesearch.study.trials.callback import Callback
 
 __version__ = "0.2.0"
+__all__ = ["Callback", "Computed", "OneOf", "Range", "UserError", "Variants", "When", "__version__", "load", "samplers",
+           "space", "study", "train"]
+
+_CALLED = {"space": "api.space", "study": "api.study", "train": "api.model"}
+_HOMES = {"Callback": "study.trials.callback", "UserError": "errors", "load": "api.model",
+          **dict.fromkeys(("Computed", "OneOf", "Range", "Variants", "When"), "space.python_api")}
+
+
+class _Called(ModuleType):
+    """A package that is a function as well."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self.__wrapped__(*given, **named)
+
+    @property
+    def __wrapped__(self) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module(f"{__name__}.{_CALLED[name]}"), name)
+
+
+class _Package(ModuleType):
+    """This package: those of its packages that are functions as well become so as they are imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _CALLED and isinstance(value, ModuleType):
+            value.__class__ = _Called
+        super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from scalesearch.space.syntax.nodes import Node
     from scalesearch.train import Recipe
 
+Given = str | Path | Mapping[str, Any]  # a file, a name, or keys
+
 
 @dataclass
 class Section:
@@ -82,7 +84,7 @@ def read_section(file: Path, name: str, otherwise: str) -> Section:
     return Section(file, name, table.get(name) or table)
 
 
-def load_recipe(given: str | Path | Mapping[str, Any] | Recipe, settings: tuple[str, ...] = ()) -> Recipe:
+def load_recipe(given: Given | Recipe, settings: tuple[str, ...] = ()) -> Recipe:
     """The recipe ``given``: a preset, a file, or its keys, changed by settings such as ``recipe.lr=1e-3``.
 
     Raises:
@@ -106,7 +108,7 @@ def load_recipe(given: str | Path | Mapping[str, Any] | Recipe, settings: tuple[
     return recipe
 
 
-def read_data(given: str | Path | Mapping[str, Any] | DataSpec) -> tuple[DataSpec, Section]:
+def read_data(given: Given | DataSpec) -> tuple[DataSpec, Section]:
     """What a YAML file, or its keys, say of data; `builtin`, a study file and a training's data.json do as well.
 
     Raises:
@@ -127,14 +129,14 @@ def read_data(given: str | Path | Mapping[str, Any] | DataSpec) -> tuple[DataSpe
     return section.read(DATA), section
 
 
-def data_spec(given: str | Path | Mapping[str, Any] | DataSpec) -> DataSpec:
+def data_spec(given: Given | DataSpec) -> DataSpec:
     """What ``given`` says of data (see :func:`read_data`), with whole paths."""
     spec, section = read_data(given)
     with section.naming():
         return spec.resolve(section.file.parent)
 
 
-def load_data(given: str | Path | Mapping[str, Any] | DataSpec, recipe: Recipe | None = None,
+def load_data(given: Given | DataSpec, recipe: Recipe | None = None,
               vocab: int | None = None) -> Corpus:
     """The corpus that ``given`` describes (see :func:`read_data`); the paths of a file start at its own folder.
 

@@ -207,8 +207,9 @@ def show(report: Report) -> None:
     sound = "" if report.problems else " is sound"
     say(f"{report.name or 'a space without a name'}{sound}: {parameters}, {size}", style="bold")
     if report.dimensions:
-        cells = [(d["name"], d["values"], "∞" if d["count"] is None else f"{d['count']:,}") for d in report.dimensions]
-        say(make_table(("parameter", "values", "count"), cells, (0, 1)))
+        from scalesearch.api.space import parameters_table
+
+        say(parameters_table((d["name"], d["values"], d["count"]) for d in report.dimensions))
     if report.samples:
         sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"

@@ -90,11 +90,9 @@ def pairs(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
 
 def load_space(file: str, settings: tuple[str, ...]) -> Space:
     """The space in ``file`` (a path, or the name of a shipped one), changed by ``settings``."""
-    from scalesearch.library import find_file
-    from scalesearch.space import read_space
+    from scalesearch.api.space import space
 
-    space = read_space(find_file(file, "spaces"))
-    return space.set(pairs(settings)) if settings else space
+    return space(file).set(pairs(settings)).form
 
 
 def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space, Architecture]:

@@ -32,15 +32,22 @@ class Translator:
                  batch: int = DECODE_TOKENS, nbest: int = 1) -> None:
         self.folder = str(folder)
         self.trained, self._decode = _opened(Path(folder))
-        self.task, recipe = TASKS[self.trained.task], self.trained.recipe
+        self.task = TASKS[self.trained.task]
         if self.task.score is None:
             raise UserError(f"{folder}: trained for the task {self.task.name}, which turns no line into another",
                             code="other-task")
+        self.search = self.searched(beam, length_penalty, batch, nbest)
+
+    def searched(self, beam: int | None = None, length_penalty: float | None = None, batch: int = DECODE_TOKENS,
+                 nbest: int = 1) -> Search:
+        """How to search; what is not given is as in the recipe. Raises UserError: ``nbest`` is more than the beam."""
+        recipe = self.trained.recipe
         penalty = recipe.length_penalty if length_penalty is None else length_penalty
-        self.search = Search(beam or recipe.beam, penalty, batch, nbest)
-        if nbest > self.search.beam:
-            raise UserError(f"--nbest {nbest}: a search of beam {self.search.beam} finds no more than that; give a "
-                            "larger --beam", code="nbest-above-beam")
+        search = Search(beam or recipe.beam, penalty, batch, nbest)
+        if nbest > search.beam:
+            raise UserError(f"--nbest {nbest}: a search of beam {search.beam} finds no more than that; give a larger "
+                            "--beam", code="nbest-above-beam")
+        return search
 
     def __call__(self, lines: Iterable[str]) -> Iterator[tuple[str, Translations]]:
         """Lines with their translations, the best first."""

@@ -22,6 +22,7 @@ WORDS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair
 SECTIONS = {"total": "", "non_embedding": "non-embedding ", "embedding": "embedding ", "encoder": "encoder ",
             "decoder": "decoder ", "output": "output "}
 SHORT = {"params": "params", "macs": "MACs", "flops": "FLOPs"}
+UNITS = {"tokens": "target tokens", "loss": "nats per token", "seeds": "trainings", "seconds": "seconds"}
 COUNTED = ("norm", "bias")  # that some protocols count beside matrix products
 
 
@@ -65,6 +66,15 @@ def _of_split(words: str, split: str) -> str:
 def label(name: str, protocol: Protocol | None = None) -> str:
     """The label on one line."""
     return describe(name, protocol).replace("\n", " ")
+
+
+def unit(name: str) -> str:
+    """Unit of a column of a study's table; empty where it has none, as names, states and answers."""
+    plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half")
+    group = plain.partition(".")[0] if "." in plain else ""
+    words = METRICS[plain].words if plain in METRICS else WORDS.get(plain) or WORDS.get(group, "")
+    inside = words.partition("(")[2].rpartition(")")[0]  # Loss (nats per token)
+    return inside or words or UNITS.get(plain.rpartition("_")[2], "")
 
 
 def heading(name: str) -> str:

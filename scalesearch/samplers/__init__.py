@@ -35,6 +35,9 @@ SHORT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gp": ("GPSampler", {"n_startup_trials": 10}),
 }
 NAMES = (*OURS, *SHORT)
+_CLASSES = {kind: module for module, kind in OURS.values()} | {
+    "FeasibleRegion": "feasible_region", "Known": "known", "Wrapped": "wrapped", "decode": "encoding",
+    "suggest": "encoding"}  # for a study of Optuna's own
 LEARN_FROM_INFEASIBLE = ("TPESampler",)  # others of Optuna's rank what is infeasible last, or leave it out
 REFUSED = {"CmaEsSampler": "it keeps its state in the study, which a study that is resumed does not have",
            "QMCSampler": "it keeps its place in the study, which a study that is resumed does not have",
@@ -163,3 +166,9 @@ def _those(name: str, there: Iterable[str]) -> str:
     names = list(there)
     close = [f"did you mean `{one}`? " for one in difflib.get_close_matches(name, names, 1)]
     return f"{''.join(close)}There are {', '.join(names) or 'none'}"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_CLASSES[name]}"), name)

@@ -15,7 +15,7 @@ import click
 
 from scalesearch.errors import UserError
 from scalesearch.library import need
-from scalesearch.terminal import as_text, make_table, open_console, say, wide_console
+from scalesearch.terminal import make_table, open_console, say, wide_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,17 +89,10 @@ def console_for_once() -> Console:
 
 
 def show_front(results: Results, console: Console) -> None:
-    from scalesearch.report.table import architectures, texts
+    from scalesearch.api.frames import front_parts
 
-    title = f"Front of {results.study.meta.name}: {len(results.front)} of {len(results.finished)} trained candidates"
-    say(make_table(*tabled(texts(results.front, results.objectives)), title=title, lines=True), console)
-    for line in architectures(results.front, results.params):
-        console.print(as_text(line))
-    for line in [*results.notes(), *results.verdict.sentences()]:
-        say(line, console)
-    if volume := results.hypervolume():
-        corner = ", ".join(f"{name} {value:,.6g}" for name, value in zip(results.objectives, volume[1]))
-        say(f"Hypervolume {volume[0]:.6g} against the reference point {corner}.", console)
+    for part in front_parts(results):
+        say(part, console)
 
 
 def tabled(cells: pd.DataFrame) -> tuple[Iterable[str], Iterable[Any]]:

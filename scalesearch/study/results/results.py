@@ -237,17 +237,22 @@ def plots(results: Results, folder: Path) -> list[Path]:
     y = main_metric(results)
     if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):
         return []
+    files = []
+    reported = f"test.{y}"
+    for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
+        for x in costs_drawn(results):
+            stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
+            files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
+    return files
+
+
+def costs_drawn(results: Results) -> list[str]:
+    """The costs that figures have one each of: those among the objectives, params and MACs."""
     costs = [name for name in results.objectives if "." in name or name in MEASURED]
     for usual in ("params.total", "macs.total"):
         if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
             costs.append(usual)
-    files = []
-    reported = f"test.{y}"
-    for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
-        for x in costs:
-            stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
-            files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
-    return files
+    return costs
 
 
 def main_metric(results: Results) -> str:

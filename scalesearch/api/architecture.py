@@ -1,0 +1,73 @@
+"""Architectures: what they cost under a protocol, and their PyTorch module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.api.html import Shown, dressed
+from scalesearch.cost import Cost, Protocol, cost, protocol_of
+from scalesearch.cost.tables import memory_line, tables
+from scalesearch.space.assembly import architecture as assembly
+
+if TYPE_CHECKING:
+    import torch
+    from rich.table import Table
+
+    from scalesearch.nn import Model
+
+
+@dataclass(frozen=True, repr=False)
+class Architecture(assembly.Architecture):
+    """One network: ``answers``, ``block``, ``id`` and the ``protocol`` of its space."""
+
+    def cost(self, protocol: str | Protocol | None = None, **lengths: int | str) -> Costs:
+        """Params, MACs, FLOPs and memory, exactly, under a named protocol.
+
+        Args:
+            protocol: forward, decode, decode-uncached, edgeformer or delight; the space's own, if not given.
+            lengths: source, target (tokens), vocab (entries), artefact, latency, in place of the protocol's.
+
+        Raises:
+            UserError: there is no such protocol, or a length below 1.
+        """
+        return dressed(Costs, cost(self.block, named_protocol(self.protocol, protocol, lengths).at(self.vocab)))
+
+    def module(self, seed: int = 1, *, vocab: int | None = None, init: str = "xavier",
+               device: str | torch.device = "cpu") -> Model:
+        """The network as an ``nn.Module`` with fresh weights.
+
+        Args:
+            vocab: entries; its own, or else its protocol's.
+            init: scheme of the first weights, drawn from ``seed``.
+        """
+        from scalesearch.nn import build
+
+        words = vocab or named_protocol(self.protocol).at(self.vocab).words
+        return build(self.block, vocab=int(words), init=init, seed=seed, device=device)
+
+    def __repr__(self) -> str:
+        return f"<Architecture {self.id}, {self.cost()['params.total']:,} params>"
+
+
+class Costs(Shown, Cost):
+    """What an architecture costs: ``costs["params.total"]`` is an exact int, ``costs.values`` has all by name."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Costs by quantity and section, with the protocol and its conventions, as JSON values."""
+        return {**self.to_json(), "conventions": self.protocol.conventions}
+
+    def _parts(self) -> Iterator[Table | str]:
+        yield from tables(self)
+        yield memory_line(self)
+        yield from self.protocol.once(self.values["macs.once"])
+        yield f"protocol {self.protocol} · {self.protocol.conventions}"
+
+
+def named_protocol(settings: Mapping[str, Any], protocol: str | Protocol | None = None,
+                   lengths: Mapping[str, int | str] | None = None) -> Protocol:
+    """The protocol of a space's ``settings``, or another by name; with some lengths given anew."""
+    if isinstance(protocol, Protocol):
+        settings, protocol = protocol.settings, None
+    return protocol_of(settings, name=protocol, **(lengths or {}))

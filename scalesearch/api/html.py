@@ -1,0 +1,86 @@
+"""Values that show themselves: in a terminal as tables, in a notebook as HTML; both of the same parts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import fields
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scalesearch.terminal import WIDEST, as_text, make_table, open_console, plain, say
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+T = TypeVar("T")
+STYLE = "white-space: pre-wrap; text-align: "
+
+
+class Shown:
+    """Base class of values that consist of tables and lines of text."""
+
+    def _parts(self) -> Iterable[Table | str]:
+        raise NotImplementedError
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+
+        return Group(*(as_text(part) if isinstance(part, str) else part for part in self._parts()))
+
+    def __repr__(self) -> str:
+        """The tables as text, as wide as the terminal."""
+        written = StringIO()
+        console = open_console(file=written, width=shutil.get_terminal_size((WIDEST, 24)).columns)
+        for part in self._parts():
+            say(part, console)
+        return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
+
+    def _repr_html_(self) -> str:
+        return to_html(self._parts())
+
+
+def to_html(parts: Iterable[Table | str]) -> str:
+    """HTML of tables and lines; what they say is text, and never markup.
+
+    Example:
+        >>> to_html(["a < b"])
+        '<div><div style="white-space: pre-wrap; text-align: left">a &lt; b</div></div>'
+    """
+    return f"<div>{''.join(_line(part) if isinstance(part, str) else _table(part) for part in parts)}</div>"
+
+
+def _line(text: str) -> str:
+    return f'<div style="{STYLE}left">{_text(text)}</div>'
+
+
+def _table(table: Table) -> str:
+    heads = "".join(f'<th style="{STYLE}{column.justify}">{_text(column.header)}</th>' for column in table.columns)
+    rows = zip(*(column.cells for column in table.columns))
+    sides = [column.justify for column in table.columns]
+    body = "".join(f"<tr>{''.join(_cell(cell, side, str(row.style)) for cell, side in zip(cells, sides))}</tr>"
+                   for cells, row in zip(rows, table.rows))
+    title = f'<caption style="{STYLE}left">{_text(table.title)}</caption>' if table.title else ""
+    after = _line(str(table.caption)) if table.caption else ""
+    return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{after}"
+
+
+def _cell(cell: Any, side: str, style: str) -> str:
+    bold = "; font-weight: bold" if style == "bold" else ""
+    return f'<td style="{STYLE}{side}{bold}">{_text(cell)}</td>'
+
+
+def _text(value: Any) -> str:
+    return escape(plain(value))
+
+
+def as_table(cells: Any, **options: Any) -> Table:
+    """The table of a frame of texts."""
+    return make_table(cells.columns, cells.itertuples(index=False), **options)
+
+
+def dressed(kind: type[T], value: Any, **more: Any) -> T:
+    """``value``, a dataclass, as its subclass ``kind`` that shows itself."""
+    return kind(**{one.name: getattr(value, one.name) for one in fields(value)} | more)

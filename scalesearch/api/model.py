@@ -1,0 +1,214 @@
+"""Trained models: training one, opening one, and what it says, scores and becomes for other runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.api.architecture import Architecture
+from scalesearch.api.files import Given, data_spec, load_data, load_recipe
+from scalesearch.api.html import Shown, dressed
+from scalesearch.api.space import space
+from scalesearch.errors import UserError
+from scalesearch.files import read_json
+from scalesearch.space import read_space
+from scalesearch.space.assembly.architecture import Architecture as Plain
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scalesearch.api.study import Study
+    from scalesearch.data import DataSpec
+    from scalesearch.export.export import Artefact
+    from scalesearch.export.translator import Translator
+    from scalesearch.nn import Model as Module
+    from scalesearch.train import Recipe, Result
+
+Lines = str | Path | Sequence[str]
+ARTEFACT, WEIGHTS = "artefact.json", "model.safetensors"
+
+
+def train(architecture: str | Path | Plain, data: Given | DataSpec = "builtin",
+          recipe: Given | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
+          resume: bool = True, processes: int = 1, report: Callable[[dict[str, Any]], None] | None = None) -> Model:
+    """Trains an architecture and scores it; the same call goes on with a training that was interrupted.
+
+    Args:
+        architecture: an architecture, its file, or the name of a shipped one.
+        data: a data file or its keys; `builtin` is the built-in corpus.
+        recipe: a preset, a recipe file or its keys, such as ``{"preset": "quick", "steps": 500}``.
+        out: folder of the training, ``runs/model-ID`` if not given.
+        resume: go on with what is in the folder; a finished training is returned as it is.
+        report: takes progress as mappings, in place of the bar on standard error.
+
+    Raises:
+        UserError: something given is wrong, the folder holds another training, or training failed.
+        KeyboardInterrupt: after everything was saved.
+    """
+    from scalesearch.api.progress import training_bar
+    from scalesearch.export.scoring import artefact_decoder, check_decoder
+    from scalesearch.terminal import open_console
+    from scalesearch.train.training import train as run
+
+    chosen = architecture if isinstance(architecture, Plain) else space(architecture).architecture()
+    how, folder = load_recipe(recipe), Path(out or f"runs/model-{chosen.id}")
+    if not resume and (folder / "result.json").exists():
+        raise UserError(f"{folder}: holds a training already; go on with it (resume=True), or give another folder",
+                        code="training-exists")
+    check_decoder(how, chosen.block)
+    corpus = load_data(data, how, chosen.vocab)
+    with training_bar(open_console(stderr=True)) as bar:
+        result = run(chosen, corpus, how, folder, seed=seed, report=report or bar, resume=resume, processes=processes,
+                     artefacts=artefact_decoder)
+    if result.state != "complete":
+        raise UserError(f"{folder}: {result.reason}", code="training-failed")
+    return Model(folder)
+
+
+def load(folder: str | Path) -> Model | Study:
+    """The model, or the study, in a folder that scalesearch has made.
+
+    Raises:
+        UserError: it holds neither.
+    """
+    place = Path(folder)
+    if (place / "study.json").is_file():
+        from scalesearch.api.study import Study
+
+        return Study(place)
+    if (place / ARTEFACT).is_file() or (place / WEIGHTS).is_file():
+        return Model(place)
+    raise UserError(f"{folder}: no finished training, artefact or study is here", help="give a folder that "
+                    "`ss.train`, `model.export` or `study.run` has written", code="no-checkpoint")
+
+
+@dataclass(frozen=True, repr=False)
+class Model(Shown):
+    """A finished training or an exported artefact; what it needs is read when it is asked for.
+
+    Attributes:
+        folder: that it is in.
+        why: it was chosen of a study, in words.
+    """
+
+    folder: Path
+    why: str = ""
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        """What was trained."""
+        return dressed(Architecture, read_space(self.folder / "architecture.yaml").closed())
+
+    @cached_property
+    def result(self) -> Result | None:
+        """Scores, curve and facts of the training; None of an artefact."""
+        from scalesearch.train import Result
+
+        return Result.read(self.folder)
+
+    @cached_property
+    def artefact(self) -> Artefact | None:
+        """What was exported and verified; None of a training."""
+        from scalesearch.export.export import Artefact
+
+        return read_json(self.folder / ARTEFACT, Artefact) if (self.folder / ARTEFACT).is_file() else None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Scores of the training, with their signatures."""
+        return self.result.metrics if self.result else dict(self.artefact.provenance if self.artefact else {})
+
+    def module(self) -> Module:
+        """The trained ``nn.Module``, in eval mode on the CPU."""
+        from scalesearch.train import read_checkpoint
+
+        model: Module = read_checkpoint(self.folder).model
+        return model
+
+    def translate(self, lines: str | Sequence[str], *, beam: int | None = None, length_penalty: float | None = None
+                  ) -> list[str]:
+        """The best translation of each line, in the same order; that of an empty line is empty.
+
+        Args:
+            beam, length_penalty: of the search; as the model was scored, if not given.
+        """
+        return self._best(self._translator(beam, length_penalty), [lines] if isinstance(lines, str) else lines)
+
+    def score(self, source: Lines, target: Lines, *, beam: int | None = None, length_penalty: float | None = None,
+              samples: int = 1000) -> dict[str, dict[str, Any]]:
+        """Metrics on any text, with 95 % intervals by bootstrap where the task is translation.
+
+        Args:
+            source, target: files whose lines translate each other, or their lines.
+            samples: of the bootstrap.
+
+        Returns:
+            metric to ``score``, ``mean``, ``half`` width of the interval, ``p`` (None) and ``signature``.
+        """
+        from scalesearch.export.translator import scores
+
+        translator = self._translator(beam, length_penalty)
+        texts = translator.texts(*_pairs(source, target))
+        return scores([translator], [self._best(translator, texts.source)], texts, samples)[0]
+
+    def export(self, format: str, out: str | Path | None = None, *, quantise: str | None = None,
+               data: Given | DataSpec | None = None, sentences: int = 1000,
+               threads: int = 1) -> Model:
+        """The model as an artefact of another runtime, verified against it; opened again as a model.
+
+        Args:
+            format: ctranslate2, onnx, huggingface or torch.
+            out: folder to write, ``export-NAME-FORMAT`` if not given.
+            quantise: none, int8, int16 or bf16; the format's own, if not given.
+            data: of whose validation text the first ``sentences`` are verified on; the training's own, if not given.
+
+        Raises:
+            UserError: the folder is there, the format cannot hold the architecture, or a package is missing.
+        """
+        from scalesearch.export.export import export_training
+
+        folder = Path(out or f"export-{self.folder.resolve().name}-{format}")
+        spec = None if data is None else data_spec(data)
+        export_training(self.folder, folder, format, quantise, spec, sentences, threads, self.why or str(self.folder))
+        return Model(folder, self.why)
+
+    @cached_property
+    def _opened(self) -> Translator:
+        from scalesearch.export.translator import Translator
+
+        return Translator(self.folder)
+
+    def _translator(self, beam: int | None, length_penalty: float | None) -> Translator:
+        self._opened.search = self._opened.searched(beam, length_penalty)
+        return self._opened
+
+    def _best(self, translator: Translator, lines: Sequence[str]) -> list[str]:
+        return [best for _, ((best, _), *_) in translator(lines)]
+
+    def _parts(self) -> Iterator[Table | str]:
+        from scalesearch.train.tables import protocol_lines, score_table
+
+        yield f"architecture {self.architecture.id} in {self.folder}" + f": {self.why}" * bool(self.why)
+        if self.result:
+            yield score_table(self.result.metrics)
+            yield from protocol_lines(self.result)
+        elif self.artefact:
+            yield from self.artefact.lines()
+
+
+def _pairs(source: Lines, target: Lines) -> tuple[Sequence[str], Sequence[str]]:
+    """The lines of two sides. Raises UserError where they are not as many, or a file cannot be read."""
+    from scalesearch.data.sources import read_pairs
+
+    files = [Path(side) for side in (source, target) if isinstance(side, str | Path)]
+    if len(files) == 2:
+        pairs = read_pairs((files[0], files[1]), "test", False)
+        return pairs.source, pairs.target
+    if files or len(source) != len(target):  # type: ignore[arg-type]
+        found = "a file and a list" if files else f"{len(source)} and {len(target)} lines"  # type: ignore[arg-type]
+        raise UserError(f"source and target: {found}; give two files, or two lists of as many lines",
+                        code="unequal-lines")
+    return source, target  # type: ignore[return-value]

@@ -1,0 +1,215 @@
+"""Search spaces: read from a file, a name, a text or Python forms, and asked what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalesearch.api.architecture import Architecture, named_protocol
+from scalesearch.api.html import Shown, dressed
+from scalesearch.api.questions import Answered, Feasible
+from scalesearch.library import find_file
+from scalesearch.space import Space, read_space
+from scalesearch.space.python_api import write
+from scalesearch.space.questionnaire.count import TooTangled
+from scalesearch.terminal import make_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from scalesearch.cost import Protocol
+
+Budgets = str | Sequence[str]
+Sizes = Mapping[str, str | Sequence[int] | None]
+
+
+def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> SearchSpace:
+    """The search space that ``source`` describes.
+
+    Args:
+        source: a file, the name of a shipped space, the text of a file, or Python forms.
+
+    Raises:
+        UserError: there is none, or something is wrong with it: every problem with its place.
+
+    Example:
+        >>> space({"width": "64 | 128", "encoder": {"depth": "1..4"}, "norm": "pre"}).size
+        8
+    """
+    if isinstance(source, SearchSpace):
+        return source
+    if isinstance(source, Space):
+        return SearchSpace(source)
+    if isinstance(source, Mapping):
+        return SearchSpace(Space.of(source))
+    if isinstance(source, str) and "\n" in source:
+        return SearchSpace(Space.parse(source))
+    return SearchSpace(read_space(find_file(str(source), "spaces")))
+
+
+@dataclass(frozen=True, repr=False)
+class SearchSpace(Shown):
+    """A search space: the architectures that may be proposed.
+
+    Attributes:
+        form: the space of the language, :class:`scalesearch.space.Space`.
+    """
+
+    form: Space
+
+    @property
+    def name(self) -> str:
+        """What the space calls itself."""
+        return self.form.name
+
+    @property
+    def size(self) -> int | None:
+        """Number of answer sheets; None where a range is continuous, or they are too many to be counted."""
+        try:
+            return self.form.size()
+        except TooTangled:
+            return None
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Each open choice with its values."""
+        return {name: str(parameter) for name, parameter in self.form.dimensions()}
+
+    @property
+    def budgets(self) -> dict[str, str]:
+        """Name to condition."""
+        return {name: constraint.text for name, constraint in self.form.budgets.items()}
+
+    def set(self, answers: Mapping[str, Any] | None = None, /, **more: Any) -> SearchSpace:
+        """This space with some keys given anew; keys with dots stand in a mapping.
+
+        Example:
+            >>> space("transformer").set({"encoder.depth": "2 | 4"}, width=256).parameters
+            {'encoder.depth': '2 | 4'}
+        """
+        given = dict(flat({**(answers or {}), **more}))
+        return SearchSpace(self.form.set(given)) if given else self
+
+    def architecture(self, answers: Mapping[str, Any] | None = None, /, **more: Any) -> Architecture:
+        """The one architecture with these answers.
+
+        Raises:
+            UserError: they leave something open, are not of the space, or no network can be built of them.
+
+        Example:
+            >>> space("transformer").architecture({"encoder.depth": 2}, width=128).cost()["params.encoder"]
+            396544
+        """
+        return dressed(Architecture, self.set(answers, **more).form.closed())
+
+    def sample(self, seed: int = 0) -> Architecture:
+        """A random architecture that can be built and meets the space's constraints.
+
+        Example:
+            >>> one = space("slim").sample(3)
+            >>> one == space("slim").sample(3)
+            True
+        """
+        return self._picked("random", seed)
+
+    def smallest(self) -> Architecture:
+        """The architecture with the fewest params; of a space too large to search, of 2,000 random ones."""
+        return self._picked("smallest", 0)
+
+    def largest(self) -> Architecture:
+        """The architecture with the most params; of a space too large to search, of 2,000 random ones."""
+        return self._picked("largest", 0)
+
+    def _picked(self, way: str, seed: int) -> Architecture:
+        from scalesearch.feasible.pick import pick
+
+        answers, _ = pick(self.form, way, seed, named_protocol(self.form.protocol))
+        return dressed(Architecture, self.form.architecture(answers), protocol=self.form.protocol)
+
+    def feasible(self, budget: Budgets = (), protocol: str | Protocol | None = None, *, draws: int = 4000,
+                 seed: int = 1, **lengths: int | str) -> Feasible:
+        """What of the space fits a budget, exactly wherever it can be counted.
+
+        Args:
+            budget: names of the space's budgets, or conditions; all that it names, if not given.
+            protocol, lengths: as of :meth:`Architecture.cost`.
+            draws, seed: of the random candidates where it cannot be counted.
+        """
+        return Feasible.ask(self.form, budget, named_protocol(self.form.protocol, protocol, lengths), draws, seed)
+
+    def solve(self, goal: str, budget: Budgets = (), each: Sizes | None = None,
+              protocol: str | Protocol | None = None, *, step: int = 1, **lengths: int | str) -> Answered:
+        """The largest or smallest size within a budget: ``max width``, ``min encoder.depth``.
+
+        Args:
+            budget: names of the space's budgets, or conditions.
+            each: sizes for each of which to ask, such as ``{"encoder.depth": "1..6"}``; None: those of the space.
+            step: of the values, where the space gives none.
+
+        Raises:
+            UserError: the space leaves something else open, the key is no size, or nothing limits it.
+
+        Example:
+            >>> space("transformer").solve("max width", "params.total <= 10M", step=8).value
+            160
+        """
+        from scalesearch.whatif import solve
+        from scalesearch.whatif.varied import sizes_of
+
+        chosen = named_protocol(self.form.protocol, protocol, lengths)
+        return Answered(solve(self.form, goal, budget, sizes_of(self.form, each or {}), chosen, step), chosen)
+
+    def trade(self, keys: str | Sequence[str], hold: Budgets, each: Sizes | None = None,
+              protocol: str | Protocol | None = None, *, of: Architecture | None = None,
+              **lengths: int | str) -> Answered:
+        """Pairs of sizes that keep costs as they are: ``trade("encoder.depth, width", "macs.total within 1%")``.
+
+        Args:
+            of: whose costs to keep; without it, those of the space as it is.
+        """
+        from scalesearch.whatif import trade
+        from scalesearch.whatif.varied import sizes_of
+
+        named = [key.strip() for key in keys.split(",")] if isinstance(keys, str) else list(keys)
+        holds = [hold] if isinstance(hold, str) else list(hold)
+        chosen, sizes = named_protocol(self.form.protocol, protocol, lengths), sizes_of(self.form, each or {})
+        return Answered(trade(self.form, named, holds, of.answers if of else None, (), chosen, sizes), chosen)
+
+    def to_yaml(self) -> str:
+        """The space as a file, with defaults and full names."""
+        return self.form.to_yaml()
+
+    def _parts(self) -> Iterator[Table | str]:
+        yield f"{self.name or 'a space without a name'}: {size_words(self.form)}"
+        rows = [(name, parameter, parameter.count()) for name, parameter in self.form.dimensions()]
+        if rows:
+            yield parameters_table(rows)
+        yield from (f"where {one.text}" for one in self.form.where)
+        yield from (f"budget {name}: {text}" for name, text in self.budgets.items())
+        yield f"protocol {named_protocol(self.form.protocol)}"
+
+
+def flat(answers: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """Keys with dots and the texts of their values, of answers that may be nested."""
+    for key, value in answers.items():
+        inner = f"{path}{key}"
+        yield from flat(value, f"{inner}.") if isinstance(value, Mapping) else [(inner, write(value))]
+
+
+def size_words(space: Space) -> str:
+    """``7 parameters, 392 answer sheets``."""
+    count = len(space.dimensions())
+    try:
+        size = space.size()
+        sheets = "endless: a range is continuous" if size is None else f"{size:,} answer sheet{'s' * (size != 1)}"
+    except TooTangled as error:
+        sheets = f"not counted: {error}"
+    return f"{count} parameter{'s' * (count != 1)}, {sheets}"
+
+
+def parameters_table(rows: Iterable[tuple[str, object, int | None]]) -> Table:
+    """Name, values and their number of each parameter."""
+    cells = [(name, str(values), "∞" if count is None else f"{count:,}") for name, values, count in rows]
+    return make_table(("parameter", "values", "count"), cells, (0, 1))

@@ -1,0 +1,227 @@
+"""Studies: running one, and what it has found as frames, figures, models and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from scalesearch.api.html import Shown
+from scalesearch.api.model import Model
+from scalesearch.api.space import SearchSpace, flat
+from scalesearch.errors import UserError
+from scalesearch.library import find_file, need
+from scalesearch.space import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+    from scalesearch.study.config.spec import StudySpec
+    from scalesearch.study.results.results import Results
+    from scalesearch.study.trials.callback import Callback
+
+
+def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | None = None, /, *,
+          out: str | Path | None = None, **more: Any) -> Study:
+    """The study that a file, the name of a shipped one, or a mapping of its keys describes; nothing is run yet.
+
+    Args:
+        source: a folder of a study is opened as :func:`load` does.
+        settings, more: keys in place of the file's, such as ``{"recipe.steps": 500}`` or ``trials=4``.
+        out: the study's folder, in place of ``runs/NAME``.
+
+    Raises:
+        UserError: there is none, or something is wrong with it: every problem with its place.
+
+    Example:
+        >>> one = study("quick", {"recipe.steps": 500}, trials=4)
+        >>> one.spec.trials, one.spec.recipe.steps
+        (4, 500)
+    """
+    if not isinstance(source, Mapping) and (Path(source) / "study.json").is_file():
+        return Study(Path(source))
+    from scalesearch.study.config.reader import one_at_a_time, parse_study, read_study
+
+    given = dict(flat({**(settings or {}), **more}))
+    sets, folder = [f"{key}={value}" for key, value in given.items()], None if out is None else Path(out)
+    if isinstance(source, Mapping):
+        text = yaml.dump(dict(source), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+        spec = parse_study(text, Path("<python>"), sets, folder)
+    else:
+        spec = read_study(find_file(str(source), "studies"), sets, folder)
+    spec = one_at_a_time(spec, given, lambda text: None)
+    return Study(Path(spec.out or ""), spec)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes the keys of a study: also spaces, and what has a ``to_json``."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def other(self, data: Any) -> Any:
+        if isinstance(data, Space | SearchSpace):
+            return yaml.compose(data.to_yaml(), Loader=yaml.SafeLoader)
+        if isinstance(data, Path):
+            return self.represent_str(str(data))
+        if isinstance(data, Mapping) or hasattr(data, "to_json"):
+            return self.represent_dict(dict(data) if isinstance(data, Mapping) else data.to_json())
+        raise UserError(f"{data!r} has no meaning in a study; use numbers, texts, lists, mappings and spaces",
+                        code="no-text")
+
+
+_Dumper.add_multi_representer(object, _Dumper.other)  # of what YAML has no form for
+
+
+@dataclass(frozen=True, repr=False)
+class Study(Shown):
+    """A study: what it is to do, and what its folder holds by now.
+
+    Attributes:
+        folder: of the study.
+        spec: what its file says; None where a folder was opened.
+    """
+
+    folder: Path
+    spec: StudySpec | None = None
+
+    def run(self, callbacks: Sequence[Callback] = (), *, resume: bool = True, fork: str | Path | None = None,
+            measure: float = 0.0, quiet: bool = False) -> Study:
+        """Runs the study to its end; the same call goes on with one that was interrupted.
+
+        Args:
+            callbacks: told of each trial; see :class:`scalesearch.study.trials.callback.Callback`.
+            resume: False refuses a study that was begun.
+            fork: folder in which to go on with what still counts of a study that has changed.
+            measure: seconds to measure the speed of models for, for the forecast.
+            quiet: show nothing.
+
+        Returns:
+            The study; of a fork the new one.
+
+        Raises:
+            UserError: something is wrong with it, or too many trials failed.
+            KeyboardInterrupt: after workers have saved; nothing finished is lost.
+        """
+        spec = self.spec
+        if spec is None:
+            raise UserError(f"{self.folder}: a folder says what was found, not how to go on",
+                            help='give the study\'s file, as in ss.study("tour.yaml").run()', code="no-study-file")
+        need("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
+        from scalesearch.study.config.reader import at_its_place
+        from scalesearch.study.engine.run import launch
+        from scalesearch.terminal import open_console
+
+        place = None if fork is None else Path(fork)
+        try:
+            launch(spec, resume, open_console(file=StringIO() if quiet else None), place, measure, callbacks)
+        except UserError as error:
+            raise at_its_place(error, spec) from None
+        return Study(place or self.folder, spec)
+
+    @property
+    def results(self) -> Results:
+        """Everything found so far, read anew."""
+        need("pandas")
+        from scalesearch.study.results.results import load
+
+        return load(self.folder)
+
+    def front(self) -> pd.DataFrame:
+        """The trials that no other dominates, from the cheapest; units of its columns are in ``attrs["units"]``."""
+        from scalesearch.api.frames import front_of
+
+        return front_of(self.results)
+
+    def trials(self) -> pd.DataFrame:
+        """One row a trial, with its state; units of its columns are in ``attrs["units"]``."""
+        from scalesearch.api.frames import trials_of
+
+        return trials_of(self.results)
+
+    def plot(self, x: str | None = None, y: str | None = None) -> Figure:
+        """A figure of a metric against a cost, with front, other trials, budget and references.
+
+        Args:
+            x: cost; the first among the objectives, or params.total, if not given.
+            y: metric; the main one, if not given.
+
+        Raises:
+            UserError: no trial is finished, or has no such number.
+        """
+        need("pandas", "matplotlib")
+        from scalesearch.report.plot import tradeoff
+        from scalesearch.study.results.results import costs_drawn, main_metric
+
+        results = self.results
+        x, y = x or costs_drawn(results)[0], y or main_metric(results)
+        table = results.table
+        for name in (x, y):
+            if name not in table or not table.loc[table["state"] == "complete", name].notna().any():
+                raise UserError(f"{self.folder}: no finished trial has a {name}, so there is nothing to plot",
+                                code="nothing-finished")
+        figure: Figure = tradeoff(table, results.subject, x, y)
+        vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook shows it without pyplot
+        return figure
+
+    def best(self, objective: str | None = None, under: str | None = None) -> Model:
+        """The model of the best trial of the front by a metric or cost; the first objective, if not given.
+
+        Args:
+            under: a condition over costs, answers and scores on valid, such as ``params.total <= 2M``; then it is the
+                best of all eligible trials that meet it.
+
+        Raises:
+            UserError: nothing is finished, nothing meets the condition, or it is of scores on test.
+        """
+        from scalesearch.study.results.results import choose
+
+        results = self.results
+        number, why = choose(results, objective, None, under)
+        return Model(results.study.trial_folder(results.study.trials[number]), f"trial {number}, {why}")
+
+    def model(self, trial: int) -> Model:
+        """The model of a finished trial, by its number."""
+        from scalesearch.study.results.results import choose
+
+        results = self.results
+        choose(results, None, trial)
+        return Model(results.study.trial_folder(results.study.trials[trial]), f"trial {trial}")
+
+    def report(self, to: str | Path | None = None, *, alone: bool = False) -> Path:
+        """Writes one HTML page of everything found so far; returns its file, ``report.html`` if not given.
+
+        Args:
+            alone: without links to the study's files, for a page that is sent elsewhere.
+        """
+        need("optuna", "pandas", "matplotlib")
+        from scalesearch.study.results.page.render import write_page
+
+        return write_page(self.results, Path(to) if to else self.folder / "report.html", alone)
+
+    def _parts(self) -> Iterator[Table | str]:
+        if not (self.folder / "study.json").is_file():
+            yield f"study {self.spec.name if self.spec else ''} in {self.folder}: not begun"
+            if self.spec:
+                ways = ", ".join(f"{one.name} {one.direction}" for one in self.spec.objectives)
+                yield f"{ways}; {self.spec.amount if self.spec.rows is None else f'{len(self.spec.rows.rows)} rows'}"
+                yield f"recipe: {self.spec.recipe.describe()}"
+            return
+        from scalesearch.api.frames import parts_of
+
+        yield from parts_of(self.results)
+
+
+def _png(figure: Figure) -> bytes:
+    from scalesearch.report.style import styled
+
+    file = BytesIO()
+    with styled():
+        figure.savefig(file, format="png", dpi=120)
+    return file.getvalue()

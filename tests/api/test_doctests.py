@@ -1,0 +1,14 @@
+"""The examples in the docstrings of the front door hold."""
+
+import doctest
+from importlib import import_module
+
+import pytest
+
+MODULES = ("api.files", "api.html", "api.space", "api.study", "report.conditions")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_in_docstrings_hold(name):
+    found = doctest.testmod(import_module(f"scalesearch.{name}"))
+    assert found.attempted and not found.failed

@@ -1,0 +1,132 @@
+"""Studies from Python: a mapping or a file, callbacks, frames that know their units, figures, the best model."""
+
+import matplotlib
+import pandas as pd
+import pytest
+import yaml
+
+import scalesearch as ss
+from scalesearch.api.study import Study
+from tests.api.spaces import SMALL
+from tests.corpora import DATA
+from tests.errors import refuses
+
+KEYS = {"study": "small", "space": ss.space(SMALL), "data": yaml.safe_load(DATA), "budget": "tiny", "trials": 3,
+        "recipe": {"steps": 8, "max_tokens": 200, "lr": 5e-3, "beam": 1, "dropout": 0, "score_on": "valid"},
+        "objectives": {"bleu": "max", "params.total": "min"}, "proposer": "random"}
+
+
+class Told(ss.Callback):
+    def __init__(self):
+        self.ended_, self.closed = [], False
+
+    def ended(self, trial):
+        self.ended_.append(trial.number)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture(scope="module")
+def run(beside_a_text):
+    told = Told()
+    return ss.study(KEYS).run([told], quiet=True), told
+
+
+@pytest.fixture
+def study(run) -> Study:
+    return run[0]
+
+
+def test_callbacks_are_told(run):
+    done = run[0].trials().query("state == 'complete'")["trial"].tolist()
+    assert run[1].ended_ == done and len(done) == 3 and run[1].closed
+
+
+def test_a_mapping_is_the_file_that_it_stands_for(beside_a_text):
+    (beside_a_text / "space.yaml").write_text(SMALL)
+    (beside_a_text / "file.yaml").write_text(yaml.safe_dump({**KEYS, "space": "space.yaml"}))
+    mine, theirs = ss.study(KEYS).spec, ss.study("file.yaml").spec
+    for key in ("name", "out", "space", "data", "recipe", "objectives", "trials", "seed", "proposer"):
+        assert getattr(mine, key) == getattr(theirs, key), key
+    assert mine.budget.text == theirs.budget.text
+    again = ss.study({**KEYS, "recipe": mine.recipe, "data": mine.data, "space": KEYS["space"].form})
+    assert again.spec.recipe == mine.recipe and again.spec.data == mine.data
+
+
+def test_settings_come_over_the_file(beside_a_text):
+    study = ss.study(KEYS, {"recipe.steps": 9}, trials=5, out="elsewhere")
+    assert (study.spec.recipe.steps, study.spec.trials, study.folder.name) == (9, 5, "elsewhere")
+    assert "not begun" in repr(study) and "bleu max" in study._repr_html_()
+    with refuses("one-worker-only"):
+        ss.study(KEYS, workers=2)
+
+
+def test_frames_know_their_units(study):
+    front, trials = study.front(), study.trials()
+    assert len(trials) >= 3 and set(front["trial"]) <= set(trials["trial"])
+    for frame in (front, trials):
+        assert frame.attrs["units"]["params.total"] == "parameters" and frame.attrs["units"]["bleu"] == "BLEU"
+        assert frame.attrs["units"]["memory.weights"].startswith("bytes") and "trial" not in frame.attrs["units"]
+        assert frame.attrs["objectives"] == {"bleu": "max", "params.total": "min"}
+        assert frame.attrs["protocol"]["name"] == "forward" and set(frame.attrs["units"]) <= set(frame)
+
+
+def test_the_front_shows_itself_and_its_parts_are_plain_frames(study):
+    front = study.front()
+    assert "Front of small" in repr(front) and "Hypervolume" in front._repr_html_()
+    assert type(front.head(1)) is type(front[["bleu"]]) is pd.DataFrame
+    assert "Front of small" in repr(study) and "<table" in study._repr_html_()
+
+
+def test_a_figure_of_the_front(study):
+    figure = study.plot()
+    assert isinstance(figure, matplotlib.figure.Figure) and figure._repr_png_().startswith(b"\x89PNG")
+    assert "MACs" in study.plot("macs.total").axes[0].get_xlabel() or study.plot("macs.total", "loss")
+    with refuses("nothing-finished", "params.encoder"):
+        study.plot("params.encoder")
+
+
+def test_the_best_under_a_condition(study):
+    trials = study.trials().query("state == 'complete' and feasible")
+    limit = int(trials["params.total"].median())
+    best = study.best("bleu", under=f"params.total <= {limit}")
+    assert best.metrics["bleu"] == trials[trials["params.total"] <= limit]["bleu"].max() and "params.total" in best.why
+    small = study.best("params.total", under="bleu >= 0 and norm == pre")
+    assert small.architecture.cost()["params.total"] == trials["params.total"].min()
+    assert study.best().metrics["bleu"] == study.front()["bleu"].max()
+    assert study.model(1).architecture.id == study.trials().set_index("trial").loc[1, "id"]
+    assert len(small.translate(["one red dog"])) == 1
+
+
+@pytest.mark.parametrize(("objective", "under", "code"), [
+    ("bleu", "bleu > 1000", "nothing-meets"), ("bleu", "params.totl > 1", "unknown-key"),
+    ("bleu", "bleu >", "bad-syntax"), ("bleu", "test.bleu > 1", "unknown-key"), ("test.bleu", None, "chosen-on-test"),
+    ("blue", None, "unknown-objective"),
+])
+def test_what_chooses_nothing_is_refused(study, objective, under, code):
+    with refuses(code):
+        study.best(objective, under=under)
+
+
+def test_the_folder_opens_as_a_study(study):
+    opened = ss.load(study.folder)
+    assert isinstance(opened, Study) and repr(opened) == repr(study) and ss.study(study.folder).folder == study.folder
+    assert opened.report().stat().st_size > 1000
+    with refuses("no-study-file", study.folder):
+        opened.run()
+
+
+def test_a_finished_study_runs_no_further(study, run):
+    before = (study.folder / "events.jsonl").read_bytes()
+    study.run(quiet=True)
+    assert (study.folder / "events.jsonl").read_bytes() == before
+    with refuses("study-exists", "small"):
+        study.run(resume=False, quiet=True)
+
+
+def test_errors_of_a_mapping_have_their_lines():
+    with refuses("missing-key", place="<python>:1"):
+        ss.study({"study": "x"})
+    with refuses("no-text", "object"):
+        ss.study({"study": object()})
