@@ -18,6 +18,14 @@ COMMANDS = """# Command line
 Written by `python tools/pages.py` from the commands themselves. All verbs take `--help`. Exit status: 0; 1 where
 a training failed; 2 where the user has to change something, said without a traceback; 130 after Ctrl-C and 143 after
 SIGTERM, both with everything saved.
+
+Verbs and options complete with the tab key once the shell knows them; in `~/.bashrc` (for zsh and fish `zsh_source` and
+`fish_source`):
+
+<!-- no run: belongs in a file of the shell -->
+```
+eval "$(_SCALESEARCH_COMPLETE=bash_source scalesearch)"
+```
 """
 
 

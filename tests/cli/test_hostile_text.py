@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from rich.control import strip_control_codes
@@ -52,6 +52,7 @@ def test_nothing_that_is_printed_is_markup_or_steers_the_terminal(text):
 @settings(max_examples=100, deadline=None)
 @given(TEXTS)
 def test_no_cell_is_a_formula_or_breaks_its_row(text):
+    assume(text.encode("utf-8", "ignore").decode() == text)  # pandas over pyarrow holds nothing else
     table = pd.DataFrame({text: [text], "n": [-1.5], "m": ["-3"]})
     lines = to_csv(table)
     assert not STEERING.search(lines)
