@@ -61,7 +61,7 @@ def section(path: tuple[str, ...], verb: click.Command) -> list[str]:
     """Heading, help and options of one verb."""
     context = click.Context(verb, info_name=" ".join(("scalesearch", *path)))
     usage = " ".join(verb.collect_usage_pieces(context))
-    rows = [_row(*record) for one in verb.get_params(context) if (record := one.get_help_record(context))]
+    rows = [_row(*record) for one in verb.params if (record := one.get_help_record(context))]
     table = ["", "| option | meaning |", "|---|---|", *rows] if rows else []
     name = " ".join(path)
     return [f"## {name}", "", f"`scalesearch {name} {usage}`", "", _plain(verb.help or "").strip(), *table, ""]
