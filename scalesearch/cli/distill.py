@@ -1,4 +1,4 @@
-"""``scalesearch distill TEACHER --data FILE --out PREFIX``: a teacher's translations as a corpus for students."""
+"""``scalesearch distill TEACHER... --data FILE --out PREFIX``: a teacher's translations as a corpus for students."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 
 @click.command(name="distill")
-@click.argument("teacher")
+@click.argument("teachers", nargs=-1, required=True, metavar="TEACHER...")
 @click.option("--data", required=True, metavar="FILE", help="The data file whose training text is translated.")
 @click.option("--out", required=True, type=Output(), metavar="PREFIX",
               help="Writes PREFIX.SOURCE and PREFIX.TARGET, and PREFIX.yaml, the data file to train on.")
 @search_options
 @json_option
-def command(teacher: str, data: str, out: Path, beam: int | None, length_penalty: float | None, batch: int,
+def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, length_penalty: float | None, batch: int,
             as_json: bool) -> None:
     """Sequence-level distillation: translate the training text with the training in the folder TEACHER.
 
+    Several teachers translate together, each next token by the mean of their probabilities; they share a vocabulary.
     Students are then trained on PREFIX.yaml, whose vocabulary, validation and test text stay those of the real data.
     Run again, it goes on where it was stopped; where teacher, text or search have changed, it refuses.
     """
@@ -36,14 +37,14 @@ def command(teacher: str, data: str, out: Path, beam: int | None, length_penalty
     from scalesearch.train.scoring.distill import distill_data
 
     spec = data_spec(data)
-    search = Translator(teacher, beam, length_penalty, batch).search
+    search = Translator(teachers, beam, length_penalty, batch).search
     with Progress(console=open_console(stderr=True)) as progress:
         task = progress.add_task("translating", total=None)
 
         def tell(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        said = distill_data(Path(teacher), spec, out, search, tell)
+        said = distill_data(list(map(Path, teachers)), spec, out, search, tell)
     files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), _data_file(spec, out)]
     if as_json:
         print_json({**said, "files": files})

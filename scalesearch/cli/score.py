@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 @click.option("--source", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Text to translate.")
 @click.option("--target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Its references.")
 @search_options
+@click.option("--ensemble", is_flag=True, help="Score them together as well: the mean of their probabilities.")
 @click.option("--samples", default=1000, show_default=True, type=click.IntRange(10), help="Bootstrap resamples.")
 @json_option
 def command(models: tuple[str, ...], source: Path, target: Path, beam: int | None, length_penalty: float | None,
-            batch: int, samples: int, as_json: bool) -> None:
+            batch: int, ensemble: bool, samples: int, as_json: bool) -> None:
     """Score the trainings, or artefacts, in the folders MODEL on files whose lines translate each other; .gz as well.
 
     Translations are scored with sacreBLEU's 95 % intervals by bootstrap, and of several models, each is tested against
@@ -35,6 +36,8 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     from scalesearch.export.translator import Translator, scores
 
     opened = [Translator(model, beam, length_penalty, batch) for model in models]
+    if ensemble and len(models) > 1:
+        opened.append(Translator(models, beam, length_penalty, batch))
     _check_alike(opened)
     pairs = read_pairs((source, target), "test", False)
     low, texts = opened[0].trained.lowercase, opened[0].texts(pairs.source, pairs.target)

@@ -1,4 +1,4 @@
-"""``scalesearch translate MODEL``: lines in, lines out."""
+"""``scalesearch translate MODEL...``: lines in, lines out."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(name="translate")
-@click.argument("model")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @search_options
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
               help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION with tabs between.")
 @click.option("--output", type=Output(), help="File to write, whole or not at all.")
 @json_option
-def command(model: str, beam: int | None, length_penalty: float | None, batch: int, nbest: int,
+def command(models: tuple[str, ...], beam: int | None, length_penalty: float | None, batch: int, nbest: int,
             output: Path | None, as_json: bool) -> None:
     """Translate each line of standard input with the training, or the exported artefact, in the folder MODEL.
 
     One line comes out for each that goes in, in the same order; an empty one stays empty. With --json, a line is an
-    object with source, translation and score, and of several translations all of them under nbest.
+    object with source, translation and score, and of several translations all of them under nbest. Several trainings
+    translate together, each next token by the mean of their probabilities; they share a vocabulary.
     """
     from scalesearch.export.translator import Translator
 
-    translator = Translator(model, beam, length_penalty, batch, nbest)
+    translator = Translator(models, beam, length_penalty, batch, nbest)
 
     def texts() -> Iterator[str]:
         for number, (source, found) in enumerate(counted(translator, _lines()), 1):

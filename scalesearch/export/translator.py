@@ -9,8 +9,8 @@ from typing import Any
 from scalesearch.data import DataSpec, Split
 from scalesearch.errors import UserError
 from scalesearch.tasks import TASKS, Texts
-from scalesearch.train import Recipe, read_checkpoint
-from scalesearch.train.checkpoint import Checkpoint
+from scalesearch.train import Recipe
+from scalesearch.train.checkpoint import Checkpoint, read_ensemble
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.scoring.evaluate import DECODE_TOKENS, Search, Translations, translate, translate_lines
 
@@ -19,22 +19,24 @@ CHARACTERS = 1 << 20  # of these lines, or one more: what is tokenised takes mem
 
 
 class Translator:
-    """A finished training, or an artefact, that translates lines.
+    """A finished training, or an artefact, that translates lines; of several trainings, their ensemble.
 
     Attributes:
         search: how; what is not given is as in the model's recipe.
 
     Raises:
-        UserError: the folder is neither, its task turns no line into another, or ``nbest`` is more than the beam.
+        UserError: the folder is neither, its task turns no line into another, ``nbest`` is more than the beam, or
+            trainings do not go together.
     """
 
-    def __init__(self, folder: Path | str, beam: int | None = None, length_penalty: float | None = None,
+    def __init__(self, folder: Path | str | Sequence[str], beam: int | None = None, length_penalty: float | None = None,
                  batch: int = DECODE_TOKENS, nbest: int = 1) -> None:
-        self.folder = str(folder)
-        self.trained, self._decode = _opened(Path(folder))
+        folders = [folder] if isinstance(folder, (Path, str)) else folder
+        self.folder = " + ".join(map(str, folders))
+        self.trained, self._decode = _opened(*map(Path, folders))
         self.task = TASKS[self.trained.task]
         if self.task.score is None:
-            raise UserError(f"{folder}: trained for the task {self.task.name}, which turns no line into another",
+            raise UserError(f"{self.folder}: trained for the task {self.task.name}, which turns no line into another",
                             code="other-task")
         self.search = self.searched(beam, length_penalty, batch, nbest)
 
@@ -84,14 +86,15 @@ def scores(opened: Sequence[Translator], found: Sequence[list[str]], texts: Text
     return [{name: {"score": row[name], **signed} for name in task.metrics} for row in values]
 
 
-def _opened(folder: Path) -> tuple[Checkpoint, Callable[[Split, Search], list[Translations]]]:
-    """The training or the artefact in ``folder``, and what translates with it."""
-    if (folder / "artefact.json").is_file() and not (folder / "result.json").is_file():  # not a training's copy
+def _opened(folder: Path, *others: Path) -> tuple[Checkpoint, Callable[[Split, Search], list[Translations]]]:
+    """The training or the artefact in ``folder``, or the ensemble of several, and what translates with it."""
+    artefact = (folder / "artefact.json").is_file() and not (folder / "result.json").is_file()  # not a training's copy
+    if artefact and not others:
         from scalesearch.export.export import open_artefact
 
         described, decoder = open_artefact(folder)
         return described, lambda split, search: decoder.translate(split, described, search)
-    trained, hardware = read_checkpoint(folder), Hardware.of(Recipe(steps=1))
+    trained, hardware = read_ensemble([folder, *others]), Hardware.of(Recipe(steps=1))
     trained.model.to(hardware.device).set_attention(hardware.attention)
     return trained, lambda split, search: translate(trained.model, split, trained.tokenizer, hardware, search)
 

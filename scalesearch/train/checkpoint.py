@@ -10,7 +10,7 @@
 import hashlib
 import io
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -158,6 +158,25 @@ def read_checkpoint(directory: Path | str, weights: bool = True) -> Checkpoint:
     block, vocab = architecture.block, tokenizer.vocab_size
     model = _with_weights(folder, block, vocab) if weights else build(block, vocab=vocab, device="meta")
     return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length, recipe, spec.task, folder)
+
+
+def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:
+    """Reads several finished models as one that gives the mean of their probabilities; all else is the first's.
+
+    Raises:
+        UserError: one is not a finished training, or its vocabulary, task or case is not the first's.
+    """
+    from scalesearch.nn.ensemble import Ensemble
+
+    first, *others = members = [read_checkpoint(folder) for folder in folders]
+    for other in others:
+        alike = "tokenizer", "task", "lowercase"
+        differing = [name for name in alike if getattr(other, name) != getattr(first, name)]
+        if differing:
+            raise UserError(f"{other.folder}: its {' and its '.join(differing)} differ from those of {first.folder}: "
+                            "they cannot translate together. Name models that were trained on the same data and vocab",
+                            code="not-alike")
+    return replace(first, model=Ensemble([member.model for member in members]).eval()) if others else first
 
 
 class _Data(TypedDict):

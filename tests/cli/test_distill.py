@@ -37,6 +37,12 @@ def test_a_student_trains_on_what_the_teacher_says(tmp_path: Path) -> None:
     assert student.train.target_text == [line for line in (tmp_path / "kd.de").read_text().splitlines() if line]
     again = CliRunner().invoke(app, ["distill", *given, "--length-penalty", "0.5"])
     assert again.exit_code != 0 and "another decode" in str(again.exception)
+    train(tiny(), real, recipe(beam=2), tmp_path / "second", seed=2)
+    two = CliRunner().invoke(app, ["distill", str(tmp_path / "second"), *given])
+    assert "decode, teacher" in str(two.exception)  # of two teachers, and with the first one's penalty
+    other = [str(tmp_path / "both") if word == str(tmp_path / "kd") else word for word in given]
+    two = CliRunner().invoke(command, [str(tmp_path / "second"), *other], catch_exceptions=False)
+    assert json.loads(two.stdout)["teacher"].endswith("+" + facts["teacher"]) and json.loads(two.stdout)["pairs"] == 60
     (tmp_path / "kd.json").write_text("[3")
     with refuses("file-damaged", "kd.json"):
         raise CliRunner().invoke(app, ["distill", *given]).exception

@@ -52,6 +52,24 @@ def test_models_are_tested_against_the_first(place: Path) -> None:
     assert "±" in shown and "p = " in shown and "chrF" in shown
 
 
+def test_an_ensemble_is_scored_beside_its_members(place: Path) -> None:
+    models = [place / "model1", place / "model2"]
+    done = run(score_verb, *models, *text_of(place), "--samples", "50", "--ensemble", "--json")
+    *members, together = json.loads(done.stdout)["models"]
+    assert [row["model"] for row in members] == list(map(str, models))
+    assert together["model"] == " + ".join(map(str, models)) and together["chrf"]["p"] is not None
+    alone = run(score_verb, models[0], *text_of(place), "--samples", "50", "--ensemble", "--json")
+    assert len(json.loads(alone.stdout)["models"]) == 1
+
+
+def test_models_of_two_vocabularies_translate_apart_alone(place: Path, tmp_path: Path) -> None:
+    other = (place / "data.yaml").read_text().replace("vocab: 60", "vocab: 58")
+    (place / "other.yaml").write_text(other)
+    train(tiny(), load_data(str(place / "other.yaml")), recipe(), tmp_path / "other")
+    with refuses("not-alike", "tokenizer"):
+        raise run(translate_verb, place / "model1", tmp_path / "other", text="a\n").exception
+
+
 @pytest.mark.parametrize("task", ["correction", "summarisation"])
 def test_other_tasks_say_why_they_have_no_intervals(task: str, tmp_path: Path) -> None:
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "model")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,27 +21,29 @@ Translate = Callable[[list[str]], list[str]]
 Tell = Callable[[int, int], None]
 
 
-def distill_data(teacher: Path, data: DataSpec, out: Path, search: Search,
+def distill_data(teachers: Sequence[Path], data: DataSpec, out: Path, search: Search,
                  tell: Tell = lambda done, total: None) -> dict[str, Any]:
-    """Translates the training text of ``data`` with a finished training, into ``out``.*; resumable.
+    """Translates the training text of ``data`` with a finished training, or several as one, into ``out``.*; resumable.
 
     Returns:
         the number of ``pairs``, and what decides them: hashes of ``teacher`` and ``text``, ``decode``, ``dtype``.
 
     Raises:
-        UserError: ``teacher`` is no finished training, or ``out`` holds other translations.
+        UserError: one of ``teachers`` is no finished training, or not of the first's vocabulary, or ``out`` holds other
+            translations.
     """
     from scalesearch.data.sources import read
-    from scalesearch.train.checkpoint import WEIGHTS, read_checkpoint
+    from scalesearch.train.checkpoint import WEIGHTS, read_ensemble
     from scalesearch.train.hardware import Hardware
     from scalesearch.train.recipe import Recipe
     from scalesearch.train.scoring.evaluate import translate as decoded
     from scalesearch.train.scoring.evaluate import translate_lines
 
     texts = read(data)["train"].source[: data.limit]
-    model, hardware = read_checkpoint(teacher), Hardware.of(Recipe(steps=1))
+    model, hardware = read_ensemble(teachers), Hardware.of(Recipe(steps=1))
     model.model.to(hardware.device).set_attention(hardware.attention)
-    settings = {"teacher": _hash((teacher / WEIGHTS).read_bytes()), "text": _hash("\n".join(texts).encode()),
+    settings = {"teacher": "+".join(_hash((folder / WEIGHTS).read_bytes()) for folder in teachers),
+                "text": _hash("\n".join(texts).encode()),
                 "decode": search.protocol, "dtype": hardware.dtype}
 
     def translate(lines: list[str]) -> list[str]:

@@ -1,0 +1,82 @@
+"""Ensembles: several models of one vocabulary that translate as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Each:
+    """Memories or caches of the members, to be selected from and grouped together."""
+
+    parts: list[Any]
+
+    def select(self, *args: Any) -> Each:
+        """Those of some rows; caches are changed in place."""
+        return Each([part.select(*args) for part in self.parts])
+
+    def group(self, *args: Any) -> None:
+        """Group the rows of every member's cache by source."""
+        for part in self.parts:
+            part.group(*args)
+
+
+class Ensemble(torch.nn.Module):
+    """Several models of one vocabulary: each next token has the mean of their probabilities.
+
+    It decodes wherever a single model does (:mod:`scalesearch.nn.decode`); it is not trained.
+    """
+
+    def __init__(self, members: list[Any]) -> None:
+        super().__init__()
+        self.members = torch.nn.ModuleList(members)
+
+    def _each(self, call: Callable[..., Any], *given: Each) -> list[Any]:
+        return [call(member, *parts) for member, *parts in zip(self.members, *(each.parts for each in given))]
+
+    def encode(self, source: Tensor) -> Each:
+        """(batch, S) token ids to the memory of each member."""
+        return Each(self._each(lambda member: member.encode(source)))
+
+    def new_cache(self) -> Each:
+        """An empty cache for each member."""
+        return Each(self._each(lambda member: member.new_cache()))
+
+    def decode(self, target: Tensor, memory: Each, cache: Each) -> Each:
+        """States (batch, T, d) of each member, whose widths may differ."""
+        return Each(self._each(lambda member, *parts: member.decode(target, *parts), memory, cache))
+
+    def logits(self, states: Each) -> Tensor:
+        """Logarithms (…, V) of the mean probability, in fp32 or better."""
+        logits = self._each(lambda member, part: member.logits(part), states)
+        logs = [one.log_softmax(-1, dtype=torch.promote_types(one.dtype, torch.float32)) for one in logits]
+        return torch.stack(logs).logsumexp(0) - math.log(len(logs))
+
+    @contextmanager
+    def folded(self) -> Iterator[None]:
+        """Context in which every member computes once what depends on its weights alone."""
+        with ExitStack() as stack:
+            for member in self.members:
+                stack.enter_context(member.folded())
+            yield
+
+    def set_attention(self, kernel: str) -> None:
+        """Run the members' attention as ``fused`` or as ``products``."""
+        self._each(lambda member: member.set_attention(kernel))
+
+    @property
+    def shares_sources(self) -> bool:
+        """True if rows of one source can share the memory of every member."""
+        return all(self._each(lambda member: member.shares_sources))
+
+    def target_room(self, source_length: int) -> int | None:
+        """The most target positions after ``source_length`` source tokens, by the member with fewest."""
+        rooms = self._each(lambda member: member.target_room(source_length))
+        return min((room for room in rooms if room is not None), default=None)
