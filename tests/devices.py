@@ -1,11 +1,12 @@
 """Modes that hold code to a device without having one: where tensors are, and when the host waits for them."""
 
+import copy
 from collections import Counter
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 # Operations whose results the host has to know: their shape or their value depends on data of the device.
 WAITS = {"_local_scalar_dense", "is_nonzero", "item", "nonzero", "nonzero_numpy", "equal", "masked_select", "_unique2",
@@ -13,23 +14,71 @@ WAITS = {"_local_scalar_dense", "is_nonzero", "item", "nonzero", "nonzero_numpy"
 READS = {torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.cpu}
 
 
-class On(TorchDispatchMode):
-    """Raises AssertionError at the first operation that has, or makes, a tensor elsewhere than on ``device``.
+COPIES = {"_to_copy", "copy_"}
+DEVICE = torch.device("meta")  # the one name of a device, but cpu, that PyTorch takes without such a device
 
-    Scalars may be anywhere, as CUDA has it. The meta device alone does not notice an index or a mask of the CPU's.
+
+class Held(torch.Tensor):
+    """A tensor that says it is on :data:`DEVICE`; its values are in ``held``, on the CPU."""
+
+    @staticmethod
+    def __new__(cls, held):
+        return torch.Tensor._make_wrapper_subclass(cls, held.shape, strides=held.stride(), dtype=held.dtype,
+                                                   storage_offset=held.storage_offset(), device=DEVICE)
+
+    def __init__(self, held):
+        self.held = held
+
+    def tolist(self):
+        """Values, which PyTorch reads of no subclass."""
+        return self.held.tolist()
+
+    def __deepcopy__(self, memo):
+        """A copy of the values."""
+        return Held(self.held.clone())
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        """Raises: without the mode, nothing may touch it."""
+        raise AssertionError(f"{func}: outside of OnDevice")
+
+
+class OnDevice(TorchDispatchMode):
+    """A device besides the CPU, by its rules alone: what is on it is computed on the CPU, with all values.
+
+    Raises AssertionError at the first operation whose tensors are on both; scalars may be anywhere, as CUDA has it.
     """
 
-    def __init__(self, device: str = "meta") -> None:
-        super().__init__()
-        self.device = device
-
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Runs one operation between two looks at its tensors."""
-        result = func(*args, **(kwargs or {}))
-        for one in tree_leaves((args, kwargs, result)):
-            if isinstance(one, torch.Tensor) and one.dim() and one.device.type != self.device:
-                raise AssertionError(f"{func}: a tensor {tuple(one.shape)} on {one.device}, not on {self.device}")
-        return result
+        """Runs one operation on what its tensors hold."""
+        kwargs = dict(kwargs or {})
+        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        away = {id(one.held): one for one in given if isinstance(one, Held)}
+        if away and func.overloadpacket.__name__ not in COPIES:
+            for one in given:
+                if one.dim() and not isinstance(one, Held):
+                    raise AssertionError(f"{func}: a tensor {tuple(one.shape)} on {one.device}, not on the device")
+        stays = bool(away)
+        if kwargs.get("device") is not None:
+            stays, kwargs["device"] = kwargs["device"] == DEVICE, torch.device("cpu")
+        args, kwargs = tree_map_only(Held, lambda one: one.held, (args, kwargs))
+        result = func(*args, **kwargs)
+        if not stays:
+            return result
+        return tree_map_only(torch.Tensor, lambda one: away[id(one)] if id(one) in away else Held(one), result)
+
+
+def to_device(model):
+    """A copy of ``model`` on :data:`DEVICE`."""
+    moved, tied = copy.deepcopy(model), {}
+    for part in moved.modules():
+        for name, weight in part._parameters.items():
+            if weight is not None:
+                part._parameters[name] = tied.setdefault(
+                    id(weight), torch.nn.Parameter(Held(weight.detach()), weight.requires_grad))
+        for name, value in part._buffers.items():
+            part._buffers[name] = None if value is None else Held(value)
+    return moved
 
 
 class Waits(TorchDispatchMode):

@@ -14,7 +14,7 @@ import torch
 
 from scalesearch.data import Batch, Corpus, DataSpec, load_corpus
 from scalesearch.library import find_file
-from scalesearch.nn import build
+from scalesearch.nn import Dropout, build
 from scalesearch.space.space import read_space
 from scalesearch.train import Recipe
 from scalesearch.train.hardware import Hardware
@@ -105,9 +105,9 @@ def architecture(name: str) -> Any:
     return read_space(find_file(name, "spaces")).closed()
 
 
-def model(name: str, vocab: int = VOCAB, seed: int = 1) -> Any:
-    """Its model, on the CPU."""
-    return build(architecture(name).block, vocab=vocab, seed=seed)
+def model(name: str, vocab: int = VOCAB, seed: int = 1, dropout: float = 0.0) -> Any:
+    """Its model, on the CPU; in training it drops so many residuals, attention weights and activations."""
+    return build(architecture(name).block, vocab=vocab, seed=seed, dropout=Dropout(dropout, dropout, dropout))
 
 
 def batch(rows: int = 8, length: int = 12, vocab: int = VOCAB, seed: int = 0) -> Batch:

@@ -45,10 +45,10 @@ def peak(kit: Kit, dtype: torch.dtype) -> float:
 
 def _engine(kit: Kit, size: str, compiled: bool) -> tuple[Engine, Any]:
     bf16 = kit.device.type == "cuda"
-    recipe = kit.recipe(precision="bf16" if bf16 else "fp32", dropout=0.1)
+    recipe = kit.recipe(precision="bf16" if bf16 else "fp32")
     tokens = TOKENS[size] // (16 if kit.quick else 1)
     given = batch(rows=tokens // LENGTH, length=LENGTH)
-    subject = model(SIZES[size]).to(kit.device).train()
+    subject = model(SIZES[size], dropout=0.1).to(kit.device).train()
     return Engine(subject, recipe, Hardware(kit.device, bf16, compiled)), given
 
 
@@ -170,11 +170,13 @@ def beside_a_plain_loop(kit: Kit) -> Figures:
 
     def plain() -> None:
         adam.zero_grad()
-        logits = core(table(source), table(target), tgt_mask=mask) @ table.weight.t()
+        inputs = (torch.nn.functional.dropout(table(ids), 0.1) for ids in (source, target))
+        logits = core(*inputs, tgt_mask=mask) @ table.weight.t()
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=0).backward()
         adam.step()
 
-    engine = Engine(model("small/plain").to(kit.device).train(), kit.recipe(dropout=0.1), kit.hardware())
+    subject = model("small/plain", dropout=0.1).to(kit.device).train()
+    engine = Engine(subject, kit.recipe(), kit.hardware())
     ours, theirs = timed(kit, lambda: engine.update([given], 1e-4), 5), timed(kit, plain, 5)
     return {"scalesearch": round(given.tokens / ours), "plain loop": round(given.tokens / theirs),
             "ratio": theirs / ours}

@@ -122,7 +122,8 @@ def step_signal(index: int, x: Any) -> Any:
     """The sinusoid of layer ``index`` (Dehghani et al. 2019, eq. 6), (d,)."""
     import torch
 
-    return sinusoid(torch.tensor(index, device=x.device), x.shape[-1], x.dtype)
+    place = torch.full((), index, device=x.device)  # filled there: torch.tensor copies from the host, which waits
+    return sinusoid(place, x.shape[-1], x.dtype)
 
 
 @block

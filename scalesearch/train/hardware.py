@@ -90,7 +90,7 @@ class Hardware:
     def tensor(self, array: np.ndarray) -> Tensor:
         """Copies ``array`` to the device; to a GPU from pinned memory, without waiting."""
         tensor = torch.from_numpy(np.ascontiguousarray(array))
-        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
+        return (tensor.pin_memory() if self.device.type == "cuda" else tensor).to(self.device, non_blocking=True)
 
 
 def fast_bf16(device: torch.device) -> bool:

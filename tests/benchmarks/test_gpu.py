@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu
 from gpu_kit import correctness
-from gpu_kit.kit import CHECKS, Kit
+from gpu_kit.kit import CHECKS, Kit, Wrong
 
 BESIDE_THE_CPU = ("attention_kernels", "updates", "decoding")
 
@@ -41,6 +41,26 @@ def test_a_device_that_computes_something_else_is_found(kit, monkeypatch):
     found = gpu.run(gpu.Check("forward_and_backward", CHECKS["forward_and_backward"].run, 0), kit)
     assert found["state"] == "wrong" and "small/plain" in found["why"]
     assert found["reproduce"] == "python benchmarks/gpu.py --only forward_and_backward"
+
+
+@pytest.mark.parametrize("spoil", [lambda weight: weight * 100, lambda weight: weight + 1e-3])
+def test_weights_that_end_elsewhere_are_found(kit, spoil, monkeypatch):
+    true, ends = correctness._end, []
+
+    def wrong(*given):
+        ends.append(true(*given))
+        return spoil(ends[-1]) if len(ends) == 1 else ends[-1]
+
+    monkeypatch.setattr(correctness, "_end", wrong)
+    with pytest.raises(Wrong, match="adamw"):
+        CHECKS["updates"].run(kit)
+
+
+def test_a_check_leaves_the_precision_as_it_was(kit, monkeypatch):
+    monkeypatch.setattr(correctness, "FAMILIES", ("small/plain",))
+    before = torch.get_float32_matmul_precision()
+    CHECKS["tf32"].run(kit)
+    assert torch.get_float32_matmul_precision() == before
 
 
 def test_what_cannot_run_says_what_it_needs(kit, monkeypatch):
