@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.html import Shown, dressed
+from scalesearch.api.words import in_python
 from scalesearch.cost import Cost, Protocol, cost, protocol_of
 from scalesearch.cost.tables import memory_line, tables
 from scalesearch.space.assembly import architecture as assembly
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 class Architecture(assembly.Architecture):
     """One network: ``answers``, ``block``, ``id`` and the ``protocol`` of its space."""
 
+    @in_python()
     def cost(self, protocol: str | Protocol | None = None, **lengths: int | str) -> Costs:
         """Params, MACs, FLOPs and memory, exactly, under a named protocol.
 
@@ -34,6 +36,7 @@ class Architecture(assembly.Architecture):
         """
         return dressed(Costs, cost(self.block, named_protocol(self.protocol, protocol, lengths).at(self.vocab)))
 
+    @in_python()
     def module(self, seed: int = 1, *, vocab: int | None = None, init: str = "xavier",
                device: str | torch.device = "cpu") -> Model:
         """The network as an ``nn.Module`` with fresh weights.

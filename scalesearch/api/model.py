@@ -12,6 +12,7 @@ from scalesearch.api.architecture import Architecture
 from scalesearch.api.files import Given, data_spec, load_data, load_recipe
 from scalesearch.api.html import Shown, dressed
 from scalesearch.api.space import space
+from scalesearch.api.words import in_python
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 from scalesearch.space import read_space
@@ -31,6 +32,7 @@ Lines = str | Path | Sequence[str]
 ARTEFACT, WEIGHTS = "artefact.json", "model.safetensors"
 
 
+@in_python()
 def train(architecture: str | Path | Plain, data: Given | DataSpec = "builtin",
           recipe: Given | Recipe = "quick", out: str | Path | None = None, *, seed: int = 1,
           resume: bool = True, processes: int = 1, report: Callable[[dict[str, Any]], None] | None = None) -> Model:
@@ -68,6 +70,7 @@ def train(architecture: str | Path | Plain, data: Given | DataSpec = "builtin",
     return Model(folder)
 
 
+@in_python()
 def load(folder: str | Path) -> Model | Study:
     """The model, or the study, in a folder that scalesearch has made.
 
@@ -128,6 +131,7 @@ class Model(Shown):
         model: Module = read_checkpoint(self.folder).model
         return model
 
+    @in_python()
     def translate(self, lines: str | Sequence[str], *, beam: int | None = None, length_penalty: float | None = None
                   ) -> list[str]:
         """The best translation of each line, in the same order; that of an empty line is empty.
@@ -137,6 +141,7 @@ class Model(Shown):
         """
         return self._best(self._translator(beam, length_penalty), [lines] if isinstance(lines, str) else lines)
 
+    @in_python()
     def score(self, source: Lines, target: Lines, *, beam: int | None = None, length_penalty: float | None = None,
               samples: int = 1000) -> dict[str, dict[str, Any]]:
         """Metrics on any text, with 95 % intervals by bootstrap where the task is translation.
@@ -154,6 +159,7 @@ class Model(Shown):
         texts = translator.texts(*_pairs(source, target))
         return scores([translator], [self._best(translator, texts.source)], texts, samples)[0]
 
+    @in_python(to="format")
     def export(self, format: str, out: str | Path | None = None, *, quantise: str | None = None,
                data: Given | DataSpec | None = None, sentences: int = 1000,
                threads: int = 1) -> Model:

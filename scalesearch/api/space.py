@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.api.architecture import Architecture, named_protocol
 from scalesearch.api.html import Shown, dressed
 from scalesearch.api.questions import Answered, Feasible
+from scalesearch.api.words import in_python
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
 from scalesearch.space.python_api import write
@@ -82,6 +83,7 @@ class SearchSpace(Shown):
         """Name to condition."""
         return {name: constraint.text for name, constraint in self.form.budgets.items()}
 
+    @in_python()
     def set(self, answers: Mapping[str, Any] | None = None, /, **more: Any) -> SearchSpace:
         """This space with some keys given anew; keys with dots stand in a mapping.
 
@@ -92,6 +94,7 @@ class SearchSpace(Shown):
         given = dict(flat({**(answers or {}), **more}))
         return SearchSpace(self.form.set(given)) if given else self
 
+    @in_python()
     def architecture(self, answers: Mapping[str, Any] | None = None, /, **more: Any) -> Architecture:
         """The one architecture with these answers.
 
@@ -122,12 +125,14 @@ class SearchSpace(Shown):
         """The architecture with the most params; of a space too large to search, of 2,000 random ones."""
         return self._picked("largest", 0)
 
+    @in_python()
     def _picked(self, way: str, seed: int) -> Architecture:
         from scalesearch.feasible.pick import pick
 
         answers, _ = pick(self.form, way, seed, named_protocol(self.form.protocol))
         return dressed(Architecture, self.form.architecture(answers), protocol=self.form.protocol)
 
+    @in_python()
     def feasible(self, budget: Budgets = (), protocol: str | Protocol | None = None, *, draws: int = 4000,
                  seed: int = 1, **lengths: int | str) -> Feasible:
         """What of the space fits a budget, exactly wherever it can be counted.
@@ -139,6 +144,7 @@ class SearchSpace(Shown):
         """
         return Feasible.ask(self.form, budget, named_protocol(self.form.protocol, protocol, lengths), draws, seed)
 
+    @in_python()
     def solve(self, goal: str, budget: Budgets = (), each: Sizes | None = None,
               protocol: str | Protocol | None = None, *, step: int = 1, **lengths: int | str) -> Answered:
         """The largest or smallest size within a budget: ``max width``, ``min encoder.depth``.
@@ -161,6 +167,7 @@ class SearchSpace(Shown):
         chosen = named_protocol(self.form.protocol, protocol, lengths)
         return Answered(solve(self.form, goal, budget, sizes_of(self.form, each or {}), chosen, step), chosen)
 
+    @in_python()
     def trade(self, keys: str | Sequence[str], hold: Budgets, each: Sizes | None = None,
               protocol: str | Protocol | None = None, *, of: Architecture | None = None,
               **lengths: int | str) -> Answered:

@@ -13,6 +13,7 @@ import yaml
 from scalesearch.api.html import Shown
 from scalesearch.api.model import Model
 from scalesearch.api.space import SearchSpace, flat
+from scalesearch.api.words import in_python
 from scalesearch.errors import UserError
 from scalesearch.library import find_file, need
 from scalesearch.space import Space
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from scalesearch.study.trials.callback import Callback
 
 
+@in_python()
 def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | None = None, /, *,
           out: str | Path | None = None, **more: Any) -> Study:
     """The study that a file, the name of a shipped one, or a mapping of its keys describes; nothing is run yet.
@@ -91,6 +93,7 @@ class Study(Shown):
     folder: Path
     spec: StudySpec | None = None
 
+    @in_python()
     def run(self, callbacks: Sequence[Callback] = (), *, resume: bool = True, fork: str | Path | None = None,
             measure: float = 0.0, quiet: bool = False) -> Study:
         """Runs the study to its end; the same call goes on with one that was interrupted.
@@ -145,6 +148,7 @@ class Study(Shown):
 
         return trials_of(self.results)
 
+    @in_python()
     def plot(self, x: str | None = None, y: str | None = None) -> Figure:
         """A figure of a metric against a cost, with front, other trials, budget and references.
 
@@ -170,6 +174,7 @@ class Study(Shown):
         vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook shows it without pyplot
         return figure
 
+    @in_python()
     def best(self, objective: str | None = None, under: str | None = None) -> Model:
         """The model of the best trial of the front by a metric or cost; the first objective, if not given.
 
@@ -194,6 +199,7 @@ class Study(Shown):
         choose(results, None, trial)
         return Model(results.study.trial_folder(results.study.trials[trial]), f"trial {trial}")
 
+    @in_python()
     def report(self, to: str | Path | None = None, *, alone: bool = False) -> Path:
         """Writes one HTML page of everything found so far; returns its file, ``report.html`` if not given.
 

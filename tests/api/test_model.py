@@ -68,7 +68,7 @@ def test_an_artefact_is_a_model_again(model, place):
     assert made.artefact.format == "torch" and ss.load(place / "artefact").translate("two cats") == \
         model.translate("two cats")
     assert made.metrics
-    with refuses("already-exists", "artefact"):
+    with refuses("already-exists", "artefact", "out="):
         model.export("torch", place / "artefact")
 
 

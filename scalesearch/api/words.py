@@ -1,0 +1,51 @@
+"""Messages in Python's words: arguments, where the command line has options."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from scalesearch.errors import UserError
+
+P, T = ParamSpec("P"), TypeVar("T")
+# A command stays as it is; what --set gives is an argument itself; an option may have its value behind it.
+OPTION = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|--(?P<name>[a-z][a-z-]*)(?P<value>[ =](?=['\"\d]))?")
+SHOWN = re.compile(r"^( *)--set (.*\n) {6}( *\^)", re.M)  # an answer, with a mark below its place
+RENAMED = {"resume": "resume=True", "quantize": "quantise", "for": "each"}
+
+
+def in_python(**renamed: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorator of functions whose UserErrors name arguments; ``renamed``: of options that have another name here."""
+    def decorated(call: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(call)
+        def spoken(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return call(*args, **kwargs)
+            except UserError as error:
+                error.message = translate(error.message, renamed)
+                error.help = error.help and translate(error.help, renamed)
+                error.args = (error.message,)
+                raise
+
+        return spoken
+
+    return decorated
+
+
+def translate(text: str, renamed: dict[str, str]) -> str:
+    """``text`` with arguments in place of options.
+
+    Example:
+        >>> translate("choose another folder with --out, or --resume; try `scalesearch cost --sweep`", {})
+        'choose another folder with out=, or resume=True; try `scalesearch cost --sweep`'
+    """
+    def argument(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name is None:
+            return "" if found[0].startswith("--") else found[0]
+        known = (RENAMED | renamed).get(name, name.replace("-", "_"))
+        return known if "=" in known else f"{known}="
+
+    return OPTION.sub(argument, SHOWN.sub(r"\1\2\3", text))

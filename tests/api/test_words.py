@@ -1,0 +1,49 @@
+"""What a mistake is called in Python: arguments, and no option of the command line."""
+
+import pytest
+
+import scalesearch as ss
+from scalesearch.api.words import in_python, translate
+from scalesearch.errors import UserError
+
+
+@pytest.mark.parametrize(("said", "wanted"), [
+    ("give another folder with --out", "give another folder with out="),
+    ("Go on with --resume", "Go on with resume=True"),
+    ("answer it: --set vocab=8k, or", "answer it: vocab=8k, or"),
+    ("answer it with --set {name}=…", "answer it with {name}=…"),
+    ("as in --budget 'params.total <= 10M'", "as in budget='params.total <= 10M'"),
+    ("have it made by `scalesearch train --out X`", "have it made by `scalesearch train --out X`"),
+    ("--length-penalty: above 0", "length_penalty=: above 0"),
+    ("--set: unknown key `widht`\n  --set widht=64\n        ^^^^^\n", "unknown key `widht`\n  widht=64\n  ^^^^^\n"),
+    ("a - b, a -- b", "a - b, a -- b"),
+])
+def test_options_become_arguments(said, wanted):
+    assert translate(said, {}) == wanted
+
+
+def test_message_help_and_text_of_an_error_are_translated():
+    @in_python(to="format")
+    def call():
+        raise UserError("--to onnx cannot", help="choose --out", code="x")
+
+    with pytest.raises(UserError) as caught:
+        call()
+    assert str(caught.value) == "format= onnx cannot; choose out=" and caught.value.code == "x"
+
+
+@pytest.mark.parametrize("mistake", [
+    lambda: ss.space("slim").architecture(),
+    lambda: ss.space("slim").architecture(with_=3),
+    lambda: ss.space("transformer").solve("max width"),
+    lambda: ss.space("transformer").solve("max width", "params.total <= 1M", {"encoder.depth": "x"}),
+    lambda: ss.space("transformer").trade("width", "macs.total"),
+    lambda: ss.space("slim").feasible("nothing"),
+    lambda: ss.study("quick", trails=3),
+    lambda: ss.study("quick", {"storage": "sqlite:///x.db"}).run(resume=False, fork="/nowhere/x"),
+], ids=range(8))
+def test_mistakes_in_python_name_no_option(mistake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        mistake()
+    assert "--" not in str(caught.value)
