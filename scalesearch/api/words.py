@@ -9,7 +9,8 @@ from typing import ParamSpec, TypeVar
 
 from scalesearch.errors import UserError
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 # A command stays as it is; what --set gives is an argument itself; an option may have its value behind it.
 OPTION = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|--(?P<name>[a-z][a-z-]*)(?P<value>[ =](?=['\"\d]))?")
 SHOWN = re.compile(r"^( *)--set (.*\n) {6}( *\^)", re.M)  # an answer, with a mark below its place

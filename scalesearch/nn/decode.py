@@ -25,7 +25,8 @@ NEG_INF = -torch.inf
 LOG2_E = math.log2(math.e)
 APART = 8  # steps between two looks at who has ended, on a GPU: each look waits for it
 BLOCK = 64  # entries of the vocabulary searched together
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
