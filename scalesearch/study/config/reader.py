@@ -4,7 +4,7 @@
 
     study: edge                                    # its name, and its folder: runs/edge
     space: transformer                             # shipped, a path, or the space itself; or {file: …, set: {…}}
-    data: {builtin: grammar}                       # or `builtin`, which is the same
+    data: {builtin: grammar}                       # or `builtin`, which is the same; or a file: data.yaml
     recipe: {steps: 2000}                          # or the name of a preset
     objectives: {bleu: max, params.total: min, macs.total: min}
     budget: params.total <= 2M and macs.total <= 40M        # or the name of one of the space's budgets
@@ -16,10 +16,11 @@ Every key is stated in :mod:`scalesearch.study.config.spec`.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 
+from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.export.scoring import check_packages
 from scalesearch.feasible.limits import budget_of
@@ -36,6 +37,7 @@ from scalesearch.space.syntax.diagnostics import Place, Problem, Source
 from scalesearch.space.syntax.expressions import Operation
 from scalesearch.space.syntax.nodes import Node, Table, Text, from_text, unfold
 from scalesearch.space.syntax.yaml_reader import compose, read_text
+from scalesearch.study.config.data_file import with_data
 from scalesearch.study.config.designs import check_keys, read_rows, space_key
 from scalesearch.study.config.objectives import measure, objective, refuse_foreign
 from scalesearch.study.config.rows import NONE, SEARCH
@@ -68,11 +70,15 @@ def parse_study(text: str, path: Path, sets: Sequence[str] = (), out: Path | Non
     """The study that ``text`` describes, as if it stood in the file ``path``; see :func:`read_study`."""
     table, problems = compose(Source(str(path), text), "a study file", "study: edge")
     opened = [one.strip().partition(".")[2].partition("=") for one in sets if one.strip().startswith(OPENED)]
-    for assignment in sets:
-        table = override(table, STUDY, assignment) if not assignment.strip().startswith(OPENED) else table
     reader = Reader(STUDY)
     reader.problems += problems
-    spec = _Study(path, text, table, reader, {key.strip(): value.strip() for key, _, value in opened}).read(out)
+    table, folder = with_data(table, path, reader)
+    for assignment in sets:
+        if not assignment.strip().startswith(OPENED):
+            table, other = with_data(override(table, STUDY, assignment), path, reader)
+            folder = other or folder
+    asked = {key.strip(): value.strip() for key, _, value in opened}
+    spec = _Study(path, text, table, reader, asked, folder).read(out)
     if spec is None:
         raise shown(reader.problems)
     return spec
@@ -109,19 +115,26 @@ def one_at_a_time(spec: StudySpec, said: Collection[str], tell: Callable[[str], 
 class _Study:
     """Builds a study's parts from the values of its file. Every problem goes to the reader."""
 
-    def __init__(self, path: Path, text: str, table: Table, reader: Reader, opened: Mapping[str, str]) -> None:
-        """Reads the values. ``opened``: what the command line sets in the space."""
-        self.reader, self.wrong, self.places, self.opened = reader, reader.wrong, reader.places, opened
-        data = table.get("data")
-        if isinstance(data, Text) and data.text == "builtin":
-            grammar = replace(data, text="grammar")
-            table = replace(table, entries=tuple((key, grammar if node is data else node) for key, node in table))
+    def __init__(self, path: Path, text: str, table: Table, reader: Reader, opened: Mapping[str, str],
+                 folder: Path | None) -> None:
+        """Reads the values. ``opened``: what the command line sets in the space; ``folder``: of a data file."""
+        self.reader, self.wrong, self.places = reader, reader.wrong, reader.places
+        self.opened, self.folder = opened, folder
         table = replace(table, entries=tuple(unfold(table, reader.problems)))
         recipe, self.questions = open_recipe(table.get("recipe"), reader)
         closed = tuple((key, recipe or node) if key.text == "recipe" else (key, node) for key, node in table)
         table = replace(table, entries=closed)
         given = {"data": None, "recipe": None, "objectives": None, **reader.values(STUDY, table, "")}
         self.table, self.file = table, STUDY.make(file=path, text=text, places=reader.places, **given)
+
+    @cached_property
+    def data(self) -> DataSpec | None:
+        """Data, with whole paths where they have a file of their own."""
+        data: DataSpec | None = self.file.data
+        try:
+            return data.resolve(self.folder) if data and self.folder else data
+        except UserError as error:
+            return self._note(error, self.places["data"])
 
     def read(self, out: Path | None) -> StudySpec | None:
         """The whole study; None where something is wrong."""
@@ -147,11 +160,11 @@ class _Study:
         if space is not None:
             self._check_protocol(space, objectives, budget)
         asked = self._recipe_space(objectives, rows_only)
-        if self.reader.problems or space is None or file.data is None or asked is None:
+        if self.reader.problems or space is None or self.data is None or asked is None:
             return None
         return replace(
-            file, name=name, out=folder, space=space, objectives=objectives, rows=rows, trials=trials, seeds=seeds,
-            recipe=asked.base, recipe_space=asked, budget=budget,
+            file, name=name, data=self.data, out=folder, space=space, objectives=objectives, rows=rows, trials=trials,
+            seeds=seeds, recipe=asked.base, recipe_space=asked, budget=budget,
             protocol={key: beside(file.file, str(value)) if key == LATENCY else value
                       for key, value in file.protocol.items() if value is not None},
             proposer=replace(file.proposer, name=file.proposer.name or ("random" if rows_only else "bayes"),
@@ -265,7 +278,7 @@ class _Study:
 
     def _check_together(self, space: Space | None, objectives: Iterable[Objective]) -> None:
         """Complains of what is right by itself and does not go with the rest."""
-        data, teacher = self.file.data, self.file.teacher
+        data, teacher = self.data, self.file.teacher
         for key, recipe in (("recipe", self.file.recipe), ("teacher.recipe", teacher and teacher.recipe)):
             if recipe is not None and recipe.score_on == "test":
                 self.wrong(self.places.get(f"{key}.score_on") or self.places[key], "a study chooses by its scores",

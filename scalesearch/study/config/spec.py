@@ -129,7 +129,8 @@ class StudySpec:
                            synonyms=("search_space", "model", "architecture"))
     base: Node | None = setting(None, "of rows: the architecture that they change", form=SPACE,
                                 shown="the space", synonyms=("baseline",))
-    data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus", of=DATA,
+    data: DataSpec = setting(REQUIRED, "what to learn from; `builtin` is the built-in corpus, `data.yaml` a file with "
+                             "these keys, whose paths begin at its folder", of=DATA,
                              synonyms=("dataset", "corpus"))
     recipe: Recipe = setting(REQUIRED, "how each candidate is trained; a text is a preset's name; what is given as "
                              "alternatives or a range is searched", of=RECIPE,
