@@ -16,6 +16,7 @@ from scalesearch.tasks.edits import lowered
 Counts = dict[str, dict[str, int]]
 _CHUNK = 1 << 16
 _HELD_OUT = ("valid", "test")
+_TOKENISED = 100  # references that end in a period which stands apart, from which on sacreBLEU takes text as tokenised
 
 
 @dataclass
@@ -78,7 +79,8 @@ def _encode(spec: DataSpec, split: str, pairs: Pairs, tokenizer: Tokenizer, coun
     else:
         keep = np.arange(len(source))
         long = np.maximum(source.lengths, target.lengths) > spec.max_length
-        dropped = {"cut": int(long.sum())}
+        apart = sum(line.endswith(" .") for line in pairs.target)
+        dropped = {"cut": int(long.sum())} | ({"periods_apart": apart} if apart > _TOKENISED else {})
         source, target = source.cut(spec.max_length), target.cut(spec.max_length)
     counts[split] = {
         **pairs.counts, **dropped, "pairs": len(source), "source_tokens": len(source.flat),
@@ -181,6 +183,10 @@ def _notes_on(split: str, counts: dict[str, int], overlap: dict[str, int], spec:
     if counts["cut"]:
         yield (f"{split}: {counts['cut']} of {counts['pairs']} pairs are cut to max_length {spec.max_length} for the "
                "model; their references stay whole")
+    if counts.get("periods_apart") and not spec.tokenised:
+        yield (f"warning: {counts['periods_apart']} of {counts['pairs']} {split} references end in a period that "
+               "stands apart: BLEU of tokenised text compares with no published figure; detokenise it, or say "
+               "`tokenised: true`")
     if unknown := counts["source_unknown"] + counts["target_unknown"]:
         yield f"{split}: {unknown} tokens hold characters that the vocabulary lacks"
     if sources := overlap[f"{split}_sources"]:

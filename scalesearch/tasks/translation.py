@@ -18,11 +18,11 @@ MULTI_BLEU = "c:mixed|tok:none|smooth:none, as multi-bleu.perl"
 def scores(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool = False) -> dict[str, Any]:
     """BLEU and chrF2 of detokenised text by sacreBLEU, with signatures (Post 2018; Popović 2015).
 
-    Of ``tokenised`` text :func:`tokenised_bleu` as well, and no warning of the library.
+    Of ``tokenised`` text :func:`tokenised_bleu` as well. Whether text looks tokenised the corpus says, once.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
-    bleu, chrf = BLEU(force=tokenised), CHRF()
+    bleu, chrf = BLEU(force=True), CHRF()
     values: dict[str, Any] = {"bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,
                              "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score}
     values |= {"bleu_signature": str(bleu.get_signature()), "chrf_signature": str(chrf.get_signature())}
@@ -41,7 +41,7 @@ def compared(systems: Sequence[Sequence[str]], references: Sequence[str], sample
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.significance import PairedTest
 
-    metrics = {"bleu": BLEU(), "chrf": CHRF()}
+    metrics = {"bleu": BLEU(force=True), "chrf": CHRF()}
     named = [(str(number), list(system)) for number, system in enumerate(systems)]
     signatures, found = PairedTest(named, metrics, [list(references)], "bs", samples)()
     rows: list[dict[str, Any]] = [{} for _ in systems]
