@@ -11,9 +11,10 @@ from scalesearch.errors import UserError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# A command stays as it is; what --set gives is an argument itself; an option may have its value behind it.
-OPTION = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|--(?P<name>[a-z][a-z-]*)(?P<value>[ =](?=['\"\d]))?")
-SHOWN = re.compile(r"^( *)--set (.*\n) {6}( *\^)", re.M)  # an answer, with a mark below its place
+# A command stays as it is; an option may be what an error is of, or have its value behind it.
+OPTION = re.compile(r"`(?!--)[^`]*`|--set: |--set (?=[\w{])|"
+                    r"--(?P<name>[a-z][a-z-]*)(?P<place>: )?(?P<value>[ =](?=['\"\d]))?")
+SHOWN = re.compile(r"^( *)(--([a-z-]+) )(.*\n)( *)(?=\^)", re.M)  # what was given, with a mark below its place
 RENAMED = {"resume": "resume=True", "quantize": "quantise", "for": "each"}
 
 
@@ -47,6 +48,11 @@ def translate(text: str, renamed: dict[str, str]) -> str:
         if name is None:
             return "" if found[0].startswith("--") else found[0]
         known = (RENAMED | renamed).get(name, name.replace("-", "_"))
-        return known if "=" in known else f"{known}="
+        return f"{known}: " if found["place"] else known if "=" in known else f"{known}="
 
-    return OPTION.sub(argument, SHOWN.sub(r"\1\2\3", text))
+    def given(found: re.Match[str]) -> str:
+        indent, option, name, text, blanks = found.groups()
+        word = "" if name == "set" else f"{renamed.get(name, name)}="
+        return f"{indent}{word}{text}{blanks[len(option) - len(word) :]}"
+
+    return OPTION.sub(argument, SHOWN.sub(given, text))

@@ -14,7 +14,8 @@ from scalesearch.errors import UserError
     ("answer it with --set {name}=…", "answer it with {name}=…"),
     ("as in --budget 'params.total <= 10M'", "as in budget='params.total <= 10M'"),
     ("have it made by `scalesearch train --out X`", "have it made by `scalesearch train --out X`"),
-    ("--length-penalty: above 0", "length_penalty=: above 0"),
+    ("--length-penalty: above 0", "length_penalty: above 0"),
+    ("--budget: no key\n  --budget param\n           ^^^^^\n", "budget: no key\n  budget=param\n         ^^^^^\n"),
     ("--set: unknown key `widht`\n  --set widht=64\n        ^^^^^\n", "unknown key `widht`\n  widht=64\n  ^^^^^\n"),
     ("a - b, a -- b", "a - b, a -- b"),
 ])
