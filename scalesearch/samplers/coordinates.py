@@ -14,18 +14,21 @@ from scalesearch.samplers.sheet import Sheet
 
 Array = NDArray[np.float64]
 SPREAD = 4.0  # deviations that a trend spans, as other coordinates span 1
+LATER = 0.5  # share of a cost's trend in what is left of a score where one before is known; by benchmarks/replay.py
 
 
 @dataclass(frozen=True)
 class Coordinates:
     """Points (sheets, columns) and of each column the group (columns,) of those that have one length scale.
 
-    ``trend`` (sheets,) is what scores may rise or fall with in a line, in units of its deviation.
+    ``trends`` (sheets, k) are what scores may rise or fall with in a line, in units of their deviations: logarithms of
+    costs, with which losses fall in every scaling law. A few trials say nothing of most of many parameters, but they
+    say that.
     """
 
     points: Array
     groups: NDArray[np.intp]
-    trend: Array
+    trends: Array
 
     @classmethod
     def of(cls, sheets: Sequence[Sheet], costs: Array) -> Coordinates:
@@ -38,22 +41,25 @@ class Coordinates:
         for sheet in sheets:
             distributions |= sheet.distributions
         blocks = [_columns(its, [sheet.params.get(name) for sheet in sheets]) for name, its in distributions.items()]
-        blocks += [_of_cost(line)[:, None] for line in costs.T]
+        lines = [_of_cost(line)[:, None] for line in costs.T]
+        blocks += lines
         blocks = blocks or [np.zeros((len(sheets), 1))]
         sizes = [block.shape[1] for block in blocks]
-        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes), np.zeros(len(sheets)))
+        trends = [(line - line.mean()) / (float(line.std()) or 1.0) for line in lines] or [np.zeros((len(sheets), 0))]
+        return cls(np.concatenate(blocks, 1), np.repeat(np.arange(len(sizes)), sizes), np.concatenate(trends, 1))
 
     def along(self, trend: Array) -> Coordinates:
-        """These with a trend, which is a coordinate, too: what is no line in it is learned."""
+        """These with one more trend, which is a coordinate, too: what is no line in it is learned."""
         points = np.column_stack([self.points, trend / SPREAD])
-        return Coordinates(points, np.append(self.groups, self.groups.max() + 1), trend)
+        trends = np.column_stack([self.trends * LATER, trend])
+        return Coordinates(points, np.append(self.groups, self.groups.max() + 1), trends)
 
     def __getitem__(self, rows: Any) -> Coordinates:
-        return Coordinates(self.points[rows], self.groups, self.trend[rows])
+        return Coordinates(self.points[rows], self.groups, self.trends[rows])
 
     def __add__(self, other: Coordinates) -> Coordinates:
         return Coordinates(np.vstack([self.points, other.points]), self.groups,
-                           np.concatenate([self.trend, other.trend]))
+                           np.vstack([self.trends, other.trends]))
 
 
 def _of_cost(line: Array) -> Array:

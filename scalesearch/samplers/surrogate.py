@@ -1,6 +1,6 @@
 """A Gaussian process over coordinates: what an untried sheet may score, and how sure that is.
 
-A Matérn 5/2 kernel with one length scale a group of coordinates, beside a line of unit variance in the trend. Scales
+A Matérn 5/2 kernel with one length scale a group of coordinates, beside lines of unit variance in the trends. Scales
 and noise are those of the highest posterior density (Rasmussen & Williams 2006, section 5.4.1), by L-BFGS; without
 priors a few points fit anything. What repeated measurements say of the noise counts as what it is, a likelihood.
 """
@@ -54,7 +54,7 @@ class Surrogate:
         root = cholesky(self._kernel(known, known) + np.diag(self.noise / counts), lower=True)
         half = solve_triangular(root, self._kernel(known, new), lower=True)
         mean = half.T @ solve_triangular(root, scores, lower=True)
-        variance = self.scale + new.trend**2 - (half**2).sum(0)
+        variance = self.scale + (new.trends**2).sum(1) - (half**2).sum(0)
         return mean * self.unit + self.mean, np.sqrt(np.maximum(variance, 1e-12)) * self.unit
 
     def correlated(self, new: Coordinates) -> Array:
@@ -70,7 +70,7 @@ class Surrogate:
     def _kernel(self, some: Coordinates, others: Coordinates) -> Array:
         weights = np.sqrt(self.rates[self.known.groups])
         squares = cdist(some.points * weights, others.points * weights, "sqeuclidean")
-        return self.scale * matern(squares) + np.outer(some.trend, others.trend)
+        return self.scale * matern(squares) + some.trends @ others.trends.T
 
     def _fit(self) -> tuple[Array, float, float]:
         """Inverse squared length scale of each group, variance of the process, and noise."""
@@ -112,7 +112,7 @@ class _Posterior:
         apart = scale * (1 + far + far**2 / 3) * decay
         kernel = np.diag(scale + (noise + LEAST_NOISE) / self.counts)
         kernel[self.pairs] = kernel.T[self.pairs] = apart
-        kernel += np.outer(self.known.trend, self.known.trend)
+        kernel += self.known.trends @ self.known.trends.T
         try:
             root = cholesky(kernel, lower=True, check_finite=False)
         except LinAlgError:

@@ -19,7 +19,7 @@ def candidates(count, seed=1):
     skill = rng.normal(0, 0.3, count)
     final = 3 - 2 * size + skill
     early = final + 4 * vocabulary + rng.normal(0, 0.05, count)
-    return Coordinates(np.column_stack([size, vocabulary]), np.array([0, 1]), np.zeros(count)), early, final
+    return Coordinates(np.column_stack([size, vocabulary]), np.array([0, 1]), np.zeros((count, 0))), early, final
 
 
 def learned(complete, paused=20):
