@@ -105,7 +105,7 @@ def export(trained: Checkpoint, folder: Path, format: Format, quantise: str, sam
         made.mkdir()
         format.write(trained, made, quantise)
         found = describe(trained, made, format, quantise)
-        found.versions, found.provenance = versions() | packages, provenance(trained) | (source or {})
+        found.versions, found.provenance = versions() | packages, placeless(provenance(trained) | (source or {}))
         if sample is not None:
             plain = made
             if quantise != "none":
@@ -147,7 +147,11 @@ def describe(trained: Checkpoint, made: Path, format: Format, quantise: str) -> 
     sizes = {str(file.relative_to(made)): file.stat().st_size for file in sorted(made.rglob("*")) if file.is_file()}
     found = Artefact(format.name, quantise, bytes=sizes)
     for name in DESCRIPTION:
-        if trained.folder is not None and not (made / name).exists():
+        if trained.folder is None or (made / name).exists():
+            continue
+        if name == DATA:
+            write_json(made / name, placeless(read_json(trained.folder / name, dict[str, Any])))
+        else:
             shutil.copyfile(trained.folder / name, made / name)
     write_json(made / FILE, asdict(found))
     return found
@@ -194,6 +198,18 @@ def provenance(trained: Checkpoint) -> dict[str, Any]:
         data = {key: value for key, value in read_json(folder / DATA, dict[str, Any]).items() if key != "counts"}
         said |= {"metrics": result.metrics, "data": data, "seed": result.seed, "trained_with": result.versions}
     return said
+
+
+def placeless(value: Any) -> Any:
+    """``value`` with names in place of whole paths, which are of one machine: an artefact goes to others."""
+    match value:
+        case dict():
+            return {key: placeless(inside) for key, inside in value.items()}
+        case list() | tuple():
+            return [placeless(inside) for inside in value]
+        case str() if value.startswith("/") and Path(value).parent != Path(value):
+            return Path(value).name
+    return value
 
 
 def sync(file: Path) -> None:

@@ -7,21 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from scalesearch.api.files import load_data
 from scalesearch.cli import export as verb
 from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
 from scalesearch.data import Corpus
 from scalesearch.export import export as exporting
 from scalesearch.export.base import Decoder, Format, Ranked
-from scalesearch.export.export import Sample, export
+from scalesearch.export.export import Sample, export, placeless
 from scalesearch.export.formats import format_of
 from scalesearch.export.torch_ import Torch, TorchDecoder
-from scalesearch.train import read_checkpoint
+from scalesearch.train import read_checkpoint, train
 from scalesearch.train.scoring.evaluate import Search, translate_lines
 from tests.cli.test_train import run
+from tests.corpora import write_text
 from tests.errors import refuses
 from tests.study.fakes import make_driver, make_plan
-from tests.train.conftest import tiny
+from tests.train.conftest import recipe, tiny
 
 LINES = "the red dog sees the house\n\none old cat runs\n"
 
@@ -71,6 +73,17 @@ def test_a_training_is_copied_with_its_provenance_and_translates_as_before(train
     assert said["bytes"] == {file.name: file.stat().st_size for file in trained_folder.iterdir()}
     one, other = (run(translate_verb, folder, text=LINES).stdout for folder in (tmp_path / "out", trained_folder))
     assert one == other and one.count("\n") == 3
+
+
+def test_an_artefact_names_no_folder_of_the_machine_that_made_it(tmp_path):
+    data = load_data(write_text(tmp_path)).spec.resolve(tmp_path)
+    train(tiny(), load_data(data), recipe(), tmp_path / "model")
+    assert str(tmp_path) in (tmp_path / "model" / "data.json").read_text()
+    done = run(verb, tmp_path / "model", "--to", "ctranslate2", "--quantize", "none", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    texts = [(tmp_path / "out" / name).read_text() for name in ("data.json", "artefact.json")]
+    assert all(str(tmp_path) not in text and '"train"' in text for text in texts)
+    assert placeless({"a": ["/x/y/z", "no/path", "/"], "b": 3}) == {"a": ["z", "no/path", "/"], "b": 3}
 
 
 def test_a_study_gives_its_best_or_the_trial_that_is_named(trained_folder, tmp_path):
