@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from tabular import Table
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.coordinates import Coordinates
+from scalesearch.samplers.bayes.coordinates import Coordinates
+from scalesearch.samplers.bayes.surrogate import Surrogate
 from scalesearch.samplers.encoding import encode
 from scalesearch.samplers.sheet import Sheet
-from scalesearch.samplers.surrogate import Surrogate
 
 Array = NDArray[np.float64]
 Task = tuple[Coordinates, Array, Coordinates, Array]  # known points, their BLEU, the other points, theirs

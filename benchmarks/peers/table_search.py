@@ -47,7 +47,7 @@ def regrets(table: Any, shares: Sequence[float], anchor: str, python: str, seeds
 
 def as_task(table: Any, shares: Sequence[float]) -> dict[str, Any]:
     """Arrays of what a tool is told: goals are to be maximised, a failed row's measured ones being the worst."""
-    from scalesearch.samplers.coordinates import Coordinates
+    from scalesearch.samplers.bayes.coordinates import Coordinates
     from scalesearch.samplers.encoding import encode
     from scalesearch.samplers.sheet import Sheet
 

@@ -1,8 +1,8 @@
 """``bayes``: what brings the most expected hypervolume for its compute, among new candidates and paused trials.
 
 Bayesian optimisation where only part of the objectives is unknown: surrogates forecast the measured ones alone
-(:mod:`scalesearch.samplers.forecast`), the others are exact. Samplers that must learn the costs, too, spend trials on
-sheets that could be known to be dominated.
+(:mod:`scalesearch.samplers.bayes.forecast`), the others are exact. Samplers that must learn the costs, too, spend
+trials on sheets that could be known to be dominated.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from optuna.trial import FrozenTrial
 
 from scalesearch.samplers.ask import Ask
-from scalesearch.samplers.forecast import FEWEST
+from scalesearch.samplers.bayes.forecast import FEWEST
+from scalesearch.samplers.bayes.gain_forecast import GainForecast, forecast_gain
+from scalesearch.samplers.bayes.outlook import Outlook
 from scalesearch.samplers.front_neighbours import FROM_FRONT, FrontNeighbours
-from scalesearch.samplers.gain_forecast import GainForecast, forecast_gain
 from scalesearch.samplers.history import is_paused, rungs_of
-from scalesearch.samplers.outlook import Outlook
 from scalesearch.samplers.sheet import Sheet
 
 N_CHILDREN, N_DRAWN = 5, 2  # sheets that come in with a proposal: changes to members of the front, and random ones

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import UNK, DataSpec, Tokenizer, load_corpus
-from scalesearch.errors import UserError
 from tests.data.conftest import SOURCE, TARGET, Write
 from tests.errors import refuses
 
@@ -143,7 +142,7 @@ def test_sentences_too_long_to_compare_word_by_word_are_refused(spec: DataSpec, 
 
 @pytest.mark.parametrize("vocab", [10**6 + 1, 10**9, 10**20])
 def test_a_vocabulary_beyond_all_use_is_refused_where_it_is_given(spec: DataSpec, vocab: int) -> None:
-    with pytest.raises(UserError, match="vocab"):
+    with refuses("bad-value", "vocab", vocab):
         replace(spec, vocab=vocab)
 
 

@@ -73,7 +73,7 @@ class DryRun:
         return len(self.trained) * self.spec.seeds.references
 
     @cached_property
-    def rates(self) -> list[dict[str, Any]]:
+    def rates(self) -> list[dict[str, object]]:
         """Peak learning rates by group of weights, of the first architecture that would be trained."""
         if not self.trained:
             return []
@@ -84,7 +84,7 @@ class DryRun:
         words = self.evaluator.protocol.at(first.vocab).words
         return summary(build(first.block, vocab=words, device="meta"), recipe)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """JSON of all fields."""
         forecast = None if isinstance(self.forecast, str) else msgspec.to_builtins(self.forecast)
         spec, common = self.spec, {"study": self.spec.name, "protocol": self.evaluator.protocol.to_json(),

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -26,7 +25,7 @@ class Gain:
     low: float
     high: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """JSON of all fields."""
         return msgspec.to_builtins(self)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import compress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -124,7 +123,7 @@ class StudySnapshot:
     budget: Budget | None = None
     gain: Gain | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """JSON of all fields."""
         return msgspec.to_builtins(self)
 

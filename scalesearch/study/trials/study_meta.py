@@ -111,13 +111,13 @@ class StudyMeta:
         return main if main in metrics or not metrics else metrics[0]
 
     @property
-    def shared(self) -> dict[str, Any]:
+    def shared(self) -> dict[str, object]:
         """Facts of the study that every record holds."""
         return {"study": self.name, "space": self.space, "protocol": self.protocol, "objectives": self.directions,
                 "recipe": self.recipe, "study_seed": self.seed, "data": asdict(self.data),
                 "teacher": self.teacher and asdict(self.teacher)}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """JSON of all fields."""
         values = {one.name: msgspec.to_builtins(getattr(self, one.name)) for one in fields(self)}
         data = {"format": FORMAT, **values, "objectives": self.directions,

@@ -174,7 +174,7 @@ class Trial:
                                efforts=event.efforts or self.efforts)
         raise ValueError(f"nothing is {event.event} twice")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """JSON of all fields; ``trial`` is its number."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
         return {"trial": data.pop("number"), **data, "feasible": self.feasible,

@@ -4,6 +4,7 @@ import pytest
 
 from scalesearch.space import Space
 from scalesearch.space.syntax.diagnostics import SpaceErrors
+from tests.errors import refuses
 
 
 @pytest.mark.parametrize(("short", "long"), [
@@ -38,9 +39,10 @@ def test_a_wrong_call_is_shown_where_it_stands(text: str, place: str, message: s
     assert f":{place}: {message}" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["phm(4)", "dense | phm", "phm", "{ phm: { n: 4 } }"])
-def test_what_serves_no_table_is_refused_with_the_reason(text: str) -> None:
-    with pytest.raises(SpaceErrors, match="a vocabulary is rarely divisible"):
+@pytest.mark.parametrize(("text", "code"), [("phm(4)", "unknown-variant"), ("dense | phm", "unknown-variant"),
+                                            ("phm", "unknown-variant"), ("{ phm: { n: 4 } }", "unknown-key")])
+def test_what_serves_no_table_is_refused_with_the_reason(text: str, code: str) -> None:
+    with refuses(code, "phm", "divisible"):
         Space.parse(f"width: 64\nmatrices.embedding: {text}")
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scalesearch.samplers.gain_forecast import GainForecast
+from scalesearch.samplers.bayes.gain_forecast import GainForecast
 from scalesearch.study.config.sections import Seeds, Stop
 from scalesearch.study.config.values import Amount
 from scalesearch.study.engine.stopping import Stopping

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from scalesearch.pareto.noise import Noise
-from scalesearch.samplers.coordinates import Array, Coordinates
+from scalesearch.samplers.bayes.coordinates import Array, Coordinates
 
 FITTED = 128  # points that scales are found by, spread evenly over all
 LEAST_NOISE = 1e-6  # share of the variance

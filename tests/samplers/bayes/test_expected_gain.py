@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.expected_gain import expected_gain
-from scalesearch.samplers.gains import Gains
+from scalesearch.samplers.bayes.expected_gain import expected_gain
+from scalesearch.samplers.bayes.gains import Gains
 
 places = st.integers(0, 6).map(float)
 

@@ -22,9 +22,10 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.noise import pooled
 from scalesearch.pareto.objective import Objective
 from scalesearch.samplers.ask import Ask
-from scalesearch.samplers.coordinates import Array, Coordinates
-from scalesearch.samplers.forecast import FEWEST, Forecast
-from scalesearch.samplers.gains import Gains
+from scalesearch.samplers.bayes.coordinates import Array, Coordinates
+from scalesearch.samplers.bayes.forecast import FEWEST, Forecast
+from scalesearch.samplers.bayes.gains import Gains
+from scalesearch.samplers.bayes.surrogate import Surrogate
 from scalesearch.samplers.history import (
     COMPUTE,
     is_complete,
@@ -35,7 +36,6 @@ from scalesearch.samplers.history import (
     seeds_of,
 )
 from scalesearch.samplers.sheet import Sheet
-from scalesearch.samplers.surrogate import Surrogate
 
 MOST_KNOWN = 1000  # trials that are learned from; their coordinates are made anew for each proposal
 DIVERGED = 20.0  # the logarithm of a loss, above which all are alike

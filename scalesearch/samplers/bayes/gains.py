@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scalesearch.pareto.front import losses, pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers.coordinates import Array
-from scalesearch.samplers.expected_gain import MOST_COSTS, expected_gain
+from scalesearch.samplers.bayes.coordinates import Array
+from scalesearch.samplers.bayes.expected_gain import MOST_COSTS, expected_gain
 
 MARGIN = 0.01  # of the range, from the worst values to the reference point
 N_SAMPLES = 8  # of measured objectives, where there are several

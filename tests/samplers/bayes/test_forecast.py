@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from scalesearch.pareto.objective import Objective
-from scalesearch.samplers import outlook
-from scalesearch.samplers.coordinates import Coordinates
-from scalesearch.samplers.forecast import FEWEST, Forecast
+from scalesearch.samplers.bayes import outlook
+from scalesearch.samplers.bayes.coordinates import Coordinates
+from scalesearch.samplers.bayes.forecast import FEWEST, Forecast
 from tests.samplers.trials import frozen
 
 NAN = np.nan

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalesearch.samplers.gain_forecast import forecast_gain
+from scalesearch.samplers.bayes.gain_forecast import forecast_gain
 from tests.samplers.pools import Searched
 
 

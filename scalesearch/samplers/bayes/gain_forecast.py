@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from scalesearch.samplers.outlook import Outlook
+    from scalesearch.samplers.bayes.outlook import Outlook
 
 N_DRAWS = 200
 LEVEL = 0.9  # of the interval

@@ -10,10 +10,10 @@ from optuna.distributions import CategoricalDistribution, IntDistribution
 from scipy.optimize import approx_fprime
 
 from scalesearch.pareto.noise import Noise
-from scalesearch.samplers import surrogate
-from scalesearch.samplers.coordinates import Coordinates
+from scalesearch.samplers.bayes import surrogate
+from scalesearch.samplers.bayes.coordinates import Coordinates
+from scalesearch.samplers.bayes.surrogate import Surrogate, matern
 from scalesearch.samplers.sheet import Sheet, draw
-from scalesearch.samplers.surrogate import Surrogate, matern
 
 SPACE = {"width": IntDistribution(16, 128, log=True), "depth": IntDistribution(1, 6),
          "norm": CategoricalDistribution(("pre", "post")), "ratio": IntDistribution(1, 2)}

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from scalesearch.pareto.noise import Noise
-from scalesearch.samplers.coordinates import Array, Coordinates
-from scalesearch.samplers.surrogate import UNKNOWN, Surrogate
+from scalesearch.samplers.bayes.coordinates import Array, Coordinates
+from scalesearch.samplers.bayes.surrogate import UNKNOWN, Surrogate
 
 FEWEST = 3  # trials that have come to a level, before anything is learned of it
 

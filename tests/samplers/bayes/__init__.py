@@ -1,0 +1,1 @@
+"""Surrogates, forecasts and gains."""
