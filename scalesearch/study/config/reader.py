@@ -14,15 +14,11 @@
 Every key is stated in :mod:`scalesearch.study.config.spec`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
 from pathlib import Path
-from random import Random
 
-from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
-from scalesearch.export.scoring import check_packages
 from scalesearch.feasible.limits import budget_of
 from scalesearch.files import beside, is_name
 from scalesearch.library import find_file
@@ -30,23 +26,22 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL
 from scalesearch.space import Constraint, Space, SpaceErrors, read_space
 from scalesearch.space.binding.constants import Reader, override, placed, read_constants
-from scalesearch.space.schema.cost_names import LATENCY, OF_PROTOCOL
+from scalesearch.space.schema.cost_names import LATENCY
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
-from scalesearch.space.syntax.diagnostics import Place, Problem, Source
+from scalesearch.space.syntax.diagnostics import Problem, Source
 from scalesearch.space.syntax.expressions import Operation
 from scalesearch.space.syntax.nodes import Node, Table, Text, from_text, unfold
 from scalesearch.space.syntax.yaml_reader import compose, read_text
+from scalesearch.study.config.checks import Checks
 from scalesearch.study.config.data_file import with_data
 from scalesearch.study.config.designs import check_keys, read_rows, space_key
-from scalesearch.study.config.objectives import measure, objective, refuse_foreign
+from scalesearch.study.config.objectives import measure, objective
 from scalesearch.study.config.rows import NONE, SEARCH
-from scalesearch.study.config.sections import misplaced, seeds_of
+from scalesearch.study.config.sections import seeds_of
 from scalesearch.study.config.spec import EXPORTABLE, MOST_TRIALS, STUDY, StudySpec
 from scalesearch.study.config.storage_url import hide
 from scalesearch.study.config.values import ANSWERS, read_answers, written
-from scalesearch.study.config.vocabulary import conflicts
-from scalesearch.train.recipe import check_compatible, check_model_kind
 from scalesearch.train.recipe_space import RecipeSpace, open_recipe, recipe_space
 
 ALSO = (("ray", "resources"), ("resources", "ray"))  # where an address may stand as well
@@ -112,29 +107,19 @@ def one_at_a_time(spec: StudySpec, said: Collection[str], tell: Callable[[str], 
     return replace(spec, workers=1)
 
 
-class _Study:
+class _Study(Checks):
     """Builds a study's parts from the values of its file. Every problem goes to the reader."""
 
     def __init__(self, path: Path, text: str, table: Table, reader: Reader, opened: Mapping[str, str],
                  folder: Path | None) -> None:
         """Reads the values. ``opened``: what the command line sets in the space; ``folder``: of a data file."""
-        self.reader, self.wrong, self.places = reader, reader.wrong, reader.places
-        self.opened, self.folder = opened, folder
+        self.reader, self.places, self.opened, self.folder = reader, reader.places, opened, folder
         table = replace(table, entries=tuple(unfold(table, reader.problems)))
         recipe, self.questions = open_recipe(table.get("recipe"), reader)
         closed = tuple((key, recipe or node) if key.text == "recipe" else (key, node) for key, node in table)
         table = replace(table, entries=closed)
         given = {"data": None, "recipe": None, "objectives": None, **reader.values(STUDY, table, "")}
         self.table, self.file = table, STUDY.make(file=path, text=text, places=reader.places, **given)
-
-    @cached_property
-    def data(self) -> DataSpec | None:
-        """Data, with whole paths where they have a file of their own."""
-        data: DataSpec | None = self.file.data
-        try:
-            return data.resolve(self.folder) if data and self.folder else data
-        except UserError as error:
-            return self._note(error, self.places["data"])
 
     def read(self, out: Path | None) -> StudySpec | None:
         """The whole study; None where something is wrong."""
@@ -144,7 +129,7 @@ class _Study:
         space, objectives = self._space(), self._objectives()
         rows = read_rows(file, space, self._open, self.reader)
         space = space or (rows.space if rows else None)
-        self._check_together(space, objectives)
+        self.check_together(space, objectives)
         unlimited = file.compute is not None and "trials" not in places
         trials = 0 if rows_only else MOST_TRIALS if unlimited else file.trials
         wrong: list[tuple[str, str, str]] = []
@@ -155,10 +140,10 @@ class _Study:
             self.wrong(self.table.place, f"the file's name `{name}` cannot name a study's folder", "give `study: NAME`",
                        code="not-a-name")
         folder = out or Path(file.out or f"runs/{name}")
-        self._check_folders(folder)
+        self.check_folders(folder)
         address, budget, seed = self._address(), self._limits(space), file.proposer.seed
         if space is not None:
-            self._check_protocol(space, objectives, budget)
+            self.check_protocol(space, objectives, budget)
         asked = self._recipe_space(objectives, rows_only)
         if self.reader.problems or space is None or self.data is None or asked is None:
             return None
@@ -187,7 +172,7 @@ class _Study:
             space = self._described(node, key)
             return space.set(self.opened) if self.opened else space
         except UserError as error:
-            return self._note(error, node)
+            return self.note(error, node)
 
     def _described(self, node: Node, key: str) -> Space:
         """Space that a name, ``{file: …, set: {…}}`` or a mapping of its keys describes."""
@@ -216,7 +201,7 @@ class _Study:
         try:
             asked = recipe_space(replace(recipe, measure=measure(objectives, recipe.measure)), self.questions)
         except UserError as error:
-            return self._note(error, self.places["recipe"])
+            return self.note(error, self.places["recipe"])
         self.reader.problems += asked.problems()
         return asked
 
@@ -230,7 +215,7 @@ class _Study:
             try:
                 one = objective(key.text, written(value))
             except UserError as error:
-                self._note(error, key)
+                self.note(error, key)
                 continue
             if one.name in objectives:
                 self.wrong(key, f"the objective {one.name} is given twice", "keep one of them", code="given-twice")
@@ -257,7 +242,7 @@ class _Study:
         try:
             return budget_of(space, node)
         except SpaceErrors as errors:
-            return self._note(errors, node)
+            return self.note(errors, node)
 
     def _address(self) -> str | None:
         """Address of a Ray cluster: ``ray.address``; ``resources.address`` says the same."""
@@ -267,77 +252,8 @@ class _Study:
                        "`ray:`", "keep one", code="given-twice")
         return here or there
 
-    def _check_folders(self, out: Path) -> None:
-        for message, help in misplaced(self.file.warm, out) if self.file.warm else ():
-            self.wrong(self.places.get("warm_start.from") or self.places["warm_start"], message, help,
-                       code="folder-misplaced")
-        names = [one.name for one in self.file.references if one]
-        if len(set(names)) < len(names):
-            self.wrong(self.places["reference"], "two references have the same name", "give each a `name` of its own",
-                       code="name-taken")
-
-    def _check_together(self, space: Space | None, objectives: Iterable[Objective]) -> None:
-        """Complains of what is right by itself and does not go with the rest."""
-        data, teacher = self.data, self.file.teacher
-        for key, recipe in (("recipe", self.file.recipe), ("teacher.recipe", teacher and teacher.recipe)):
-            if recipe is not None and recipe.score_on == "test":
-                self.wrong(self.places.get(f"{key}.score_on") or self.places[key], "a study chooses by its scores",
-                           "score_on is `both` (choose on valid, report test) or `valid`", code="test-chooses")
-        if data is None:
-            return
-        if teacher is not None and data.distilled:
-            self.wrong(self.places["teacher"], "teacher: the data are a teacher's translations already (`distilled`)",
-                       "remove one of the two", code="given-twice")
-        if space is not None:
-            for key, message, help in conflicts(replace(self.file, space=space), objectives, self.places):
-                self.wrong(self._key(key.partition(".")[2]) if key.startswith("objectives.") else self.places[key],
-                           message, help, code="given-twice")
-        checks = [(partial(refuse_foreign, one, data), self._key(one.name)) for one in objectives]
-        if space is not None:
-            at = self.places.get(space_key(self.file.kind, self.places)) or self.table.place
-            checks = [(partial(check_model_kind, data.task, kind), at) for kind in model_kinds(space)] + checks
-        if self.file.recipe is not None:
-            checks.append((partial(check_packages, self.file.recipe), self.places["recipe"]))
-            checks.insert(0, (partial(check_compatible, data, self.file.recipe), self.places["data"]))
-        for check, place in checks:
-            try:
-                check()
-            except UserError as error:
-                self._note(error, place)
-
-    def _check_protocol(self, space: Space, objectives: Iterable[Objective], limit: Constraint | None) -> None:
-        """Complains of costs that are of an artefact or of a fit, where the protocol names none."""
-        named = {**space.protocol, **self.file.protocol}
-        costs = {one.name: self._key(one.name) for one in objectives}
-        costs |= {name: self.places["budget"] for name in (limit.costs if limit else ()) if name not in costs
-                  and name in OF_PROTOCOL}
-        for cost, place in costs.items():
-            key = OF_PROTOCOL.get(cost)
-            if key is not None and named.get(key) is None:
-                self.wrong(place, f"`{cost}`: the protocol names no {key}", f"add `protocol: {{ {key}: … }}`",
-                           code="protocol-incomplete")
-
-    def _key(self, name: str) -> Node:
-        """The key of an objective in the file."""
-        return next(key for key, _ in self.file.objectives if key.text == name)
-
-    def _note(self, error: UserError, at: Node | Place) -> None:
-        """Notes an error: its problems in a file, or what it says of its key, or else of ``at``."""
-        problems = getattr(error, "problems", ())
-        self.reader.problems += problems
-        if not problems:
-            self.wrong(self.places.get(error.key or "") or at, error.message, error.help, code=error.code)
-
 
 FILE_AND_ANSWERS = Group({
     "file": Field("text", doc="a space file, or the name of a shipped one"),
     "set": Field("node", default="none", read=read_answers, form=ANSWERS, doc="answers, or narrower choices"),
 })
-
-
-def model_kinds(space: Space) -> list[str]:
-    """The kinds of model that a space may propose, by its parameter ``model``."""
-    for path, parameter in space.dimensions():
-        if path == "model":
-            return [str(option) for option in getattr(parameter, "options", ())]
-    return [str(dict(space.sample(Random(0)))["model"])]

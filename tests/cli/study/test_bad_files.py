@@ -41,7 +41,7 @@ def refused(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(("keys", "said"), [
     ({"space": "nowhere"}, ["s.yaml:5:8: nowhere: no such file. The spaces that come with scalesearch: ", "^^^^^^^"]),
     ({"space": None}, ["s.yaml:1:1: `space` is missing"]),
-    ({"data": "wmt"}, ["s.yaml:2:7: data.builtin: expected `grammar`, or `none`, found `wmt`", "`grammar`"]),
+    ({"data": "wmt"}, ["s.yaml:2:7: data: wmt is no file", "`builtin`", "data.yaml"]),
     ({"data": f"{{ {FILES.format('/nope')} }}"}, ["s.yaml:2:40: data: train: no such file: /nope/t.en"]),
     ({"data": "{ source: en, target: de, train: /nope }"}, ["s.yaml:2:7: data: `valid` is missing"]),
     ({"objectives": "{ blue: max }"}, ["s.yaml:4:15: there is no metric or cost `blue`", "did you mean `bleu`?"]),
