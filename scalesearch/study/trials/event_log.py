@@ -8,7 +8,7 @@ import errno
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ class EventLog:
             os.truncate(self.file, whole)
 
 
-def sealed(event: dict[str, Any]) -> bytes:
+def sealed(event: Mapping[str, object]) -> bytes:
     """The line of an event, with its checksum."""
     text = json.dumps(event, ensure_ascii=False, allow_nan=False).encode(errors="replace")
     return text[:-1] + SEAL + b'%08x"}\n' % zlib.crc32(text)
