@@ -153,4 +153,6 @@ def load_data(given: Given | DataSpec, recipe: Recipe | None = None,
     with section.naming():
         if recipe is not None:
             check_compatible(spec, recipe)
-        return load_corpus(spec.at(vocab), base=section.file.parent)
+        if (folder := section.file.parent).resolve() != Path.cwd():  # a training remembers where its text is
+            spec = spec.resolve(folder)
+        return load_corpus(spec.at(vocab))
