@@ -60,7 +60,7 @@ def show_comparison(files: tuple[str, ...], settings: tuple[str, ...], against: 
 
 def _labels(files: tuple[str, ...]) -> list[str]:
     """Short names of files, or what was typed where these would be the same."""
-    short = [Path(file).stem for file in files]
+    short = [Path(file).name.removesuffix(".yaml") for file in files]
     names = short if len(set(short)) == len(short) else list(files)
     return [name if names.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names, 1)]
 

@@ -217,7 +217,7 @@ def _teacher_conflicts(values: Mapping[str, object]) -> Conflicts:
 
 
 def _reference(otherwise: str, **values: Any) -> ReferenceSpec:
-    return ReferenceSpec(**{"name": Path(values.get("file") or otherwise).stem} | values)
+    return ReferenceSpec(**{"name": Path(values.get("file") or otherwise).name.removesuffix(".yaml")} | values)
 
 
 RESOURCES = schema_of(Resources, check=_resource_conflicts)

@@ -139,3 +139,9 @@ def test_a_fork_of_rows_is_refused(trained, tmp_path):
 def test_the_table_of_references_still_wants_names():
     with refuses("no-named-architecture"):
         ablation([], "bleu")
+
+
+def test_a_row_has_the_whole_name_of_its_file(tmp_path):
+    (tmp_path / "s.yaml").write_text("study: s\nkind: grid\nrows: [found/plain-1.28m]\nrecipe: quick\n"
+                                     "objectives: { bleu: max }\ndata: builtin\n")
+    assert [one.label for one in read_study(tmp_path / "s.yaml").rows.rows] == ["plain-1.28m"]
