@@ -170,5 +170,5 @@ def _those(name: str, there: Iterable[str]) -> str:
 
 def __getattr__(name: str) -> Any:
     if name not in _CLASSES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     return getattr(import_module(f"{__name__}.{_CLASSES[name]}"), name)

@@ -93,7 +93,7 @@ def test_lists_that_are_no_layer_are_refused(changes: Any, path: str) -> None:
 
 @pytest.mark.parametrize("text", ["attention", "[attention, [ffn, [ffn]]]", "[attention, []]", "[attention, fn]"])
 def test_what_is_no_list_of_sublayers_is_a_mistake_of_the_file(text: str) -> None:
-    with pytest.raises(Exception, match="list"):
+    with refuses("bad-value", place="<string>:2"):
         Space.parse(f"width: 8\nencoder: {{ sublayers: {text} }}")
 
 

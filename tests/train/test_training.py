@@ -12,6 +12,7 @@ from scalesearch.signals import Interrupted
 from scalesearch.train import Result, read_checkpoint, train, training
 from scalesearch.train import engine as engines
 from scalesearch.train.averaging import read_weights
+from scalesearch.train.checkpoint import load_state
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 
@@ -63,8 +64,9 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path
     how = recipe(average=average, average_count=2, accumulate=2, patience=9, validate_bleu=average == "best")
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     torch.rand(7)
-    with pytest.raises(Interrupted, match=r"saved after 4 updates .* --resume"):
+    with pytest.raises(Interrupted):
         train(tiny(), corpus, how, tmp_path / "parts", report=stop_at(4))
+    assert load_state(tmp_path / "parts")["spent"]["steps"] == 4
     with pytest.raises(Interrupted):
         train(tiny(), corpus, how, tmp_path / "parts", report=stop_at(8, signal.SIGINT))
     torch.rand(5)
@@ -77,8 +79,9 @@ def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path
 
 def test_an_interruption_while_scoring_is_resumed_there(corpus, tmp_path) -> None:
     whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
-    with pytest.raises(Interrupted, match="after 12 updates"):
+    with pytest.raises(Interrupted):
         train(tiny(), corpus, recipe(), tmp_path / "parts", report=stop_at(12))
+    assert load_state(tmp_path / "parts")["spent"]["steps"] == 12
     assert train(tiny(), corpus, recipe(), tmp_path / "parts").metrics == whole.metrics
 
 
@@ -102,13 +105,16 @@ def test_the_last_good_checkpoint_survives_a_failed_write(corpus, out, monkeypat
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     before = (out / "checkpoint.pt").read_bytes()
 
+    full = OSError("disk full")
+
     def broken(state, file):
         file.write(b"half")
-        raise OSError("disk full")
+        raise full
 
     monkeypatch.setattr(torch, "save", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError) as caught:
         train(tiny(), corpus, recipe(checkpoint_minutes=0), out)
+    assert caught.value is full
     monkeypatch.undo()
     assert (out / "checkpoint.pt").read_bytes() == before
     assert train(tiny(), corpus, recipe(), out).state == "complete"
@@ -178,12 +184,15 @@ def test_no_memory_at_all_is_a_failure(corpus, out, monkeypatch) -> None:
 
 
 def test_another_error_is_not_swallowed(corpus, out, monkeypatch) -> None:
+    wrong = RuntimeError("shapes do not fit")
+
     def broken(self, batch, smoothing):
-        raise RuntimeError("shapes do not fit")
+        raise wrong
 
     monkeypatch.setattr(engines.Engine, "loss_sum", broken)
-    with pytest.raises(RuntimeError, match="shapes do not fit"):
+    with pytest.raises(RuntimeError) as caught:
         train(tiny(), corpus, recipe(), out)
+    assert caught.value is wrong
 
 
 def test_a_model_that_sees_the_future_is_not_trained(corpus, out, monkeypatch) -> None:
