@@ -161,10 +161,10 @@ class Study(Shown):
         """
         need("pandas", "matplotlib")
         from scalesearch.report.plot import tradeoff
-        from scalesearch.study.results.results import costs_drawn, main_metric
+        from scalesearch.study.results.publish import costs_drawn
 
         results = self.results
-        x, y = x or costs_drawn(results)[0], y or main_metric(results)
+        x, y = x or costs_drawn(results)[0], y or results.main_metric
         table = results.table
         for name in (x, y):
             if name not in table or not table.loc[table["state"] == "complete", name].notna().any():
@@ -185,7 +185,7 @@ class Study(Shown):
         Raises:
             UserError: nothing is finished, nothing meets the condition, or it is of scores on test.
         """
-        from scalesearch.study.results.results import choose
+        from scalesearch.study.results.choice import choose
 
         results = self.results
         number, why = choose(results, objective, None, under)
@@ -193,7 +193,7 @@ class Study(Shown):
 
     def model(self, trial: int) -> Model:
         """The model of a finished trial, by its number."""
-        from scalesearch.study.results.results import choose
+        from scalesearch.study.results.choice import choose
 
         results = self.results
         choose(results, None, trial)

@@ -63,7 +63,7 @@ def _chosen(model: str, trial: int | None, best: str | None, under: str | None) 
         return Path(model), Path(model).resolve().name, model
     need("optuna", "pandas")
     from scalesearch.cli.study.show import load_study
-    from scalesearch.study.results.results import choose
+    from scalesearch.study.results.choice import choose
 
     if trial is not None and (best, under) != (None, None):
         raise UserError("TRIAL chooses, and so do --best and --under; give one", code="options-conflict")

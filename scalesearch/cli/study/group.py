@@ -118,7 +118,7 @@ def show(results: Results, trial: int, as_json: bool) -> None:
 @json_option
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
     """Figures of quality against cost, as PNG and SVG."""
-    from scalesearch.study.results.results import plots
+    from scalesearch.study.results.publish import plots
 
     files = plots(results, to or results.study.folder)
     if not files:

@@ -111,7 +111,8 @@ def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None, mea
 
 
 def _report(folder: Path, console: Console, as_json: bool) -> None:
-    from scalesearch.study.results.results import load, publish
+    from scalesearch.study.results.publish import publish
+    from scalesearch.study.results.results import load
 
     results = load(folder)
     files, found = publish(results), as_json_of(results)
@@ -129,7 +130,6 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
 
 def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
     """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
-    from scalesearch.study.results.results import main_metric
 
     if results.study.meta.kind == "scaling":
         from scalesearch.report.scaling.tables import to_json
@@ -141,7 +141,7 @@ def _report_rows(results: Results, console: Console | None) -> tuple[list[Path],
         return write_scaling(study, results.study.folder), {"scaling": to_json(study)}
     from scalesearch.study.results.tables import table_of, write_table
 
-    table = table_of(results, main_metric(results))
+    table = table_of(results, results.main_metric)
     if console is not None:
         show_table(results, table, console)
     return write_table(table, results.study.folder), {"table": table.to_json()}

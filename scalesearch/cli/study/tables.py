@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 def table(results: Results, base: str | None, metric: str | None, confidence: float, to: Path | None,
           as_json: bool) -> None:
     """The rows or references of a study as a table: exact cost, score over seeds, difference to the base."""
-    from scalesearch.study.results.results import main_metric
     from scalesearch.study.results.tables import table_of, write_table
 
-    rows = table_of(results, metric or main_metric(results), base, confidence)
+    rows = table_of(results, metric or results.main_metric, base, confidence)
     files = write_table(rows, to or results.study.folder)
     if as_json:
         print_json({**rows.to_json(), "files": [str(file) for file in files]})
@@ -134,9 +133,8 @@ def _figures(results: Results, sides: tuple[Side, Side], comparison: Comparison,
     """Quality against each cost that is an objective, or against the parameters where none is."""
     from scalesearch.report.compare import both
     from scalesearch.report.style import save
-    from scalesearch.study.results.results import main_metric
 
-    y, subject = main_metric(results), results.subject
+    y, subject = results.main_metric, results.subject
     costs = [name for name, way in comparison.objectives.items() if name != y and way == "min"] or ["params.total"]
     try:
         to.mkdir(parents=True, exist_ok=True)

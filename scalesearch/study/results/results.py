@@ -1,4 +1,4 @@
-"""Results of a study, running or finished: records, table, figures.
+"""Results of a study, running or finished: records, table, front, hypervolume.
 
 A large study has many records and few members of its front: each part is read when it is asked for, and what the log
 alone tells is taken from there. Pandas and Matplotlib are imported by what needs them.
@@ -16,25 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.errors import UserError
-from scalesearch.files import write_text
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
-from scalesearch.report.labels import conventions, direction, once, protocol_words
+from scalesearch.report.labels import conventions, once, protocol_words
 from scalesearch.study.replicates.allocation import Replicated
 from scalesearch.study.replicates.summary import Verdict, with_replicates
 from scalesearch.study.trials.record import Record, TeacherFacts, describe_taught
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
-from scalesearch.tasks import MEASURED
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from scalesearch.report.plot import Subject
     from scalesearch.report.proxies import ProxyCorrelations
-
-SHORT = {"total": "", "non_embedding": "-non-embedding"}
 
 
 @dataclass(frozen=True)
@@ -117,6 +112,11 @@ class Results:
         return " · ".join(str(one) for one in (found, metrics.get("decode")) if one)
 
     @property
+    def main_metric(self) -> str:
+        """The task's main metric, or else the first metric among the objectives."""
+        return self.study.meta.main_objective
+
+    @property
     def task(self) -> str:
         """Task of the data."""
         return self.study.meta.task
@@ -152,7 +152,7 @@ class Results:
         """Whether early measurements rank the finished trials as their score does."""
         from scalesearch.report.proxies import proxy_correlations
 
-        return proxy_correlations(self.table, main_metric(self))
+        return proxy_correlations(self.table, self.main_metric)
 
     def hypervolume(self) -> tuple[float, list[float]] | None:
         """Hypervolume of the front, and its reference point beyond the worst complete candidates. None before any."""
@@ -210,108 +210,3 @@ def _trainings(records: list[dict[str, Any]], objectives: dict[str, str]) -> pd.
              if record["trial"] in several]
     rows = replicate_rows([*first, *records], objectives)
     return rows.sort_values(["of", "trial"], kind="stable").reset_index(drop=True) if len(rows) else rows
-
-
-def publish(results: Results, folder: Path | None = None) -> list[Path]:
-    """Writes tables and figures into the study's folder, or ``folder``.
-
-    The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
-    """
-    from scalesearch.report.table import filled
-    from scalesearch.report.text_tables import to_csv
-
-    place = folder or results.study.folder
-    files = []
-    for name, rows in (("front.csv", results.front), ("all.csv", results.table),
-                       *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
-        write_text(place / name, to_csv(filled(rows)))
-        files.append(place / name)
-    return files + plots(results, place)
-
-
-def plots(results: Results, folder: Path) -> list[Path]:
-    """A figure of :func:`main_metric` against each cost."""
-    from scalesearch.report.plot import tradeoff
-    from scalesearch.report.style import save
-
-    y = main_metric(results)
-    if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):
-        return []
-    files = []
-    reported = f"test.{y}"
-    for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
-        for x in costs_drawn(results):
-            stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
-            files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
-    return files
-
-
-def costs_drawn(results: Results) -> list[str]:
-    """The costs that figures have one each of: those among the objectives, params and MACs."""
-    costs = [name for name in results.objectives if "." in name or name in MEASURED]
-    for usual in ("params.total", "macs.total"):
-        if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
-            costs.append(usual)
-    return costs
-
-
-def main_metric(results: Results) -> str:
-    """The task's main metric, or else the first metric among the objectives."""
-    return results.study.meta.main_objective
-
-
-def choose(results: Results, best: str | None, trial: int | None, under: str | None = None) -> tuple[int, str]:
-    """Chooses the trial to export: the given one, or the front's best by ``best``. Returns its number and the reason.
-
-    ``best`` is a metric or cost; unless given, the first objective. ``under`` is a condition such as
-    ``params.decoder <= 1M and bleu >= 30``: then it is the best of all eligible candidates that meet it. Of a candidate
-    with several seeds it is the first training, since the best by its score would be the luckiest; the others are to be
-    had by their own numbers.
-
-    Raises:
-        UserError: nothing like that is there, or ``best`` is a score on test.
-    """
-    from scalesearch.report.conditions import meeting
-    from scalesearch.report.table import cell
-
-    if trial is not None:
-        chosen = results.study.trials.get(trial)
-        if chosen is None or chosen.state != State.COMPLETE:
-            raise UserError(f"trial {trial} is not a finished candidate of this study", code="no-such-trial")
-        again = f"trial {chosen.of} with seed {chosen.seed}, " if chosen.origin == Origin.REPLICATE else ""
-        return trial, f"{again}as asked"
-    name = best or next(iter(results.objectives))
-    if name.startswith("test."):
-        raise UserError(f"--best {name}: what is chosen by its test scores has no test score left to report. Choose by "
-                        f"{name.removeprefix('test.')}, which is of the validation text, or name a trial",
-                        code="chosen-on-test")
-    rows, among = (results.front, "the front") if under is None else (_eligible(results), f"those with {under}")
-    if name not in rows.columns or not len(rows):
-        raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",
-                        code="unknown-objective")
-    rows = rows if under is None else meeting(rows, under)
-    rows = rows[rows[name].notna()]
-    if not len(rows):
-        what = f"has {name}" if under is None else f"meets {under}"
-        raise UserError(f"no finished candidate {what}", code="nothing-meets")
-    low = results.objectives.get(name, direction(name)) == "min"
-    values: Any = rows[name].astype(float)
-    at = values.idxmin() if low else values.idxmax()
-    row, seed = rows.loc[at], results.study.meta.seed
-    weights = f"; the weights are those of seed {seed}" if row["seeds"] > 1 else ""
-    return int(row["trial"]), f"best {name} of {among} ({cell(row, name)}{weights})"
-
-
-def _eligible(results: Results) -> pd.DataFrame:
-    """The rows of the table that may be on the front, each with all its costs."""
-    from scalesearch.report.table import eligible
-
-    rows = results.table[eligible(results.table)]
-    costs = [results.study.trials[trial].costs for trial in rows["trial"]]
-    more = sorted({name for one in costs for name in one}.difference(rows.columns))
-    return rows.assign(**{name: [one.get(name) for one in costs] for name in more})
-
-
-def _short(name: str) -> str:
-    group, _, section = name.partition(".")
-    return group + SHORT.get(section, f"-{section}") if section else group

@@ -11,7 +11,7 @@ from scalesearch.report.labels import direction
 from scalesearch.report.scaling.study import ScalingStudy, plan_of, scaling_study
 from scalesearch.report.scaling.tables import frame, to_json, to_markdown
 from scalesearch.report.text_tables import to_csv
-from scalesearch.study.results.results import Results, main_metric
+from scalesearch.study.results.results import Results
 from scalesearch.study.trials.record import describe_taught
 from scalesearch.study.trials.trial import State
 from scalesearch.tasks import COMMON, MEASURED
@@ -54,7 +54,7 @@ def scaling_of(results: Results, metric: str | None = None, at: Sequence[tuple[s
     """
     meta, records = results.study.meta.to_json(), results.records
     plan_of(meta)
-    name = metric or main_metric(results)
+    name = metric or results.main_metric
     return scaling_study(records, meta, name, results.objectives.get(name, direction(name)),
                          confidence or results.verdict.confidence, at, _signature(results, records, name),
                          describe_taught(results.teacher) if results.teacher else "")

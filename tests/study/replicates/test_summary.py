@@ -28,7 +28,9 @@ from scalesearch.study.monitor.console import Lines, Screen
 from scalesearch.study.optuna_sync.view import SearchStudy
 from scalesearch.study.replicates.allocation import NEIGHBOURS
 from scalesearch.study.replicates.summary import MIN_DF, Verdict
-from scalesearch.study.results.results import choose, load, publish
+from scalesearch.study.results.choice import choose
+from scalesearch.study.results.publish import publish
+from scalesearch.study.results.results import load
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
 from tests.processes import ended, wait_until

@@ -5,7 +5,9 @@ import pytest
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.study.config.rows import Reference
-from scalesearch.study.results.results import choose, load, publish
+from scalesearch.study.results.choice import choose
+from scalesearch.study.results.publish import publish
+from scalesearch.study.results.results import load
 from tests.errors import refuses
 from tests.study.fakes import architecture_of, make_driver, make_plan
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from scalesearch.report.ablation import Ablation, ablation
 from scalesearch.report.records import loss_name, named, scores_of
-from scalesearch.study.results.results import Results, main_metric
+from scalesearch.study.results.results import Results
 from scalesearch.study.results.tables import records_of
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Kind, Origin, State, Trial
@@ -63,7 +63,7 @@ class Facts:
     @cached_property
     def main(self) -> str:
         """The metric that is shown against costs."""
-        return main_metric(self.results)
+        return self.results.main_metric
 
     @cached_property
     def sampled(self) -> set[str]:

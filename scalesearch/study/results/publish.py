@@ -1,0 +1,60 @@
+"""Writes a study's tables and figures."""
+
+from pathlib import Path
+
+import numpy as np
+
+from scalesearch.files import write_text
+from scalesearch.study.results.results import Results
+from scalesearch.study.trials.trial import State
+from scalesearch.tasks import MEASURED
+
+SHORT = {"total": "", "non_embedding": "-non-embedding"}
+
+
+def publish(results: Results, folder: Path | None = None) -> list[Path]:
+    """Writes tables and figures into the study's folder, or ``folder``.
+
+    The tables are front.csv and all.csv, and where any candidate has several seeds, seeds.csv with every training.
+    """
+    from scalesearch.report.table import filled
+    from scalesearch.report.text_tables import to_csv
+
+    place = folder or results.study.folder
+    files = []
+    for name, rows in (("front.csv", results.front), ("all.csv", results.table),
+                       *([("seeds.csv", results.seeds)] if len(results.seeds) else [])):
+        write_text(place / name, to_csv(filled(rows)))
+        files.append(place / name)
+    return files + plots(results, place)
+
+
+def plots(results: Results, folder: Path) -> list[Path]:
+    """A figure of the main metric against each cost."""
+    from scalesearch.report.plot import tradeoff
+    from scalesearch.report.style import save
+
+    y = results.main_metric
+    if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):
+        return []
+    files = []
+    reported = f"test.{y}"
+    for name in (y, reported) if reported in results.table and results.table[reported].notna().any() else (y,):
+        for x in costs_drawn(results):
+            stem = f"{name.replace('.', '-')}-vs-{_short(x)}"
+            files += save(tradeoff(results.table, results.subject, x, name), folder / stem)
+    return files
+
+
+def costs_drawn(results: Results) -> list[str]:
+    """The costs that figures have one each of: those among the objectives, params and MACs."""
+    costs = [name for name in results.objectives if "." in name or name in MEASURED]
+    for usual in ("params.total", "macs.total"):
+        if not any(cost.partition(".")[0] == usual.partition(".")[0] for cost in costs):
+            costs.append(usual)
+    return costs
+
+
+def _short(name: str) -> str:
+    group, _, section = name.partition(".")
+    return group + SHORT.get(section, f"-{section}") if section else group
