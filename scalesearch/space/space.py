@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
 from scalesearch.space.binding.bind import Bound, bind, respelled
+from scalesearch.space.binding.other_kinds import refuse_study
 from scalesearch.space.questionnaire.answers import Answers, AskFunction, Endless, explore
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.questionnaire.count import count
@@ -241,4 +242,6 @@ def read_space(path: Path | str, schema: Group | None = None) -> Space:
     Raises:
         SpaceErrors: all problems of the file, each with file, line, column, the text underlined and a suggestion.
     """
-    return Space.parse(read_text(Path(path)), str(path), schema)
+    document, problems = compose(Source(str(path), read_text(Path(path))))
+    refuse_study(document)
+    return Space(document, schema or default_schema(), problems)

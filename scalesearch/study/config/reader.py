@@ -26,6 +26,7 @@ from scalesearch.pareto.objective import Objective
 from scalesearch.schedule.rungs import FULL
 from scalesearch.space import Constraint, Space, SpaceErrors, read_space
 from scalesearch.space.binding.constants import Reader, override, placed, read_constants
+from scalesearch.space.binding.other_kinds import refuse_space
 from scalesearch.space.schema.cost_names import LATENCY
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.space import default_schema
@@ -64,6 +65,7 @@ def read_study(path: Path, sets: Sequence[str] = (), out: Path | None = None) ->
 def parse_study(text: str, path: Path, sets: Sequence[str] = (), out: Path | None = None) -> StudySpec:
     """The study that ``text`` describes, as if it stood in the file ``path``; see :func:`read_study`."""
     table, problems = compose(Source(str(path), text), "a study file", "study: edge")
+    refuse_space(table)
     opened = [one.strip().partition(".")[2].partition("=") for one in sets if one.strip().startswith(OPENED)]
     reader = Reader(STUDY)
     reader.problems += problems
