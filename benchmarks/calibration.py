@@ -40,7 +40,7 @@ def tasks(table: Table, known: int, seeds: int) -> Iterator[Task]:
     sheets = [Sheet(*encode(table.space, row.answers)) for row in rows]
     costs = table.objectives[1].name
     points = Coordinates.of(sheets, np.array([[row.values[costs]] for row in rows]))
-    bleu = np.array([row.values["bleu"] for row in rows])
+    bleu = np.array([row.values[table.objectives[0].name] for row in rows])
     for seed in range(1, seeds + 1):
         order = np.random.default_rng(seed).permutation(len(rows))
         some, rest = order[:known], order[known:]
@@ -96,7 +96,7 @@ def show(name: str, found: list[tuple[float, float, float]]) -> None:
 def table_of(file: Path) -> Table:
     """The table in ``file``."""
     if own_tables.is_own(file):
-        return own_tables.read(file, (OBJECTIVES[0], Objective("params.total", "min", False)))
+        return own_tables.read(file, ["params.total"])
     return read(file, OBJECTIVES, curves=False)[0]
 
 

@@ -4,13 +4,15 @@
     python benchmarks/own_tables.py runs/table-grammar        # writes benchmarks/tables/table-grammar.csv
 
 A table is one candidate a row: its answers, what it costs, its scores, the CPU-seconds of its updates, and its
-validation loss at equal distances of training, the last at the end. The space is that of the study file of its name.
+validation loss, a character where vocabularies differ, at equal distances of training, the last at the end. Its space
+and the goal that is measured are those of the study file of its name.
 """
 
 import argparse
 import io
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,8 @@ def export(folder: Path, to: Path) -> Path:
         raise UserError(f"{folder}: {len(trials)} of {results.study.meta.trials} candidates are trained; a table "
                         "needs all of them: go on with `scalesearch study run … --resume`", code="study-unfinished")
     records = [record for trial in trials if (record := results.study.record(trial))]
-    table = pd.DataFrame([_line(record) for record in records])
+    loss = "valid_loss" if len({record["params"].get("vocab") for record in records}) == 1 else "valid_loss_per_char"
+    table = pd.DataFrame([_line(record, loss) for record in records])
     text = _head(results, records[0]) + table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     file = to / f"{results.study.meta.name}.csv"
     write_text(file, text)
@@ -67,28 +70,30 @@ def _head(results: Results, first: dict[str, Any]) -> str:
     return "".join([MARK + "\n", *(f"# {name}: {value}\n" for name, value in facts.items())])
 
 
-def _line(record: dict[str, Any]) -> dict[str, Any]:
+def _line(record: dict[str, Any], loss: str) -> dict[str, Any]:
     cost, metrics = record["costs"], record.get("metrics") or {}
     return {
         **{ASKED + name: value for name, value in record["params"].items()},
         **{f"{group}.{part}": cost[f"{group}.{part}"] for group in ("params", "macs")
            for part in ("total", "non_embedding")},
-        **{name: metrics.get(name) for name in ("bleu", "chrf", "valid_loss")},
+        **{name: metrics.get(name) for name in ("bleu", "chrf", "loss_per_char", "valid_loss")},
         "steps": record["steps"], "tokens": record["tokens"], "cpu_seconds": record["cpu_seconds"],
         "failed": record["state"] == State.FAILED,
-        "curve": " ".join(f"{moment['valid_loss']:.6g}" for moment in record["curve"] or ()),
+        "curve": " ".join(f"{moment[loss]:.6g}" for moment in record["curve"] or ()),
     }
 
 
-def read(file: Path, objectives: tuple[Objective, ...], compute: str = "cpu") -> Table:
-    """The table in ``file``, with ``compute`` as one of :data:`COMPUTE`.
+def read(file: Path, costs: Sequence[str], compute: str = "cpu") -> Table:
+    """The table in ``file`` with the goal of its study and these costs, and ``compute`` as one of :data:`COMPUTE`.
 
     Raises:
         UserError: it does not belong to the space that its study file has now, or lacks a column.
     """
     text = file.read_text()
     facts = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# ") and ": " in line)
-    space = read_study(find_file(facts["study"], "studies")).space
+    study = read_study(find_file(facts["study"], "studies"))
+    space, goal = study.space, next(one for one in study.objectives if one.measured)
+    objectives = (goal, *(Objective(cost, "min", False) for cost in costs))
     if space.hash != facts["space"]:
         raise UserError(f"{file}: made of space {facts['space']}, and {facts['study']}.yaml now holds {space.hash}; "
                         "train that again, or take back the change", code="other-space")

@@ -4,10 +4,11 @@
     python benchmarks/replay.py --tables FOLDER --seeds 20 --compute 40 --plot replay --json replay.json
 
 Tables: our own (own_tables.py), unless a FOLDER of published ones is given (nmt_tables.py). Printed is the regret, the
-share of the table's best hypervolume of (BLEU, params) that a search has not found, in per cent, as mean and standard
-error over seeds. ``--ends``: of searches that end after so many full trainings, know that, and are charged as a study
-charges them, a training alike whatever its size. ``--compute``: along one endless search, after so much compute
-(updates times params, or CPU-seconds, in units of the table's mean full training) and after so many candidates begun.
+share of the table's best hypervolume of (BLEU or the goal of its study, params) that a search has not found, in per
+cent, as mean and standard error over seeds. ``--ends``: of searches that end after so many full trainings, know that,
+and are charged as a study charges them, a training alike whatever its size. ``--compute``: along one endless search,
+after so much compute (updates times params, or CPU-seconds, in units of the table's mean full training) and after so
+many candidates begun.
 `plain` are Optuna's samplers as they are, over every combination of the options as ordinals, told unlisted combinations
 as infeasible; no search is charged for those, nor for proposing what it has. `cheapest` goes by params.
 ``--anchor TOOL PYTHON`` adds a search of another tool, by an interpreter that has it.
@@ -216,11 +217,11 @@ def replay(file: Path, given: argparse.Namespace) -> list[Search]:
 
 def _table(file: Path, given: argparse.Namespace) -> tuple[Table, str]:
     """The table in ``file``, and what is to be said of it."""
-    bleu = Objective("bleu", "max", True)
     if own_tables.is_own(file):
-        costs = [Objective(f"{cost}.total", "min", False) for cost in given.costs]
-        return own_tables.read(file, (bleu, *costs), given.compute_in), f" ({given.compute_in})"
+        costs = [f"{cost}.total" for cost in given.costs]
+        return own_tables.read(file, costs, given.compute_in), f" ({given.compute_in})"
     rungs = any(SEARCHES[name][1].pauses for name in given.searches)
+    bleu = Objective("bleu", "max", True)
     table, without = read(file, (bleu, *(Objective(cost, "min", False) for cost in given.costs)), rungs)
     return table, f" ({without} left out: repeated, or without a curve)" if without else ""
 

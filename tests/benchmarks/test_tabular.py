@@ -115,5 +115,5 @@ def test_our_tables_belong_to_the_spaces_of_today(file, monkeypatch):
     monkeypatch.syspath_prepend("benchmarks")  # its scripts import each other
     import own_tables
 
-    table = own_tables.read(file, (Objective("bleu", "max", True), Objective("params.total", "min", False)))
+    table = own_tables.read(file, ["params.total"])
     assert len(table.rows) == len([line for line in file.read_text().splitlines() if line[0] != "#"]) - 1
