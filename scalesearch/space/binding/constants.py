@@ -187,7 +187,8 @@ def _with(table: Table, schema: Field | Group | None, path: list[str], value: No
     child = schema.fields.get(path[0]) if isinstance(schema, Group) else None
     key, inner = Text(place, path[0]), table.get(path[0])
     if len(path) > 1:
-        if isinstance(child, Group) and child.bare and isinstance(inner, Text) and inner.text not in NOTHING:
+        short = isinstance(inner, Sequence) or (isinstance(inner, Text) and inner.text not in NOTHING)
+        if inner and short and isinstance(child, Group) and child.bare:
             inner = Table(inner.place, ((Text(inner.place, child.bare), inner),))
         within = inner if isinstance(inner, Table) else Table(value.place, ())
         rest = path[1:] if isinstance(child, Group) else [".".join(path[1:])]

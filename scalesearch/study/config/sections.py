@@ -7,6 +7,7 @@
     seeds: {most: 1, references: 3}                     # each reference trained three times, whatever its place
 
     teacher: runs/big                                   # a finished training; or {folder: runs/big, mix: yes}
+    teacher: [runs/a, runs/b]                           # several, which translate together
     teacher: {file: transformer, set: {encoder.depth: 6}, recipe: {cpu_minutes: 20}, beam: 5}   # or trained here, once
 
     stop: {gain: 1%, within: 10}                        # once ten more trainings are expected to bring less than that
@@ -123,7 +124,10 @@ class Stop:
 class TeacherSpec:
     """Teacher of a study, from whose translations every candidate learns, and how these are made."""
 
-    folder: str | None = setting(None, "of a finished training", synonyms=("path", "checkpoint"))
+    folders: tuple[str, ...] = setting((), "of a finished training, or a list of several of one vocabulary, which "
+                                       "translate together by the mean of their probabilities", key="folder",
+                                       read=read_texts, form="a folder, or a list of folders", shown="none",
+                                       synonyms=("path", "checkpoint", "folders"))
     file: str | None = setting(None, "of a teacher to be trained: a space file")
     set: Mapping[str, str] = setting({}, "of a teacher to be trained: answers, in the file or in the study's space",
                                      read=read_answers, form=ANSWERS)

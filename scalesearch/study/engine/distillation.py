@@ -9,10 +9,11 @@ Both are jobs of the study's own runner, as its candidates are: they train where
 stopped, and are not done again. Only the process that owns the study starts them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -57,48 +58,54 @@ class Teacher:
     """A teacher that was looked at, and nothing about it is wrong.
 
     Attributes:
-        recipe: how it is to be trained; None where ``folder`` holds it already.
-        folder: of the finished training, absolute; None where it is to be trained.
+        recipe: how it is to be trained; None where ``folders`` hold it already.
+        folders: of finished trainings, absolute; none where it is to be trained.
+        architectures: one a folder, or that of what is to be trained.
     """
 
     spec: TeacherSpec
-    architecture: Architecture
+    architectures: tuple[Architecture, ...]
     recipe: Recipe | None = None
-    folder: Path | None = None
+    folders: tuple[Path, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The ids of its architectures."""
+        return " + ".join(one.id for one in self.architectures)
 
     @property
     def meta(self) -> TeacherMeta:
         """What a resumed study must agree with."""
         spec, recipe = self.spec, self.recipe
-        return TeacherMeta(self.architecture.id, spec.beam, spec.length_penalty, spec.mix,
+        return TeacherMeta(self.id, spec.beam, spec.length_penalty, spec.mix,
                            recipe and recipe.to_json(), spec.seed if recipe else None)
 
     def describe(self) -> str:
         """Describes it in a line."""
         spec = self.spec
-        who = f" in {spec.folder}" if self.recipe is None else f", trained once: {self.recipe.describe()}"
+        who = f" in {', '.join(spec.folders)}" if self.recipe is None else f", trained once: {self.recipe.describe()}"
         searched = "greedily" if spec.beam == 1 else f"with beam {spec.beam}"
         learned = "its translations and the real pairs" if spec.mix else "its translations"
-        return f"{self.architecture.id}{who}; translates the training text {searched}; candidates learn from {learned}"
+        return f"{self.id}{who}; translates the training text {searched}; candidates learn from {learned}"
 
 
 def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     """Finds the study's teacher, which is not yet at work; None where there is none.
 
     Raises:
-        UserError: its architecture leaves something open, or its folder holds no finished training of this task.
+        UserError: its architecture leaves something open, or a folder holds no finished training of this task.
     """
     wanted = spec.teacher
     if wanted is None:
         return None
-    if wanted.folder is None:
+    if not wanted.folders:
         space = reference_space(ReferenceSpec("teacher", wanted.file, wanted.set), spec)
-        return Teacher(wanted, space.closed("teacher: it"), wanted.recipe or spec.recipe)
+        return Teacher(wanted, (space.closed("teacher: it"),), wanted.recipe or spec.recipe)
     try:
-        folder = expand(wanted.folder, "teacher")
+        folders = tuple(expand(folder, "teacher") for folder in wanted.folders)
     except UserError as error:
         raise UserError(error.message.removeprefix("data: "), key="teacher", code=error.code) from None
-    return Teacher(wanted, _finished(folder, corpus), None, folder)
+    return Teacher(wanted, tuple(_finished(folder, corpus) for folder in folders), None, folders)
 
 
 def _finished(folder: Path, corpus: Corpus) -> Architecture:
@@ -155,22 +162,28 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
                        "nice": spec.resources.nice}
     if teacher.recipe is not None:
         if not (place / "architecture.yaml").exists():
-            write_text(place / "architecture.yaml", teacher.architecture.to_yaml())
+            write_text(place / "architecture.yaml", teacher.architectures[0].to_yaml())
         job: JobFile = {**common, "cache": str(default_cache()), "recipe": teacher.recipe.to_json(),
                         "seed": teacher.spec.seed}
-        _finish(place, job, f"the teacher ({teacher.architecture.id}) in training", spec.attempts, runner, console)
-    school = teacher.folder or place
-    job = {**common, "teacher": str(school), "prefix": PREFIX,
+        _finish(place, job, f"the teacher ({teacher.id}) in training", spec.attempts, runner, console)
+    school = teacher.folders or (place,)
+    job = {**common, "teacher": [str(folder) for folder in school], "prefix": PREFIX,
            "search": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
     made = _finish(place / CORPUS, job, "the teacher translates the training text", spec.attempts, runner, console)
-    result = read_json(school / FILE, Result)
-    metrics = result.metrics
-    scored = {metrics["split"]: metrics, **({"test": metrics["test"]} if "test" in metrics else {})}
-    return {"architecture": teacher.architecture.id, "params": result.params,
-            "bleu": {split: scores["bleu"] for split, scores in scored.items()}, "decode": metrics["decode"],
-            "seed": result.seed, "corpus": result.corpus, "cpu_seconds": result.total_cpu_seconds,
+    results = [read_json(folder / FILE, Result) for folder in school]
+    return {"architecture": teacher.id, "params": sum(one.params for one in results), "bleu": _scores(results),
+            "decode": results[0].metrics["decode"], "seeds": [one.seed for one in results],
+            "corpus": results[0].corpus, "cpu_seconds": sum(one.total_cpu_seconds for one in results),
             "translations": {"pairs": made.pairs, "decode": made.decode, "cpu_seconds": made.cpu_seconds},
             "mix": teacher.spec.mix}
+
+
+def _scores(results: Sequence[Result]) -> dict[str, float]:
+    """Mean BLEU on each split that all were scored on."""
+    scored = [{one.metrics["split"]: one.metrics, **({"test": one.metrics["test"]} if "test" in one.metrics else {})}
+              for one in results]
+    return {split: fmean(one[split]["bleu"] for one in scored) for split in scored[0]
+            if all(split in one for one in scored)}
 
 
 def _finish(folder: Path, job: JobFile, words: str, attempts: int, runner: Runner, console: Console) -> Translated:

@@ -86,8 +86,8 @@ def _translate(place: Path, job: JobFile) -> Mapping[str, object]:
             progress({"kind": "decode", "done": done, "of": total, **spent()})
             stop.check()
 
-        said = distill_data([Path(job["teacher"])], DataSpec.from_mapping(job["data"]), place / job["prefix"], search,
-                            tell)
+        said = distill_data([Path(one) for one in job["teacher"]], DataSpec.from_mapping(job["data"]),
+                            place / job["prefix"], search, tell)
     return {"state": "complete", **said, **spent()}
 
 

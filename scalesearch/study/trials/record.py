@@ -31,7 +31,7 @@ class JobFile(TypedDict, total=False):
     until: float
     job: str
     of: int | None
-    teacher: str
+    teacher: list[str]
     prefix: str
     search: Params
 
@@ -45,13 +45,17 @@ class Translations(TypedDict):
 
 
 class TeacherFacts(TypedDict, total=False):
-    """A teacher, as the records of its pupils hold it; ``bleu`` by split."""
+    """A teacher, as the records of its pupils hold it; ``bleu`` by split.
+
+    Of several that translate together, ``architecture`` has the ids of all, ``params`` and ``cpu_seconds`` are sums,
+    and ``bleu`` is the mean of what each has alone.
+    """
 
     architecture: str
     params: int
     bleu: Numbers
     decode: str
-    seed: int
+    seeds: list[int]
     corpus: str
     cpu_seconds: float
     translations: Translations
@@ -104,6 +108,8 @@ def describe_taught(facts: TeacherFacts) -> str:
     """Describes a teacher in a line: its name, its score, its effort. ``facts`` are as in records."""
     scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
     made, mixed = facts["translations"], ", and from the real pairs" if facts["mix"] else ""
-    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored} ({facts['decode']}), "
+    several = len(facts["seeds"])
+    alone = f" each alone in the mean of {several}" if several > 1 else ""
+    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored}{alone} ({facts['decode']}), "
             f"{facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates learned from its translations of "
             f"{made['pairs']:,} sentences ({made['decode']}, {made['cpu_seconds'] / 60:.1f} CPU-minutes){mixed}.")

@@ -40,12 +40,13 @@ def teacher_of(folder, text):
 
 
 def test_a_folder_or_an_architecture_is_read(tmp_path):
-    assert teacher_of(tmp_path, "runs/big") == TeacherSpec("runs/big")
+    assert teacher_of(tmp_path, "runs/big") == TeacherSpec(("runs/big",))
+    assert teacher_of(tmp_path, "[ runs/a, runs/b ]") == TeacherSpec(("runs/a", "runs/b"))
     assert teacher_of(tmp_path, "{ folder: runs/big, beam: 3, length_penalty: 0.6, mix: yes }") == TeacherSpec(
-        "runs/big", beam=3, length_penalty=0.6, mix=True)
+        ("runs/big",), beam=3, length_penalty=0.6, mix=True)
     new = teacher_of(tmp_path, "{ file: transformer, set: { encoder.depth: 3 }, recipe: quick, seed: 4 }")
-    assert (new.folder, new.file, new.set, new.recipe.name, new.seed, new.beam) == (
-        None, "transformer", {"encoder.depth": "3"}, "quick", 4, 5)
+    assert (new.folders, new.file, new.set, new.recipe.name, new.seed, new.beam) == (
+        (), "transformer", {"encoder.depth": "3"}, "quick", 4, 5)
 
 
 def test_none_is_none_and_settings_reach_inside(tmp_path):
@@ -54,6 +55,8 @@ def test_none_is_none_and_settings_reach_inside(tmp_path):
     changed = read_study(file, ("teacher.recipe.steps=7", "teacher.set.encoder.depth=2", "teacher.mix=yes")).teacher
     assert (changed.recipe.steps, changed.set, changed.mix) == (7, {"encoder.depth": "2"}, True)
     assert read_study(file, ("teacher=none",)).teacher is None
+    several = write(tmp_path, f"{SPACE}{REST}teacher: [ runs/a, runs/b ]\n")
+    assert read_study(several, ("teacher.mix=yes",)).teacher == TeacherSpec(("runs/a", "runs/b"), mix=True)
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -65,8 +68,8 @@ def test_none_is_none_and_settings_reach_inside(tmp_path):
     ("{ file: transformer, set: 3 }", "a mapping of keys to values of the space language"),
     ("{ file: transformer, recipe: { stpes: 4 } }", "did you mean `steps`"),
     ("{ file: transformer, recipe: { steps: 4, score_on: test } }", "a study chooses by its scores"),
-    ("[ runs/big ]", "teacher.folder: "),
-    ("", "neither a folder nor an architecture"),
+    ("[ runs/big, [ runs/other ] ]", "expected a folder, or a list of folders"),
+    ("", "expected a folder, or a list of folders"),
 ])
 def test_what_is_wrong_is_said_with_its_place(tmp_path, text, message):
     said = problems(tmp_path, f"{SPACE}{REST}teacher: {text}\n")
@@ -221,6 +224,19 @@ def test_a_finished_training_teaches_another_study(folder):
     assert record["data"]["name"].endswith("en-de (distilled, mixed)") and record["state"] == "complete"
     assert record["teacher"]["architecture"] == records(folder)[0]["teacher"]["architecture"]
     assert "and from the real pairs" in said and not (folder / "again" / "teacher" / "result.json").exists()
+
+
+def test_several_trainings_teach_as_one(folder):
+    said = run(folder, "reference=[]", "teacher=[found/teacher, found/teacher]", "teacher.beam=2", text=QUICK,
+               out="together")
+    assert "UserError" not in said, said
+    (record,), alone = records(folder, "together"), records(folder)[0]["teacher"]
+    facts, two = record["teacher"], [folder / out / "teacher" / "corpus" for out in ("found", "together")]
+    assert facts["architecture"] == " + ".join([alone["architecture"]] * 2) and facts["seeds"] == 2 * alone["seeds"]
+    assert facts["params"] == 2 * alone["params"] and facts["bleu"] == alone["bleu"]
+    assert "each alone in the mean of 2" in said
+    one, other = ((corpus / "train.de").read_text() for corpus in two)  # the mean of two that are alike is either
+    assert one == other
 
 
 def test_a_fork_keeps_the_teacher_and_what_it_taught(folder):
