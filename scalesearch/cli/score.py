@@ -44,13 +44,15 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     found = [[best for _, ((best, _), *_) in counted(model, texts.source, len(texts.source))] for model in opened]
     rows = scores(opened, found, texts, samples)
     notes = _without_intervals(opened[0].task)
-    names = [f"{model.folder} ({model.search.protocol})" for model in opened]
     if as_json:
         print_json({"source": str(source), "target": str(target), "sentences": len(texts.source), "lowercase": low,
                     "notes": notes, "models": [{"model": model.folder, "decode": model.search.protocol, **row}
                                for model, row in zip(opened, rows)]})
         return
-    _show(names, rows, notes)
+    names = list(map(str, range(1, len(models) + 1)))
+    names += [" + ".join(names)] * (len(opened) - len(models))
+    said = [f"{name}: {model.folder} ({model.search.protocol})" for name, model in zip(names, opened[: len(models)])]
+    _show(names, rows, [*said, *notes])
 
 
 def _check_alike(opened: list[Translator]) -> None:

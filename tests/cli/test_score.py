@@ -50,6 +50,7 @@ def test_models_are_tested_against_the_first(place: Path) -> None:
     assert again["chrf"] | {"p": None} == first["chrf"]
     shown = run(score_verb, *models[:2], *text_of(place), "--samples", "50").stdout
     assert "±" in shown and "p = " in shown and "chrF" in shown
+    assert f"1: {models[0]} (" in shown.replace("\n", "") and f"2: {models[1]} (" in shown.replace("\n", "")
 
 
 def test_an_ensemble_is_scored_beside_its_members(place: Path) -> None:
