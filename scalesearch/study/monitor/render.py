@@ -12,10 +12,11 @@ from scalesearch.study.monitor.eta import Eta
 from scalesearch.study.monitor.events import LoggedEvent
 from scalesearch.study.monitor.forecast import describe_budget
 from scalesearch.study.monitor.format import ago, short, span
+from scalesearch.study.monitor.front import Front, FrontRow, Volume
 from scalesearch.study.monitor.gain import describe_gain
 from scalesearch.study.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
 from scalesearch.study.monitor.running import SILENT, RunningTeacher, RunningTrial
-from scalesearch.study.monitor.snapshot import Front, FrontRow, StudySnapshot, Volume
+from scalesearch.study.monitor.snapshot import StudySnapshot
 from scalesearch.study.trials.trial import State
 from scalesearch.train.effort import PARTS
 

@@ -4,31 +4,25 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import compress
 from pathlib import Path
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.pareto.front import pareto_front
-from scalesearch.pareto.hypervolume import hypervolume, worst_corner
-from scalesearch.pareto.objective import Objective
 from scalesearch.study.monitor.eta import Done, Eta, Situation, Wanted, done_so_far, time_left
 from scalesearch.study.monitor.events import LogFollower, LoggedEvent
 from scalesearch.study.monitor.forecast import Budget, budget_of, read_forecast
+from scalesearch.study.monitor.front import Front, front_of
 from scalesearch.study.monitor.gain import Gain, read_gain
 from scalesearch.study.monitor.heartbeat import RUNNING, Owner, owner_of
 from scalesearch.study.monitor.running import RunningTeacher, RunningTrial, running_teacher, running_trials
-from scalesearch.study.replicates.allocation import Replicated
-from scalesearch.study.replicates.summary import candidates_of, with_replicates
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State
 from scalesearch.study.trials.trials import Trials
 
-SHOWN_ROWS, SHOWN_EVENTS = 6, 5  # of the front, and of what happened
+SHOWN_EVENTS = 5
 FEWEST = 5  # complete trials of which a rank correlation is stated
 
 
@@ -48,50 +42,6 @@ class RungRow:
     failed: int
     best: float | None
     told: float | None = None
-
-
-@dataclass(frozen=True)
-class FrontRow:
-    """A finished candidate; its values are means over its ``seeds``."""
-
-    trial: int
-    label: str | None
-    id: str | None
-    seeds: int
-    values: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Volume:
-    """The hypervolume of the front against ``corner``, and what its youngest member brought.
-
-    Attributes:
-        gain: by how much the volume grew with ``trial``, all finished before it counted against the same corner.
-        when: it was finished, in seconds since the epoch; None for one that came from another study.
-    """
-
-    value: float
-    corner: dict[str, float]
-    gain: float
-    trial: int
-    when: float | None
-
-
-@dataclass(frozen=True)
-class Front:
-    """The best so far.
-
-    Attributes:
-        size: members of the front; 0 where only references outside the space are finished, which then are the rows.
-        main: the objective that rows are ordered by, from the best.
-        rows: a few of them, the two ends included, evenly between.
-    """
-
-    objectives: dict[str, str]
-    main: str
-    size: int = 0
-    rows: tuple[FrontRow, ...] = ()
-    volume: Volume | None = None
 
 
 @dataclass(frozen=True)
@@ -223,50 +173,3 @@ def _ranks(column: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ranks, of equal ones their mean."""
     ordered = np.sort(column)
     return (np.searchsorted(ordered, column, "left") + np.searchsorted(ordered, column, "right")) / 2
-
-
-def front_of(meta: StudyMeta, trials: Trials) -> Front:
-    """Computes the front, its hypervolume and a few members. Where no trial is eligible, the rows are references."""
-    objectives, main = meta.objectives, meta.main_objective
-    sign = next(one.sign for one in objectives if one.name == main)
-    done = candidates_of(trials, objectives)
-    if not done:
-        references = [one for one in trials.having(State.COMPLETE) if one.origin == Origin.REFERENCE]
-        rows = sorted(with_replicates(trials, references), key=lambda one: sign * one.value(main))
-        return Front(meta.directions, main, 0, tuple(_row(one, objectives) for one in _few(rows)))
-    values = np.array([[one.value(objective.name) for objective in objectives] for one in done], float)
-    on = pareto_front(values, list(meta.directions.values()))
-    members = sorted(compress(done, on), key=lambda one: sign * one.value(main))
-    return Front(meta.directions, main, len(members), tuple(_row(one, objectives) for one in _few(members)),
-                 _volume(done, values, on, objectives))
-
-
-def _few(rows: list[Replicated]) -> list[Replicated]:
-    if len(rows) <= SHOWN_ROWS:
-        return rows
-    return [rows[round(place)] for place in np.linspace(0, len(rows) - 1, SHOWN_ROWS)]
-
-
-def _row(one: Replicated, objectives: Sequence[Objective]) -> FrontRow:
-    values = {objective.name: one.value(objective.name) for objective in objectives}
-    return FrontRow(one.number, one.first.label, one.first.architecture, one.seeds, values)
-
-
-def _volume(done: list[Replicated], values: NDArray[np.float64], on: NDArray[np.bool_],
-            objectives: Sequence[Objective]) -> Volume:
-    """Hypervolume and its last change. A trial after the front's youngest member added nothing."""
-    ways: list[str] = [one.direction for one in objectives]
-    corner = worst_corner(values, ways)
-    ends = [_ended(one.first.ended) for one in done]
-    # Ranks, not times: trials that ended within the same millisecond count in the order of their numbers.
-    order = np.argsort(np.argsort([-1.0 if end is None else end for end in ends], kind="stable"))
-    youngest = int(np.flatnonzero(on)[order[on].argmax()])
-    before = values[order < order[youngest]]
-    value = hypervolume(values[on], corner, ways)
-    gain = value - hypervolume(before[pareto_front(before, ways)], corner, ways)
-    return Volume(value, dict(zip((one.name for one in objectives), corner)), gain, done[youngest].number,
-                  ends[youngest])
-
-
-def _ended(when: str | None) -> float | None:
-    return None if when is None else datetime.fromisoformat(when).timestamp()
