@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from gpu_kit.kit import FAMILIES, SECOND_TIER, Figures, Kit, Wrong, architecture, batch, check, far, hold, model
-from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy
 from scalesearch.train import train
 from scalesearch.train.averaging import read_weights
 from scalesearch.train.engine import Engine

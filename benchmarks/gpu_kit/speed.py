@@ -14,7 +14,8 @@ import torch
 
 from gpu_kit.kit import VOCAB, Figures, Kit, batch, check, model
 from scalesearch.cost import cost, find_protocol
-from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy
 from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
 

@@ -10,7 +10,8 @@ from scalesearch.api.files import load_data
 from scalesearch.cli.options import load_architecture
 from scalesearch.data import EOS, Feed
 from scalesearch.nn import Dropout, build
-from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy
 from scalesearch.train import Recipe
 from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware

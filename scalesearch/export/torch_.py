@@ -10,7 +10,8 @@ import torch
 from scalesearch.blocks.core import Block
 from scalesearch.data.split import BOS
 from scalesearch.export.base import Decoder, Format, Ranked
-from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy
 from scalesearch.train.checkpoint import Checkpoint, read_checkpoint
 from scalesearch.train.scoring.evaluate import Search
 

@@ -9,8 +9,9 @@ import torch
 
 from scalesearch.blocks.core import PAD
 from scalesearch.nn import build
+from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.build import module
-from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.decode import greedy
 from scalesearch.nn.init import SCHEMES, initialise
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture

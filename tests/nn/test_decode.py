@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from scalesearch.nn import build, module
-from scalesearch.nn.decode import BOS, EOS, Hypotheses, beam_search, greedy, log_partition, longest, top
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import BOS, EOS, Hypotheses, greedy, log_partition, longest, top
 from scalesearch.space.assembly.architecture import assemble
 from tests.architectures import answers
 

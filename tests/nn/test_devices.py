@@ -15,7 +15,9 @@ import torch
 from scalesearch.data import Batch
 from scalesearch.library import find_file
 from scalesearch.nn import Model, build, decode
-from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.beam_search import _Beams as beams
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.space import read_space
 from scalesearch.train.engine import Engine
@@ -93,7 +95,7 @@ def test_optimisers_stay_on_their_device(optimizer):
                                      lambda x: x.index_select(0, torch.arange(len(x))), lambda x: x + torch.ones(1)])
 @pytest.mark.parametrize("place", ["greedy's and the beam's logits", "what a beam keeps", "the encoder's input"])
 def test_a_tensor_that_is_made_elsewhere_is_seen(place, planted, monkeypatch):
-    where = {"greedy's and the beam's logits": (decode, "log_partition"), "what a beam keeps": (decode._Beams, "_end"),
+    where = {"greedy's and the beam's logits": (decode, "log_partition"), "what a beam keeps": (beams, "_end"),
              "the encoder's input": (Model, "encode")}
     owner, name = where[place]
     kept = getattr(owner, name)

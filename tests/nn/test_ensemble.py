@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 
-from scalesearch.nn.decode import BOS, EOS, beam_search, greedy
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import BOS, EOS, greedy
 from scalesearch.nn.ensemble import Ensemble
 from tests.nn.test_decode import model, sources
 

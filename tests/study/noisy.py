@@ -8,7 +8,8 @@ from pathlib import Path
 
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import finish
-from scalesearch.study.replicates.allocation import Replicated, next_training
+from scalesearch.study.replicates.allocation import next_training
+from scalesearch.study.replicates.replicated import Replicated
 from scalesearch.study.trials.trial import State, Trial
 from tests.study.fakes import OBJECTIVES, make_driver, make_plan, score
 from tests.study.slow_work import wait_for_leave

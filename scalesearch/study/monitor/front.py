@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.objective import Objective
-from scalesearch.study.replicates.allocation import Replicated
+from scalesearch.study.replicates.replicated import Replicated
 from scalesearch.study.replicates.summary import candidates_of, with_replicates
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State

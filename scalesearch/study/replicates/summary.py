@@ -13,9 +13,9 @@ from scalesearch.study.replicates.allocation import (
     Comparison,
     Difference,
     Order,
-    Replicated,
     next_training,
 )
+from scalesearch.study.replicates.replicated import Replicated
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State, Trial

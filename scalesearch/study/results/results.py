@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.report.labels import conventions, once, protocol_words
-from scalesearch.study.replicates.allocation import Replicated
+from scalesearch.study.replicates.replicated import Replicated
 from scalesearch.study.replicates.summary import Verdict, with_replicates
 from scalesearch.study.trials.record import Record, TeacherFacts, describe_taught
 from scalesearch.study.trials.study_dir import StudyDir

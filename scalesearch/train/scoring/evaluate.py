@@ -10,7 +10,8 @@ import torch
 
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, put_back
 from scalesearch.errors import UserError
-from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy
 from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.engine import Engine
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Search:
-    """Settings of decoding: ``beam`` 1 is greedy; see :func:`scalesearch.nn.decode.beam_search`."""
+    """Settings of decoding: ``beam`` 1 is greedy; see :func:`scalesearch.nn.beam_search.beam_search`."""
 
     beam: int = 5
     length_penalty: float = 1.0

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from scalesearch.data import Batch, Corpus, Feed, Split, eval_batches
+from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.causality import causality
-from scalesearch.nn.decode import beam_search, greedy
+from scalesearch.nn.decode import greedy
 from scalesearch.tasks import TASKS
 from scalesearch.train.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, clock
 from scalesearch.train.engine import Engine, first_model

@@ -19,7 +19,8 @@ from scalesearch.data import EOS, Tokenizer
 from scalesearch.export.huggingface.format import Generating, HuggingFace
 from scalesearch.export.huggingface.tokenizer import check, tokenizer_json
 from scalesearch.nn import build
-from scalesearch.nn.decode import beam_search, greedy, limits
+from scalesearch.nn.beam_search import beam_search
+from scalesearch.nn.decode import greedy, limits
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from scalesearch.train import read_checkpoint
