@@ -41,10 +41,11 @@ def text_of(node: ast.expr | None, known: dict[str, list[str]]) -> str:
 
 def messages(tree: ast.Module, path: str) -> Iterator[tuple[str, str, str]]:
     """Code, function and text of each message in ``tree``."""
-    known = texts(tree)
+    taken = imported(tree)
+    known = texts(tree, taken)
     for owner, node in inside(tree, ""):
         if isinstance(node, ast.Call):
-            found = told(node, path, {**known.get("", {}), **known.get(owner, {})})
+            found = told(node, path, {**taken, **known.get("", {}), **known.get(owner, {})})
             if found is not None:
                 yield found[0], owner, found[1]
         elif isinstance(node, ast.Return | ast.Yield) and isinstance(node.value, ast.Tuple):
@@ -53,14 +54,27 @@ def messages(tree: ast.Module, path: str) -> Iterator[tuple[str, str, str]]:
                 yield "bad-value", owner, "; ".join(filter(None, parts[1:]))
 
 
-def texts(tree: ast.Module) -> dict[str, dict[str, list[str]]]:
-    """Texts that a function gives a name, by function; under "", those that each function returns."""
+def imported(tree: ast.Module) -> dict[str, list[str]]:
+    """Texts that the functions which ``tree`` imports from the same room return."""
+    files = {name.name: ROOT / f"{node.module.replace('.', '/')}.py" for node in tree.body
+             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scalesearch.space.binding.")
+             for name in node.names}
+    return {name: texts(ast.parse(file.read_text(encoding="utf-8")), {})[""].get(name, [])
+            for name, file in files.items()}
+
+
+def texts(tree: ast.Module, taken: dict[str, list[str]]) -> dict[str, dict[str, list[str]]]:
+    """Texts that a function gives a name, by function; under "", those that each function returns.
+
+    Args:
+        taken: those that imported functions return.
+    """
     found: dict[str, dict[str, list[str]]] = {"": {}}
     for owner, node in inside(tree, ""):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            if said := text_of(node.value, {}):
+            if said := text_of(node.value, taken):
                 found.setdefault(owner, {}).setdefault(node.targets[0].id, []).append(said)
-        elif isinstance(node, ast.Return) and (said := text_of(node.value, {})):
+        elif isinstance(node, ast.Return) and (said := text_of(node.value, taken)):
             found[""].setdefault(owner, []).append(said)
     return found
 

@@ -6,11 +6,12 @@ from functools import partial
 
 from scalesearch.space.binding.calls import spelled_out
 from scalesearch.space.binding.name_resolution import Resolver
+from scalesearch.space.binding.unknown_keys import help_with
 from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, guards_of, join
 from scalesearch.space.schema.type_check import describe, fit
 from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.choices import Alternatives, each_option, options
-from scalesearch.space.syntax.diagnostics import SHOWN, Place, Problem, closest, either, suggest
+from scalesearch.space.syntax.diagnostics import SHOWN, Place, Problem, either, suggest
 from scalesearch.space.syntax.domains import Broken, Items, Literal, Spec
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Node, Sequence, Table, Text, unfold
@@ -114,33 +115,10 @@ class Binder:
     def unknown(self, name: Text, group: Group, path: str) -> None:
         """Complains about a key that the schema does not know here."""
         legal = [*group.fields, *group.variants, *(() if path else self.extra_keys)]
-        owners = [variant for variant, inner in group.variants.items() if name.text in inner.fields]
-        where, help = f"in `{path}`" if path else "here", None
-        if len(self.problems) > SHOWN:  # a guess takes milliseconds, and nobody would see it
-            pass
-        elif owners:
-            help = f"it belongs to {either(owners)}: write `{owners[0]}: {{ {name.text}: … }}`"
-        elif name.text in group.gone:
-            help = group.gone[name.text]
-        elif (there := self.index.called(name.text, path) or self.elsewhere(name.text, exact=True)) is not None:
-            help = there
-        elif (meant := closest(name.text, legal)) is not None:
-            help = f"did you mean `{meant}`?"
-        elif any(bracket in name.text for bracket in "()[]"):
-            help = "inside { } and [ ], quote a value that contains a comma"
-        else:
-            help = (self.elsewhere(name.text) if self.guesses else None) or f"the keys {where} are {either(legal)}"
-        self.wrong(name.place, f"unknown key `{name.text}`{f' {where}' if path else ''}", help, code="unknown-key")
-
-    def elsewhere(self, name: str, exact: bool = False) -> str | None:
-        """A key of another group that the name is, or may have meant."""
-        last = {path.rpartition(".")[2]: path for path in reversed((*self.index.groups, *self.index.paths)) if path}
-        if exact:
-            if name in last and "." not in last[name]:
-                return f"`{name}` is a key of the top level"
-            return f"did you mean `{last[name]}`?" if name in last else None
-        meant = closest(name, last) or closest(name, self.index.paths)
-        return f"did you mean `{last.get(meant, meant)}`?" if meant else None
+        where = f" in `{path}`" if path else ""
+        help = (help_with(name.text, group, path, legal, self.index, self.guesses)
+                if len(self.problems) <= SHOWN else None)  # a guess takes milliseconds, and nobody would see it
+        self.wrong(name.place, f"unknown key `{name.text}`{where}", help, code="unknown-key")
 
     def chosen(self, group: Group, node: Node | None, at: Spot) -> tuple[Leaf, Offers]:
         """The choice that a text (or the default) makes, and the variants that it may come to."""

@@ -19,6 +19,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
                "encoder_ffn_embed_dim", "decoder_ffn_embed_dim", "mlp_dim", "n_inner"),
     "norm": ("normalize_before", "pre_norm", "prenorm", "layer_norm", "norm_first", "normalisation"),
     "ffn": ("feed_forward", "feedforward", "mlp", "activation", "activation_fn", "ff"),
+    "pg": ("partial", "partial_ffn", "partial_gated_ffn", "partialformer", "head_ffn"),
     "model": ("architecture", "arch", "model_type", "type"),
     "tie": ("tie_weights", "tie_embeddings", "share_all_embeddings", "tied", "tie_word_embeddings", "tied_embeddings",
             "share_decoder_input_output_embed", "tied_softmax"),

@@ -127,9 +127,9 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def closest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that ``word`` was probably meant to be."""
-    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+def closest(word: str, candidates: Iterable[str], alike: float = 0.6) -> str | None:
+    """The candidate that ``word`` was probably meant to be; ``alike``: difflib's ratio that it needs."""
+    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=alike)
     if matches:
         return matches[0]
     lower = {candidate.lower(): candidate for candidate in candidates}
