@@ -125,7 +125,7 @@ def _unknown(rows: Rows) -> int:
 
 
 def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
-    """Numbers of validation and test pairs, and sources, that occur in the training text."""
+    """Numbers of held-out pairs, and sources, that occur in the training text, and of test pairs that valid has."""
     if not text["train"].source:
         known = set(text["train"].target)
         return {f"{split}_lines": sum(line in known for line in text[split].target) for split in _HELD_OUT}
@@ -136,6 +136,8 @@ def _overlap(text: dict[str, Pairs]) -> dict[str, int]:
     for split in _HELD_OUT:
         counts[f"{split}_pairs"] = sum(pair in pairs for pair in zip(text[split].source, text[split].target))
         counts[f"{split}_sources"] = sum(source in sources for source in text[split].source)
+    valid = set(zip(text["valid"].source, text["valid"].target))
+    counts["test_in_valid"] = sum(pair in valid for pair in zip(text["test"].source, text["test"].target))
     return counts
 
 
@@ -155,6 +157,9 @@ def notes(spec: DataSpec, counts: Counts) -> Iterator[str]:
             yield f"train: {train[key]} of {train['read']} pairs left out: {why}"
     for split in _HELD_OUT:
         yield from _notes_on(split, counts[split], counts["overlap"], spec)
+    if seen := counts["overlap"].get("test_in_valid"):  # which a corpus that an earlier version cached does not have
+        yield (f"warning: {seen} of {counts['test']['pairs']} test pairs are also in the validation text, by whose "
+               "scores candidates are chosen")
     if spec.lowercase:
         yield "all text is lower-cased, references too: BLEU is case-insensitive"
 

@@ -84,9 +84,18 @@ def test_overlap_of_the_splits_is_reported(spec: DataSpec, write: Write, cache: 
     write("text/test.en", [f"{SOURCE[0]} 0", f"{SOURCE[1]} 1", "a dog"])
     write("text/test.de", [f"{TARGET[0]} 0", "anders", "ein Hund"])
     corpus = load_corpus(spec, cache)
-    assert corpus.counts["overlap"] == {"valid_pairs": 0, "valid_sources": 0, "test_pairs": 1, "test_sources": 2}
+    assert corpus.counts["overlap"] == {"valid_pairs": 0, "valid_sources": 0, "test_pairs": 1, "test_sources": 2,
+                                        "test_in_valid": 0}
     assert corpus.notes == ("warning: 2 of 3 test sources are also in the training text, "
                             "1 with the same translation",)
+
+
+def test_a_test_text_by_which_one_chooses_is_reported(spec: DataSpec, write: Write, cache: Path) -> None:
+    for split in ("valid", "test"):
+        write(f"text/{split}.en", ["the cat", f"a {split}"])
+        write(f"text/{split}.de", ["die Katze", f"ein {split}"])
+    note = load_corpus(spec, cache).notes[-1]
+    assert note.startswith("warning: 1 of 2 test pairs") and "validation" in note
 
 
 def test_unknown_characters_are_reported(spec: DataSpec, write: Write, cache: Path) -> None:
