@@ -23,7 +23,7 @@ def library_folder(kind: str) -> Path:
 
 
 def find_file(name: str, kind: str) -> Path:
-    """The file ``name``: a path that exists, the folder of a training, or a shipped one (``transformer`` is enough).
+    """The file ``name``: a path, which may lack its ``.yaml``, the folder of a training, or a shipped one.
 
     Raises:
         UserError: neither exists; the message lists what is shipped.
@@ -31,8 +31,9 @@ def find_file(name: str, kind: str) -> Path:
     given = Path(name)
     if (given / TRAINED).is_file():
         return given / TRAINED
-    if given.exists():
-        return given
+    for own in (given, Path(f"{name}.yaml")):
+        if own.exists():
+            return own
     folder = library_folder(kind)
     for candidate in (folder / name, folder / f"{name}.yaml", folder.parent / name):
         if candidate.is_file():

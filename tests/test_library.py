@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from scalesearch import library
+from tests.errors import refuses
 
 
 @pytest.fixture
@@ -38,3 +39,12 @@ def test_a_wheel_or_a_folder_that_is_still_there_is_named(installed, tmp_path):
 def test_from_an_index_its_name_is_enough(installed):
     installed(None)
     assert library.install_command("study") == "pip install 'scalesearch[study]'"
+
+
+def test_a_file_of_ones_own_comes_before_a_shipped_one_of_its_name(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert library.find_file("quick", "studies") == library.library_folder("studies") / "quick.yaml"
+    (tmp_path / "quick.yaml").touch()
+    assert library.find_file("quick", "studies") == library.Path("quick.yaml")
+    with refuses("no-such-file", "nothing"):
+        library.find_file("nothing", "studies")

@@ -91,7 +91,7 @@ def test_overlap_of_the_splits_is_reported(spec: DataSpec, write: Write, cache: 
 
 
 def test_a_test_text_by_which_one_chooses_is_reported(spec: DataSpec, write: Write, cache: Path) -> None:
-    for split in ("valid", "test"):
+    for split in ("val", "test"):
         write(f"text/{split}.en", ["the cat", f"a {split}"])
         write(f"text/{split}.de", ["die Katze", f"ein {split}"])
     note = load_corpus(spec, cache).notes[-1]
