@@ -111,9 +111,8 @@ def ablation(records: Iterable[Record], metric: str, base: str | None = None,
     rows = named(every)
     first = base or next(iter(rows), None)
     if first is None:
-        raise UserError("the study has no named architecture to compare: name some under `reference`; `scalesearch study "
-                        "front` shows what was searched",
-                        code="no-named-architecture")
+        raise UserError("the study has no named architecture to compare: name some under `reference`. `scalesearch "
+                        "study front` shows what was searched", code="no-named-architecture")
     if first not in rows:
         raise UserError(f"--base {first}: the study has no architecture of that name; it has {', '.join(rows)}",
                         code="unknown-architecture")
