@@ -121,7 +121,7 @@ def _find(name: str) -> Any:
     if name in registered:
         return registered[name].load()
     there = (*NAMES, *(one for one in theirs if one not in REFUSED), *registered)
-    raise UserError(f"there is no sampler `{name}`; {_those(name, there)}", code="unknown-sampler")
+    raise UserError(f"there is no sampler `{name}`", help=_meant(name, there), code="unknown-sampler")
 
 
 def check_arguments(name: str, kind: Callable[..., Any], given: Mapping[str, Any], ours: Iterable[str]) -> None:
@@ -129,8 +129,8 @@ def check_arguments(name: str, kind: Callable[..., Any], given: Mapping[str, Any
     takes = {key: parameter for key, parameter in _parameters(kind).items() if key not in ours}
     for key, value in given.items():
         if key not in takes:
-            raise UserError(f"sampler {name}: there is no argument `{key}`; {_those(key, takes)}",
-                            code="unknown-argument")
+            raise UserError(f"sampler {name}: there is no argument `{key}`",
+                            help=_meant(key, takes), code="unknown-argument")
         if not _is_a(value, wanted := str(takes[key].annotation)):
             raise UserError(f"sampler {name}: {key} is {wanted}, not {value!r}", code="bad-argument")
     missing = [key for key, one in takes.items() if one.default is one.empty and key not in given]
@@ -162,10 +162,10 @@ def _is_a(value: Any, annotation: str) -> bool:
     return fits and (not isinstance(value, bool) or "bool" in words)
 
 
-def _those(name: str, there: Iterable[str]) -> str:
+def _meant(name: str, there: Iterable[str]) -> str:
     names = list(there)
-    close = [f"did you mean `{one}`? " for one in difflib.get_close_matches(name, names, 1)]
-    return f"{''.join(close)}There are {', '.join(names) or 'none'}"
+    same = [one for one in names if one.lower() == name.lower()] or difflib.get_close_matches(name, names, 1)
+    return f"did you mean `{same[0]}`?" if same else f"there are {', '.join(names) or 'none'}"
 
 
 def __getattr__(name: str) -> Any:

@@ -136,7 +136,7 @@ def test_it_is_shown_what_paused_trials_may_come_to(name):
     ("CmaEsSampler", {}, "resumed"), ("GridSampler", {}, "take `grid`"),
     ("TPESampler", {"multivariat": True}, "did you mean `multivariate`"),
     ("tpe", {"n_startup_trials": "many"}, "n_startup_trials is int, not 'many'"),
-    ("nsga2", {"population_size": 1}, "population_size"), ("bayes", {"n_startup": 3}, "There are n_startup_trials"),
+    ("nsga2", {"population_size": 1}, "population_size"), ("bayes", {"n_startup": 3}, "there are n_startup_trials"),
     ("TPESampler", {"gamma": 3}, "gamma is Callable"),
     ("nsga2", {"crossover": "uniform"}, "crossover is BaseCrossover"),
     ("TPESampler", {"constant_liar": 1}, "constant_liar is bool"),

@@ -22,7 +22,8 @@ def objective(name: str, direction: str) -> Objective:
     if name not in NAMES:
         raise UserError(f"there is no metric or cost `{name}`", help=suggest(name, NAMES), code="unknown-metric")
     if direction not in ("min", "max"):
-        raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", code="bad-direction")
+        meant = next((f"write `{way}`" for way in ("min", "max") if direction.lower().startswith(way)), None)
+        raise UserError(f"{name}: the direction is `min` or `max`, not `{direction}`", help=meant, code="bad-direction")
     return Objective(name, direction, name in METRICS)
 
 

@@ -217,7 +217,7 @@ class _Study(Checks):
             try:
                 one = objective(key.text, written(value))
             except UserError as error:
-                self.note(error, key)
+                self.note(error, value if error.code == "bad-direction" else key)
                 continue
             if one.name in objectives:
                 self.wrong(key, f"the objective {one.name} is given twice", "keep one of them", code="given-twice")

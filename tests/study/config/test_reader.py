@@ -143,9 +143,9 @@ s.yaml:8:15: there is no metric or cost `blue`
   |               ^^^^
   = help: did you mean `bleu`?
 
-s.yaml:8:26: params.total: the direction is `min` or `max`, not `less`
+s.yaml:8:40: params.total: the direction is `min` or `max`, not `less`
 8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
-  |                          ^^^^^^^^^^^^
+  |                                        ^^^^
 
 s.yaml:8:57: the objective bleu is given twice
 8 | objectives: { blue: max, params.total: less, bleu: max, bleu: max }
