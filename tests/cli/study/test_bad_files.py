@@ -48,7 +48,7 @@ def refused(tmp_path, monkeypatch, capsys):
     ({"objectives": "{ rouge1: max }"}, ["s.yaml:4:15: `rouge1` is a metric of summarisation"]),
     ({"objectives": "{ loss: min, loss: max }"}, ["s.yaml:4:26: the objective loss is given twice",
                                                   "keep one of them"]),
-    ({"objectives": "{ loss: up }"}, ["s.yaml:4:15: loss: the direction is `min` or `max`, not `up`"]),
+    ({"objectives": "{ loss: up }"}, ["s.yaml:4:21: loss: the direction is `min` or `max`, not `up`"]),
     ({"budget": "params.total <= 10"},
      ["s.yaml:9:9: budget: none of", "`params.total <= 10`", "Raise the budget, or let the space hold smaller models"]),
     ({"reference": "[{ name: open, set: { width: 32 } }]"}, ["s.yaml:9:12: reference open", "encoder.depth"]),

@@ -147,7 +147,12 @@ def replace_values(file, rng):
     """Puts strange values into a JSON file, at the top and one level below."""
     if file.suffix != ".json":
         return
-    facts = json.loads(file.read_text())
+    try:
+        facts = json.loads(file.read_text())
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict) or not facts:  # it was damaged before
+        return
     inside = [facts, *(value for value in facts.values() if isinstance(value, dict) and value)]
     chosen = rng.choice(inside)
     chosen[rng.choice(sorted(chosen))] = rng.choice(STRANGE)
