@@ -33,15 +33,16 @@ class Endless(UserError):
 
 
 class _Unanswered(Exception):
-    def __init__(self, name: str, parameter: Parameter) -> None:
+    def __init__(self, name: str, count: int) -> None:
         super().__init__(name)
-        self.name, self.parameter = name, parameter
+        self.name, self.count = name, count
 
 
 class ColumnSheet(Sheet):
     """A sheet for many candidates: sizes are arrays, and in everything else the candidates agree.
 
-    Raises Split where they do not, and _Unanswered at a parameter that ``codes`` does not answer.
+    Raises Split where they do not, _Unanswered at a parameter that ``codes`` does not answer, Endless at a continuous
+    range.
     """
 
     def __init__(self, form: Questionnaire, codes: Codes, numeric: frozenset[str]) -> None:
@@ -49,15 +50,13 @@ class ColumnSheet(Sheet):
         self.codes, self.numeric = codes, numeric
 
     def ask(self, name: str, parameter: Parameter) -> Any:
-        if name not in self.codes:
-            raise _Unanswered(name, parameter)
-        self.params[name] = self.codes[name]
-        values = parameter.values()
-        if values is None:
+        if (count := parameter.count()) is None:
             raise Endless(f"{name}: a continuous range has no end of values; give it a step")
-        if name not in self.numeric:
-            return values[fixed(self.codes[name])]
-        return np.asarray(values)[self.codes[name]]
+        if name not in self.codes:
+            raise _Unanswered(name, count)
+        self.params[name] = codes = self.codes[name]
+        values: Any = parameter.values()
+        return np.asarray(values)[codes] if name in self.numeric else values[fixed(codes)]
 
 
 def numeric_parameters(form: Questionnaire) -> frozenset[str]:
@@ -103,13 +102,10 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
         try:
             answers = {key: value for key in wanted if (value := sheet.lookup(key)) is not ABSENT}
         except _Unanswered as missing:
-            count = missing.parameter.count()
-            if count is None:
-                raise Endless(f"{missing.name}: a continuous range has no end of values; give it a step") from None
-            listed += rows * (count - 1)
+            listed += rows * (missing.count - 1)
             if listed > most:
                 raise TooMany(f"more than {most:,} combinations of answers depend on each other") from None
-            queue.append((_grown(codes, rows, missing.name, count), rows * count))
+            queue.append((_grown(codes, rows, missing.name, missing.count), rows * missing.count))
         except Split as split:
             queue += [_chosen(codes, split.labels == label) for label in np.unique(split.labels)]
         else:

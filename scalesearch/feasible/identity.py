@@ -49,24 +49,19 @@ class Networks:
         networks, first = np.full(rows, -1, np.int64), 0
         for tables in self._kinds.values():
             places = np.concatenate([at for _, at in tables])
-            mapped = map(_column, zip(*(_padded(n, at) for n, at in tables)))
-            columns = [column for column in mapped if column is not None]
-            numbers = rows_numbered(columns, len(places))
+            sizes = [len(at) for _, at in tables]
+            columns = (_column(pieces, sizes) for pieces in zip(*(numbers for numbers, _ in tables)))
+            numbers = rows_numbered((column for column in columns if column is not None), len(places))
             networks[places] = first + numbers
             first += int(numbers.max(initial=-1)) + 1
         return networks
 
 
-def _padded(numbers: list[Any], at: NDArray[np.int64]) -> list[tuple[Any, int]]:
-    return [(number, len(at)) for number in numbers]
-
-
-def _column(pieces: tuple[tuple[Any, int], ...]) -> NDArray[np.int64] | None:
+def _column(pieces: tuple[Any, ...], sizes: list[int]) -> NDArray[np.int64] | None:
     """One number of all networks of a kind; None where it is the same for all."""
-    first = pieces[0][0]
-    if not any(is_array(x) for x, _ in pieces) and all(x == first for x, _ in pieces):
+    if not any(map(is_array, pieces)) and len(set(pieces)) == 1:
         return None
-    return np.concatenate([np.broadcast_to(x, n) for x, n in pieces]).astype(np.int64)
+    return np.concatenate([np.broadcast_to(x, n) for x, n in zip(pieces, sizes)]).astype(np.int64)
 
 
 def rows_numbered(columns: Iterable[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ halves are joined on the answers that both depend on. A stack of 1,000 mixers an
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,28 +75,51 @@ def _plainest(stack: str) -> dict[str, Any]:
             "matrices.out": "dense"}
 
 
-def joined(one: Any, other: Any, most: int, make: Callable[..., Any]) -> Any:
-    """Every row of ``one`` with every row of ``other`` that has the same answers to the parameters of both.
+@dataclass(frozen=True)
+class Part:
+    """The candidates of one section (or of the rest), one row each.
 
-    Args:
-        one, other: parts (see :class:`scalesearch.feasible.sections.Part`).
-        most: rows that are listed.
-        make: makes a part from codes, parameters, costs, good and identity.
-
-    Raises:
-        TooMany: there are more.
+    Attributes:
+        codes: (rows, parameters) index of each answer, UNASKED where a parameter does not come up.
+        parameters: their names.
+        costs: (rows, selectors).
+        good: whether the section can be built and no constraint of its own is violated.
+        identity: rows with one number are one network there.
     """
+
+    codes: NDArray[np.int32]
+    parameters: tuple[str, ...]
+    costs: NDArray[np.int64]
+    good: NDArray[np.bool_]
+    identity: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.good)
+
+
+def answers_numbered(one: Part, other: Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the rows of two parts, equal where the answers to the parameters that both have are."""
     common = [parameter for parameter in one.parameters if parameter in other.parameters]
     columns = (np.concatenate([part.codes[:, part.parameters.index(parameter)].astype(np.int64)
                                for part in (one, other)]) for parameter in common)
-    both = rows_numbered(columns, len(one) + len(other))
-    left, right = _matches(both[: len(one)], both[len(one) :], most)
-    fresh = [column for column, parameter in enumerate(other.parameters) if parameter not in common]
+    numbers = rows_numbered(columns, len(one) + len(other))
+    return numbers[: len(one)], numbers[len(one) :]
+
+
+def joined(one: Part, other: Part, most: int) -> Part:
+    """Every row of ``one`` with every row of ``other`` that has the same answers to the parameters of both.
+
+    Raises:
+        TooMany: there are more than ``most``.
+    """
+    left, right = _matches(*answers_numbered(one, other), most)
+    fresh = [column for column, parameter in enumerate(other.parameters) if parameter not in one.parameters]
     codes = np.concatenate([one.codes[left], other.codes[right][:, fresh]], 1)
     parameters = (*one.parameters, *(other.parameters[column] for column in fresh))
     good = one.good[left] & other.good[right]
     identity = rows_numbered([one.identity[left], other.identity[right]], len(left))
-    return make(codes, parameters, one.costs[left] + other.costs[right], good, np.where(good, identity, -1))
+    costs = one.costs[left] + other.costs[right]
+    return Part(codes, parameters, costs, good, np.where(good, identity, -1))
 
 
 def _matches(mine: NDArray[np.int64], theirs: NDArray[np.int64], most: int) -> tuple[Any, Any]:

@@ -7,8 +7,6 @@ fixed, the sections vary independently: it is enough to list each section's own 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -16,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import Block
+from scalesearch.blocks.sizes import Split
 from scalesearch.cost.population import Build, Look, price, taken
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.grid import UNASKED, Codes, Table, tables
 from scalesearch.feasible.identity import Networks, signature
-from scalesearch.feasible.pieces import Given, Missed, Piece, joined, keys_read, leaves_behind, several
+from scalesearch.feasible.pieces import Given, Missed, Part, Piece, joined, keys_read, leaves_behind, several
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import SECTIONS
 from scalesearch.space.questionnaire.constraints import Constraint
@@ -31,29 +30,6 @@ SAMPLES = 60  # sheets that are built to see which answers count; what they do n
 HALVED = ("encoder", "decoder")
 SPINE = "spine"  # what sections share
 REST = "rest"  # what no section depends on, and decides nothing but how many answer sheets there are
-
-
-@dataclass(frozen=True)
-class Part:
-    """The candidates of one section (or of the rest), one row each.
-
-    Attributes:
-        codes: (rows, parameters) index of each answer, UNASKED where a parameter does not come up.
-        parameters: their names.
-        costs: (rows, selectors).
-        good: whether the section can be built and no constraint of its own is violated.
-        identity: rows with one number are one network there.
-    """
-
-    name: str
-    codes: NDArray[np.int32]
-    parameters: tuple[str, ...]
-    costs: NDArray[np.int64]
-    good: NDArray[np.bool_]
-    identity: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.good)
 
 
 class Decomposition:
@@ -95,9 +71,9 @@ class Decomposition:
         self.parts = {name: self._part(name, most) for name in SECTIONS}
         everything = frozenset().union(*needs.values()) | coupled
         rest = [leaf.key for leaf in self.form.leaves if self._asks(leaf) - everything]
-        self.parts[REST] = self._free(REST, rest, most)
+        self.parts[REST] = self._listed(None, rest, [], self.shared, most)
         spine = [leaf.key for leaf in self.form.leaves if self._asks(leaf) & self.shared]
-        self.parts[SPINE] = self._free(SPINE, spine, most)
+        self.parts[SPINE] = self._listed(None, spine, self.constraints[SPINE], self.shared, most)
 
     # -- what depends on what
 
@@ -154,11 +130,11 @@ class Decomposition:
         shared = self.shared | (parameters[0] & parameters[1])
         mine = [[c for c, home in zip(where, homes) if home == n or (home is None and n == 0)] for n in (0, 1)]
         parts = [self._listed(pieces[n], apart[n], mine[n], shared, most) for n in (0, 1)]
-        return joined(*parts, most, partial(Part, name))
+        return joined(*parts, most)
 
-    def _listed(self, piece: Piece, keys: list[str], where: list[Constraint], shared: frozenset[str],
+    def _listed(self, piece: Piece | None, keys: list[str], where: list[Constraint], shared: frozenset[str],
                 most: int) -> Part:
-        """The candidates of a section, or of one half of it."""
+        """The candidates of a section, or of one half of it; without a piece the answers alone, which cost nothing."""
         wanted = dict.fromkeys([*keys, *self._together(keys, shared)])
         wanted |= dict.fromkeys(key for constraint in where for key in constraint.names())
         networks, listed, first = Networks(), [], 0
@@ -166,17 +142,17 @@ class Decomposition:
             costs, built = self._priced(piece, table, wanted, networks, first)
             listed.append((table.codes, costs, built & _all_hold(where, table)))
             first += table.rows
-        return _stacked(piece.section, listed, len(self.names), networks.numbered(first))
+        return _stacked(listed, networks.numbered(first))
 
     def _together(self, keys: Iterable[str], shared: frozenset[str]) -> list[str]:
         """Keys that ``keys`` depend on and that shared parameters decide: they come up whenever they exist."""
         return [leaf.key for leaf in leaves_behind(self.form, keys) if self._asks(leaf) & shared]
 
-    def _priced(self, piece: Piece, table: Table, keys: Container[str], networks: Networks,
+    def _priced(self, piece: Piece | None, table: Table, keys: Container[str], networks: Networks,
                 first: int) -> tuple[Any, Any]:
         """Costs and soundness of the candidates of one table, whose networks are noted from place ``first`` on."""
-        if table.faulty:
-            return np.zeros((table.rows, len(self.names)), np.int64), np.zeros(table.rows, bool)
+        if table.faulty or piece is None:
+            return np.zeros((table.rows, len(self.names)), np.int64), np.full(table.rows, not table.faulty)
 
         def look(block: Block, index: NDArray[np.int64]) -> None:
             inner = block.inner  # type: ignore[attr-defined]
@@ -199,17 +175,6 @@ class Decomposition:
         costs, built = price(table.answers, table.rows, self.protocol, self.names, watched, look)
         return np.stack([costs[n] for n in self.names], 1), built
 
-    def _free(self, name: str, keys: list[str], most: int) -> Part:
-        """A part that costs nothing: all combinations of answers that decide ``keys``."""
-        wanted = dict.fromkeys([*keys, *self._together(keys, self.shared)])
-        wanted |= dict.fromkeys(key for constraint in self.constraints.get(name, ()) for key in constraint.names())
-        listed: list[tuple[Codes, Any, Any]] = []
-        for table in tables(self.form, wanted, most):
-            nothing = np.zeros((table.rows, len(self.names)), np.int64)
-            good = _all_hold(self.constraints.get(name, ()), table) & (not table.faulty)
-            listed.append((table.codes, nothing, good))
-        return _stacked(name, listed, len(self.names), np.zeros(sum(len(good) for _, _, good in listed), np.int64))
-
 
 def _home(parameters: frozenset[str], halves: list[frozenset[str]]) -> int | None:
     """The half that has all of ``parameters``."""
@@ -226,8 +191,6 @@ def _all_hold(where: Iterable[Constraint], table: Table) -> NDArray[np.bool_]:
 
 def holding(constraint: Constraint, values: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
     """Where a constraint holds; ``values`` may be arrays."""
-    from scalesearch.blocks.sizes import Split
-
     good = np.zeros(rows, bool)
     queue = [np.arange(rows)]
     while queue:
@@ -240,12 +203,9 @@ def holding(constraint: Constraint, values: Mapping[str, Any], rows: int) -> NDA
     return good
 
 
-def _stacked(name: str, listed: list[tuple[Codes, Any, Any]], selectors: int, identity: NDArray[np.int64]) -> Part:
-    if not listed:
-        nothing = np.zeros((0, 0), np.int32)
-        return Part(name, nothing, (), np.zeros((0, selectors), np.int64), np.zeros(0, bool), identity)
+def _stacked(listed: list[tuple[Codes, Any, Any]], identity: NDArray[np.int64]) -> Part:
     parameters = tuple(sorted({parameter for codes, *_ in listed for parameter in codes}))
     rows = [np.stack([codes.get(q, np.full(len(good), UNASKED, np.int32)) for q in parameters], 1)
             if parameters else np.zeros((len(good), 0), np.int32) for codes, _, good in listed]
     costs, good = (np.concatenate([item[i] for item in listed]) for i in (1, 2))
-    return Part(name, np.concatenate(rows), parameters, costs, good, identity)
+    return Part(np.concatenate(rows), parameters, costs, good, identity)
