@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from scalesearch.cost.protocol import Protocol
+from scalesearch.feasible.candidates import Point
 from scalesearch.feasible.count import Counter, Progress
 from scalesearch.feasible.estimate import Estimate, estimate
-from scalesearch.feasible.extremes import Extremes, NotFound, Point
+from scalesearch.feasible.extremes import Extremes, NotFound
 from scalesearch.feasible.grid import Endless, TooMany
 from scalesearch.feasible.limits import bounds_of
 from scalesearch.feasible.sections import Decomposition

@@ -11,7 +11,7 @@ import numpy as np
 from scalesearch.blocks.poly import Overflow
 from scalesearch.cost import Protocol, cost
 from scalesearch.cost.population import price
-from scalesearch.space import Answers, Unbuildable
+from scalesearch.space import Answers, Constraint, Space, Unbuildable
 from scalesearch.space.assembly.architecture import network
 
 Costs = dict[str, Any]
@@ -33,6 +33,28 @@ class Candidate:
     def __getitem__(self, name: str) -> Any:
         """A cost or an answer; raises KeyError for neither, as constraints want it."""
         return self.costs[name] if self.costs and name in self.costs else self.answers[name]
+
+    def meets(self, limits: Iterable[Constraint]) -> bool:
+        """Whether it can be built and is within every limit."""
+        return self.costs is not None and all(limit.holds(self.__getitem__) for limit in limits)
+
+    def miss(self, limits: Iterable[Constraint]) -> float:
+        """The largest slack of the limits: at most 0 where it meets all, else how far it is off."""
+        return max((limit.slack(self.__getitem__) for limit in limits), default=0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One candidate: the index of each of its answers, and some of its costs."""
+
+    codes: dict[str, int]
+    costs: dict[str, int]
+    space: Space
+
+    @property
+    def answers(self) -> Answers:
+        """Its answer sheet."""
+        return self.space.answer(lambda name, parameter: parameter.values()[self.codes[name]])  # type: ignore[index]
 
 
 def priced(candidates: Sequence[Candidate], protocol: Protocol, names: Iterable[str]) -> list[Candidate]:

@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.feasible.candidates import Point
 from scalesearch.feasible.dominance import Index, Kinds
 from scalesearch.feasible.grid import UNASKED, TooMany
 from scalesearch.feasible.identity import rows_numbered
 from scalesearch.feasible.limits import Bound, tightest
-from scalesearch.feasible.sections import REST, SPINE, Decomposition, Part
+from scalesearch.feasible.pieces import Part, answers_numbered
+from scalesearch.feasible.sections import REST, SPINE, Decomposition
 
 LEFT, RIGHT = "encoder", ("decoder", "embedding", "output")
 MOST_RIGHT = 20_000_000  # combinations, of which three row numbers of four bytes and a flag are kept
@@ -35,6 +37,11 @@ class Group:
 
     rows: tuple[Rows, ...]  # of the encoder; or of decoder, embedding and output, side by side
     good: NDArray[np.bool_]
+
+    @property
+    def good_rows(self) -> tuple[Rows, ...]:
+        """The good ones among its rows."""
+        return tuple(rows[self.good] for rows in self.rows)
 
     def __len__(self) -> int:
         return len(self.good)
@@ -61,6 +68,7 @@ class Counter:
         self.bounds = [*self.required, *bounds]
         self.lefts: list[Group] = []
         self.rights: list[Group] = []
+        self.sides = {"left": ((LEFT,), self.lefts), "right": (RIGHT, self.rights)}
         self.cells = self._cells()
         self._indices: dict[Any, Index] = {}
 
@@ -93,18 +101,23 @@ class Counter:
             good &= self.decomposition.parts[name].good[chosen]
         return Group(rows, good)
 
-    def costs(self, names: tuple[str, ...], group: Group, columns: list[int]) -> NDArray[np.int64]:
-        """Costs (rows, columns) of a group's good rows."""
-        parts = self.decomposition.parts
-        total: Any = sum(parts[name].costs[r[group.good]][:, columns] for name, r in zip(names, group.rows))
-        return np.asarray(total, np.int64)
-
     def bounded(self, side: str, number: int, bounds: list[Bound]) -> NDArray[np.int64]:
         """(good rows, bounds) of group ``number`` of a side: signed costs, of which a bound allows at most so much."""
         columns = [self.decomposition.names.index(bound.name) for bound in bounds]
-        signs = np.array([bound.sign for bound in bounds], np.int64)
-        names, groups = ((LEFT,), self.lefts) if side == "left" else (RIGHT, self.rights)
-        return self.costs(names, groups[number], columns) * signs
+        names, groups = self.sides[side]
+        total: Any = sum(self.decomposition.parts[name].costs[rows][:, columns]
+                         for name, rows in zip(names, groups[number].good_rows))
+        return np.asarray(total, np.int64) * np.array([bound.sign for bound in bounds], np.int64)
+
+    def point(self, cell: Cell, left: int, right: int, rest: int = 0) -> Point:
+        """The candidate of one good row on each side of a cell, and one row of the rest."""
+        rows = {SPINE: cell.spine, REST: cell.rest[rest], LEFT: self.lefts[cell.left].good_rows[0][left]}
+        rows |= {name: good[right] for name, good in zip(RIGHT, self.rights[cell.right].good_rows)}
+        parts = {name: self.decomposition.parts[name] for name in rows}
+        codes = {q: int(code) for name, row in rows.items()
+                 for q, code in zip(parts[name].parameters, parts[name].codes[row]) if code != UNASKED}
+        costs = np.sum([parts[name].costs[row] for name, row in rows.items()], 0)
+        return Point(codes, dict(zip(self.decomposition.names, costs.tolist())), self.decomposition.space)
 
     def _index(self, side: str, number: int, bounds: list[Bound]) -> Index:
         key = (side, number, tuple((bound.name, bound.sign) for bound in bounds))
@@ -145,9 +158,9 @@ class Counter:
     def _fits(self, cell: Cell, points: str, bounds: list[Bound]) -> NDArray[Any]:
         """For each good row of one side of ``cell`` how many good rows of the other, the ``points``, fit with it."""
         most = np.array([bound.most for bound in bounds], np.int64)
-        if points == "left":
-            return self._index("left", cell.left, bounds).within(most - self.bounded("right", cell.right, bounds))
-        return self._index("right", cell.right, bounds).within(most - self.bounded("left", cell.left, bounds))
+        other = "right" if points == "left" else "left"
+        room = most - self.bounded(other, getattr(cell, other), bounds)
+        return self._index(points, getattr(cell, points), bounds).within(room)
 
     # -- why
 
@@ -169,14 +182,14 @@ class Counter:
                 # Within all that are kept, and beyond each that is broken.
                 count = sum((-1) ** len(more) * within[tuple(sorted((*kept, *more)))]
                             for k in range(len(broken) + 1) for more in combinations(broken, k))
-                counts[tuple(_label(self.budgets[i]) for i in broken)] = count
+                counts[tuple(str(self.budgets[i]) for i in broken)] = count
         return counts
 
     # -- by value
 
     def by_value(self) -> dict[str, dict[int, tuple[int, int]]]:
         """For each parameter and answer (by index): the sheets that have it, and how many of them fit."""
-        counts: dict[str, dict[int, list[int]]] = defaultdict(dict)
+        counts: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
         bounds = tightest(self.bounds)
         kind = np.int64 if self.sheets < 2**62 else np.float64
         weights = {name: (np.zeros(len(part), kind), np.zeros(len(part), kind))
@@ -190,13 +203,13 @@ class Counter:
                 weights[name][0][row] += len(left) * len(right) * times
         for cell in self._allowed("right"):
             left, many, fits = self.lefts[cell.left], len(cell.rest), self._fits(cell, "right", bounds).astype(kind)
-            weights[LEFT][1][left.rows[0][left.good]] += fits * many
+            weights[LEFT][1][left.good_rows[0]] += fits * many
             for name, row, times in ((REST, cell.rest, 1), (SPINE, cell.spine, many)):
                 weights[name][1][row] += int(fits.sum()) * times
         for cell in self._allowed("left"):
             right, fits = self.rights[cell.right], self._fits(cell, "left", bounds).astype(kind) * len(cell.rest)
-            for name, rows in zip(RIGHT, right.rows):
-                np.add.at(weights[name][1], rows[right.good], fits)
+            for name, rows in zip(RIGHT, right.good_rows):
+                np.add.at(weights[name][1], rows, fits)
         for name in (SPINE, *RIGHT, LEFT, REST):
             part = self.decomposition.parts[name]
             for column, parameter in enumerate(part.parameters):
@@ -205,9 +218,9 @@ class Counter:
                 for index in np.unique(part.codes[:, column]):
                     if index != UNASKED:
                         chosen = part.codes[:, column] == index
-                        sums = [int(weight[chosen].sum()) for weight in weights[name]]
-                        counts[parameter][int(index)] = sums
-        return {parameter: {k: (v[0], v[1]) for k, v in values.items()} for parameter, values in counts.items()}
+                        every, fitting = (int(weight[chosen].sum()) for weight in weights[name])
+                        counts[parameter][int(index)] = every, fitting
+        return counts
 
     # -- distinct networks
 
@@ -226,7 +239,7 @@ class Counter:
                    for a, b in self._watched(sorted(pairs), "counting networks"))
 
     def _kinds(self, side: str, bounds: list[Bound]) -> Kinds:
-        groups, names = (self.lefts, (LEFT,)) if side == "left" else (self.rights, RIGHT)
+        names, groups = self.sides[side]
         ids = [np.concatenate([self.decomposition.parts[name].identity[group.rows[at][group.good]] for group in groups])
                for at, name in enumerate(names)]
         where = np.repeat(np.arange(len(groups), dtype=np.int32), [int(group.good.sum()) for group in groups])
@@ -237,16 +250,8 @@ class Counter:
 def _grouped(part: Part, spine: Part) -> tuple[dict[int, Rows], list[int]]:
     """A part's rows by their answers to the shared parameters that it has, and for each of the spine's rows which group
     goes with it."""
-    common = [parameter for parameter in spine.parameters if parameter in part.parameters]
-    both = (np.concatenate([one.codes[:, one.parameters.index(q)] for one in (part, spine)]).astype(np.int64)
-            for q in common)
-    numbers = rows_numbered(both, len(part) + len(spine))
-    mine, keys = numbers[: len(part)], numbers[len(part) :].tolist()
+    mine, keys = answers_numbered(part, spine)
     order = np.argsort(mine, kind="stable").astype(np.int32)
     names, starts = np.unique(mine[order], return_index=True)
     ends = np.append(starts[1:], len(part))
-    return {int(name): order[start:end] for name, start, end in zip(names, starts, ends)}, keys
-
-
-def _label(bound: Bound) -> str:
-    return f"{bound.name} {'<=' if bound.sign > 0 else '>='} {bound.sign * bound.most:,}"
+    return {int(name): order[start:end] for name, start, end in zip(names, starts, ends)}, keys.tolist()

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.count import LEFT, RIGHT, Counter
 from scalesearch.feasible.dominance import Index
-from scalesearch.feasible.grid import UNASKED, TooMany
+from scalesearch.feasible.grid import TooMany
 from scalesearch.feasible.limits import Bound
-from scalesearch.feasible.sections import MOST_ROWS, REST, SPINE, Decomposition, Part
+from scalesearch.feasible.pieces import Part
+from scalesearch.feasible.sections import REST, SPINE, Decomposition
 from scalesearch.space import Space
 from scalesearch.space.syntax.parameters import IntRange, Parameter
 
@@ -37,10 +38,10 @@ class Draws:
         TooMany, Endless: the space is too large to take apart, or has no end.
     """
 
-    def __init__(self, space: Space, protocol: Protocol, bounds: list[Bound], most: int = MOST_ROWS) -> None:
+    def __init__(self, space: Space, protocol: Protocol, bounds: list[Bound]) -> None:
         names = tuple(dict.fromkeys(bound.name for bound in bounds)) or ("params.total",)
         self.parameters = _one_each(space)
-        self.counter = Counter(Decomposition(space, protocol, names, most), bounds)
+        self.counter = Counter(Decomposition(space, protocol, names), bounds)
         self.parts, self.bounds = self.counter.decomposition.parts, bounds
         spine = set(self.parts[SPINE].parameters)
         self.chances = {name: self._chances(part, set() if name == SPINE else spine)
@@ -53,24 +54,12 @@ class Draws:
         if not self.share > 0:
             return None
         cell = self.counter.cells[_pick(self.sums, rng)]
-        left, right = self.counter.lefts[cell.left], self.counter.rights[cell.right]
         room = self._room(cell.left)
         mine = _pick(np.cumsum(self._lefts[cell.left] * self._weighed(cell.right).within(room)), rng)
         fits = (self.counter.bounded("right", cell.right, self.bounds) <= room[mine]).all(1)
         theirs = _pick(np.cumsum(self._rights[cell.right] * fits), rng)
-        rest = int(cell.rest[_pick(np.cumsum(self.chances[REST][cell.rest]), rng)])
-        rows = {SPINE: cell.spine, REST: rest, LEFT: int(left.rows[0][left.good][mine])}
-        rows |= {name: int(r[right.good][theirs]) for name, r in zip(RIGHT, right.rows)}
-        return self._sheet(rows)
-
-    def _sheet(self, rows: dict[str, int]) -> dict[str, Any]:
-        codes: dict[str, int] = {}
-        for name, row in rows.items():
-            part = self.parts[name]
-            codes |= {q: int(code) for q, code in zip(part.parameters, part.codes[row]) if code != UNASKED}
-        values = {name: self.parameters[name].values() for name in codes}
-        answers = self.counter.decomposition.space.answer(lambda name, parameter: values[name][codes[name]])  # type: ignore[index]
-        return dict(answers.params)
+        rest = _pick(np.cumsum(self.chances[REST][cell.rest]), rng)
+        return dict(self.counter.point(cell, mine, theirs, rest).answers.params)
 
     @cached_property
     def _most(self) -> NDArray[np.int64]:
@@ -78,15 +67,15 @@ class Draws:
 
     @cached_property
     def _lefts(self) -> list[Chances]:
-        return [self.chances[LEFT][group.rows[0][group.good]] for group in self.counter.lefts]
+        return [self.chances[LEFT][group.good_rows[0]] for group in self.counter.lefts]
 
     @cached_property
     def _rights(self) -> list[Chances]:
         rights = []
         for group in self.counter.rights:
             chances = np.ones(int(group.good.sum()))
-            for name, rows in zip(RIGHT, group.rows):
-                chances *= self.chances[name][rows[group.good]]
+            for name, rows in zip(RIGHT, group.good_rows):
+                chances *= self.chances[name][rows]
             rights.append(chances)
         return rights
 

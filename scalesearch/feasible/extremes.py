@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.feasible.count import LEFT, RIGHT, Counter
+from scalesearch.feasible.candidates import Point
+from scalesearch.feasible.count import Counter
 from scalesearch.feasible.dominance import largest_partner
 from scalesearch.feasible.limits import Bound, tightest
-from scalesearch.feasible.sections import REST, SPINE
-from scalesearch.space import Space
-from scalesearch.space.questionnaire.answers import Answers
 
 MOST_STEPS = 200  # points of the front that only a bound puts there, found one after the other
 MOST_CLASSES = 64  # of rows that differ in how two costs go together, taken one by one
@@ -27,20 +24,6 @@ Piece = tuple[Numbers, Numbers, Caps]  # rows of a left and of a right group, an
 
 class NotFound(ValueError):
     """Bounds under which no extreme is found."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One candidate: the index of each of its answers, and some of its costs."""
-
-    codes: dict[str, int]
-    costs: dict[str, int]
-    space: Space
-
-    @property
-    def answers(self) -> Answers:
-        """Its answer sheet."""
-        return self.space.answer(lambda name, parameter: parameter.values()[self.codes[name]])  # type: ignore[index]
 
 
 class Extremes:
@@ -57,7 +40,7 @@ class Extremes:
     def __init__(self, counter: Counter, bounds: list[Bound]) -> None:
         if any(bound.sign < 0 for bound in bounds):
             raise NotFound("budgets from below")
-        self.counter, self.decomposition = counter, counter.decomposition
+        self.counter = counter
         self.caps: Caps = {bound.name: bound.most for bound in tightest(bounds)}
         self._columns: dict[tuple[str, int, str], Numbers] = {}
         self._kept = 0
@@ -159,7 +142,7 @@ class Extremes:
         """One cost of the good rows of the left (side 0) or right group of a pair."""
         key = ("left", "right")[side], int(self._pairs[place, side]), name
         if key not in self._columns:
-            column = self.counter.bounded(*key[:2], [Bound(name, 1, FREE, "")])[:, 0]
+            column = self.counter.bounded(*key[:2], [Bound(name, 1, FREE)])[:, 0]
             self._kept += len(column)
             if self._kept > MOST_KEPT:
                 self._columns, self._kept = {}, len(column)
@@ -237,15 +220,7 @@ class Extremes:
 
     def point(self, place: int, left: int, right: int) -> Point:
         """The candidate of one good row on each side of a pair of groups."""
-        cell = self.counter.cells[self._pairs[place, 2]]
-        mine, theirs = self.counter.lefts[cell.left], self.counter.rights[cell.right]
-        rows = {SPINE: cell.spine, REST: int(cell.rest[0]), LEFT: int(mine.rows[0][mine.good][left])}
-        rows |= {name: int(r[theirs.good][right]) for name, r in zip(RIGHT, theirs.rows)}
-        parts = {name: self.decomposition.parts[name] for name in rows}
-        codes = {q: int(code) for name, row in rows.items()
-                 for q, code in zip(parts[name].parameters, parts[name].codes[row]) if code >= 0}
-        costs = np.sum([parts[name].costs[row] for name, row in rows.items()], 0)
-        return Point(codes, dict(zip(self.decomposition.names, costs.tolist())), self.decomposition.space)
+        return self.counter.point(self.counter.cells[self._pairs[place, 2]], left, right)
 
 
 def _ahead(costs: Numbers, others: Numbers, front: Numbers) -> NDArray[np.bool_]:

@@ -52,14 +52,14 @@ def budget_of(space: Space, node: Text) -> Constraint:
     return Constraint(expression, node.here)
 
 
-def read_budgets(space: Space, texts: Sequence[str], option: str = "--budget") -> tuple[Constraint, ...]:
+def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
     """These budgets (names of the space's, or expressions), part by part.
 
     Raises:
         SpaceErrors: an unknown cost, a number that is none, an unknown budget.
         UserError: they contradict each other or the space's constraints.
     """
-    budgets = [budget_of(space, from_text(option, f"{option} ", text)) for text in texts]
+    budgets = [budget_of(space, from_text("--budget", "--budget ", text)) for text in texts]
     limited = tuple(part for budget in budgets for part in parts(budget))
     _refuse_contradictions([*limits(space), *limited])
     return limited
@@ -123,25 +123,26 @@ def _bounding(constraint: Constraint) -> tuple[str, str, int | float] | None:
 
 @dataclass(frozen=True)
 class Bound:
-    """``sign`` · ``name`` <= ``most``; ``text`` as it was written."""
+    """``sign`` · ``name`` <= ``most``."""
 
     name: str
     sign: int
     most: int
-    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {'<=' if self.sign > 0 else '>='} {self.sign * self.most:,}"
 
 
 def bounds_of(constraints: Iterable[Constraint]) -> list[Bound] | None:
     """The constraints as bounds on costs that add up over a model's sections; None where one is no such bound."""
     bounds: list[Bound] = []
-    for constraint in constraints:
-        for part in parts(constraint):
-            sides = _bounding(part)
-            if sides is None or sides[0] not in ADDITIVE:
-                return None
-            name, op, number = sides
-            sign = 1 if op in UP else -1
-            bounds.append(Bound(name, sign, _whole(sign * number, op), constraint.text))
+    for part in (part for constraint in constraints for part in parts(constraint)):
+        sides = _bounding(part)
+        if sides is None or sides[0] not in ADDITIVE:
+            return None
+        name, op, number = sides
+        sign = 1 if op in UP else -1
+        bounds.append(Bound(name, sign, _whole(sign * number, op)))
     return bounds
 
 

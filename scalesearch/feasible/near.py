@@ -123,11 +123,8 @@ class _Walk:
         """Those of the changed candidates that can be built."""
         known = [(changed, steps, self._answers(dict(changed))) for changed, steps in wanted]
         candidates = priced([Candidate.of(answers) for *_, answers in known], self.protocol, self.names)
-        return [_State(changed, steps, self._slack(one), answers, one.costs)
+        return [_State(changed, steps, one.miss(self.limits), answers, one.costs)
                 for (changed, steps, answers), one in zip(known, candidates) if one.costs is not None]  # fmt: skip
-
-    def _slack(self, candidate: Candidate) -> float:
-        return max((limit.slack(candidate.__getitem__) for limit in self.limits), default=0)
 
     def _answers(self, new: Mapping[str, Any]) -> Answers:
         return self.start.space.answer(lambda name, parameter: new[name] if name in new else

@@ -12,7 +12,7 @@ from scalesearch.feasible.candidates import Candidate, priced
 from scalesearch.feasible.count import Counter
 from scalesearch.feasible.extremes import Extremes, NotFound
 from scalesearch.feasible.grid import Endless, TooMany
-from scalesearch.feasible.limits import bounds_of
+from scalesearch.feasible.limits import bounds_of, costs_of
 from scalesearch.feasible.sections import Decomposition
 from scalesearch.space import Answers, Space
 
@@ -47,18 +47,15 @@ def pick(space: Space, way: str, seed: int, protocol: Protocol) -> tuple[Answers
 
 def _sound(space: Space, protocol: Protocol, rng: random.Random) -> Iterator[tuple[int, Answers]]:
     """Size and answers of those of ``DRAWS`` random candidates that can be built and meet the constraints."""
-    costly = dict.fromkeys((SIZE, *(cost for constraint in space.where for cost in sorted(constraint.costs))))
     for most in (16, DRAWS - 16):  # the first few are enough where one is wanted
         sheets = [space.sample(rng) for _ in range(most)]
-        for sheet, candidate in zip(sheets, priced([Candidate.of(sheet) for sheet in sheets], protocol, costly)):
-            if candidate.costs is not None and all(one.holds(candidate.__getitem__) for one in space.where):
-                yield candidate.costs[SIZE], sheet
+        candidates = priced([Candidate.of(sheet) for sheet in sheets], protocol, (SIZE, *costs_of(space.where)))
+        yield from ((one[SIZE], sheet) for sheet, one in zip(sheets, candidates) if one.meets(space.where))
 
 
 def _exact(space: Space, way: str, protocol: Protocol) -> Answers | None:
     """The smallest or the largest candidate; None where the space cannot be taken apart in some seconds."""
-    costly = [constraint for constraint in space.where if constraint.costs]
-    bounds = bounds_of(costly)
+    bounds = bounds_of(constraint for constraint in space.where if constraint.costs)
     if bounds is None:
         return None
     names = tuple(dict.fromkeys([SIZE, *(bound.name for bound in bounds)]))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol
 from scalesearch.feasible.answer import Feasibility, binned
-from scalesearch.feasible.candidates import Candidate, priced
-from scalesearch.feasible.extremes import Point
+from scalesearch.feasible.candidates import Candidate, Point, priced
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:

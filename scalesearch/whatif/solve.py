@@ -17,7 +17,7 @@ from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate
 from scalesearch.feasible.limits import LimitCheck, check_limits, costs_of, limits, read_budgets
 from scalesearch.space import Constraint, Space
-from scalesearch.whatif.varied import Varied, offered, unknown, written
+from scalesearch.whatif.varied import Varied, check_keys, offered, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,8 +129,7 @@ def solve(space: Space, goal: str, budget: str | Sequence[str] = (), each: Mappi
     if way not in ("max", "min") or not key:
         raise UserError(f"{goal!r} is not a goal: write 'max KEY' or 'min KEY', for example 'max width'",
                         code="no-goal")
-    if key not in space.form.by_key:
-        raise UserError(unknown(space, key), code="unknown-key")
+    check_keys(space, [key])
     wanted = (*limits(space), *read_budgets(space, [budget] if isinstance(budget, str) else budget))
     if not wanted:
         named = f" (the space has {', '.join(space.budgets)})" if space.budgets else ""
@@ -174,10 +173,6 @@ class _Search:
         rows = [(value, *self.given.values()) for value in values]
         return dict(zip(values, self.varied.price(rows, self.protocol, (*SHOWN, *self.bounded))))
 
-    def good(self, candidate: Candidate) -> bool:
-        """Whether a candidate can be built and is within every limit."""
-        return candidate.costs is not None and all(limit.holds(candidate.__getitem__) for limit in self.limits)
-
     def _range(self) -> tuple[Sequence[int], int]:
         """The values to look at, and how far the search could go; 0 where that is the file's say."""
         mine = offered(self.varied.space, self.key)
@@ -197,7 +192,7 @@ class _Search:
         """
         good, probe = 0, start
         while probe <= 4 * max(good, start) or (self.way == "min" and not good):
-            if self.good(self.price([probe])[probe]):
+            if self.price([probe])[probe].meets(self.limits):
                 good = probe
             if probe >= most or (self.way == "min" and good):
                 break
@@ -211,7 +206,7 @@ class _Search:
             block = self.price(range(values[-1] + self.step, min(2 * values[-1], most) + 1, self.step))
             candidates |= block
             values = range(values[0], [*block][-1] + 1, self.step)
-            empty = 0 if any(map(self.good, block.values())) else empty + 1
+            empty = 0 if any(one.meets(self.limits) for one in block.values()) else empty + 1
             if all(candidate.costs is None for candidate in block.values()):
                 break
         return values
@@ -222,19 +217,19 @@ class _Search:
         candidates = self.price([*values[::stride], values[-1]])
         if any(candidate.costs is None for candidate in candidates.values()) or self._rising(candidates) is False:
             return {}
-        good = [self.good(candidate) for candidate in candidates.values()]
+        good = [candidate.meets(self.limits) for candidate in candidates.values()]
         for n in [n for n in range(len(good) - 1) if good[n] != good[n + 1]]:
             candidates |= self.price(values[n * stride : (n + 1) * stride])
         return dict(sorted(candidates.items()))
 
     def _solution(self, values: Sequence[int], candidates: Built, open_end: bool) -> Solution:
         built = {value: candidate for value, candidate in candidates.items() if candidate.costs is not None}
-        within = [value for value, candidate in built.items() if self.good(candidate)]
+        within = [value for value, candidate in built.items() if candidate.meets(self.limits)]
         largest = self.way == "max"
         best = (max if largest else min)(within, default=None)
         beyond = [v for v in built if best is not None and (v > best if largest else v < best)]
         after = (min if largest else max)(beyond, default=None)
-        nearest = None if within else min(built, key=lambda value: self._miss(built[value]), default=None)
+        nearest = None if within else min(built, key=lambda value: built[value].miss(self.limits), default=None)
         return Solution(self.way, self.key, self.given, best=self._point(best, built), next=self._point(after, built),
                         follows=self._follows(built[best]) if best is not None else {}, tried=len(candidates),
                         unbuildable=len(candidates) - len(built), within=len(within), low=values[0] if values else 0,
@@ -242,9 +237,6 @@ class _Search:
                         open_end=open_end and largest and after is None and best is not None,
                         rising=self._rising(built), exhaustive=len(candidates) == len(values),
                         nearest=self._point(nearest, built))  # fmt: skip
-
-    def _miss(self, candidate: Candidate) -> float:
-        return max(limit.slack(candidate.__getitem__) for limit in self.limits)
 
     def _point(self, value: int | None, built: Built) -> Point | None:
         if value is None:

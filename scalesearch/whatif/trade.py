@@ -16,7 +16,7 @@ from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.whatif.solve import FARTHEST, ONCE, SHOWN
-from scalesearch.whatif.varied import Varied, offered, unknown
+from scalesearch.whatif.varied import Varied, check_keys, offered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,9 +113,7 @@ def trade(space: Space, keys: Sequence[str], hold: str | Sequence[str], of: Mapp
     Raises:
         UserError: keys that are no sizes, a tolerance that is none, more pairs than can be tried.
     """
-    for key in keys:
-        if key not in space.form.by_key:
-            raise UserError(unknown(space, key), code="unknown-key")
+    check_keys(space, keys)
     if len(set(keys)) != len(keys) or len(keys) < 2:
         raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes", code="one-size")
     holds = read_holds([hold] if isinstance(hold, str) else hold)
@@ -172,9 +170,8 @@ class _Trade:
 
     def _good(self, candidate: Candidate, reference: Mapping[str, Any]) -> bool:
         """Whether it can be built, keeps what is held and is within every limit."""
-        costs = candidate.costs
-        return costs is not None and all(hold.keeps(costs[hold.name], reference[hold.name]) for hold in self.holds) \
-            and all(limit.holds(candidate.__getitem__) for limit in self.limits)
+        return candidate.meets(self.limits) and \
+            all(hold.keeps(candidate[hold.name], reference[hold.name]) for hold in self.holds)
 
     def _range(self, key: str, reference: Mapping[str, Any]) -> Sequence[int]:
         """The values of ``key``: the file's, or up to where it alone, the others at their least, costs too much."""

@@ -14,6 +14,7 @@ from scalesearch.feasible.candidates import Candidate, price_table
 from scalesearch.space import Parameter, Space
 from scalesearch.space.questionnaire.answers import Sheet
 from scalesearch.space.schema.bound_tree import Leaf
+from scalesearch.space.syntax.diagnostics import closest
 from scalesearch.space.syntax.schedules import to_json
 
 
@@ -45,9 +46,7 @@ class Varied:
     """
 
     def __init__(self, space: Space, keys: tuple[str, ...]) -> None:
-        for key in keys:
-            if key not in space.form.by_key:
-                raise UserError(unknown(space, key), code="unknown-key")
+        check_keys(space, keys)
         self.space, self.keys = space, keys
         start = {key: values[0] for key in keys if (values := offered(space, key))}
         self.base = self._filled(start)[0]
@@ -96,12 +95,13 @@ def _refuse(name: str, parameter: Parameter) -> Any:
     raise UserError(f"{name} is left open ({parameter}); answer it with --set {name}=…", code="open-parameters")
 
 
-def unknown(space: Space, key: str) -> str:
-    """The complaint about a key that there is not."""
-    from scalesearch.space.syntax.diagnostics import closest
-
-    meant = closest(key, space.form.by_key)
-    return f"{key} is not a key of this space" + (f"; did you mean `{meant}`?" if meant else "")
+def check_keys(space: Space, keys: Iterable[str]) -> None:
+    """Raises UserError for the first of ``keys`` that the space does not have."""
+    for key in keys:
+        if key not in space.form.by_key:
+            meant = closest(key, space.form.by_key)
+            raise UserError(f"{key} is not a key of this space" + (f"; did you mean `{meant}`?" if meant else ""),
+                            code="unknown-key")
 
 
 def written(space: Space, key: str) -> int | None:
@@ -132,8 +132,7 @@ def sizes_of(space: Space, each: Mapping[str, str | Sequence[int] | None]) -> di
     """The sizes of each key: those given, or those of a text such as ``1..24``; of None those that the space gives."""
     sizes: dict[str, Sequence[int]] = {}
     for key, given in each.items():
-        if key not in space.form.by_key:
-            raise UserError(unknown(space, key), code="unknown-key")
+        check_keys(space, [key])
         if given is not None and not isinstance(given, str):
             sizes[key] = given
             continue

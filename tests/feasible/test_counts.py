@@ -155,14 +155,14 @@ SPACES["lengths"] = SPACES["vocab"]  # whose sentences are longer the smaller th
 OWN = find_protocol("forward", 16, 16, "own")
 PROTOCOLS = {"vocab": OWN, "lengths": replace(OWN, lengths={500: (24, 26), 1000: (19, 20), 2000: (15, 17)})}
 BUDGETS = {
-    "plain": [[Bound(PARAMS, 1, 90_000, ""), Bound(MACS, 1, 3_600_000, "")], [Bound("params.total", 1, 230_000, "")]],
-    "edge": [[Bound(PARAMS, 1, 70_000, ""), Bound(MACS, 1, 3_000_000, ""), Bound("params.encoder", -1, -30_000, "")]],
-    "chains": [[Bound(PARAMS, 1, 140_000, ""), Bound(MACS, 1, 3_500_000, "")], []],
-    "decoder-only": [[Bound("params.total", 1, 160_000, ""), Bound(MACS, 1, 3_000_000, "")]],
-    "by-layer": [[Bound(PARAMS, 1, 60_000, ""), Bound(MACS, 1, 2_000_000, "")]],
-    "loans": [[Bound(PARAMS, 1, 16_000, "")]],
-    "vocab": [[Bound("params.total", 1, 90_000, ""), Bound(MACS, 1, 1_500_000, "")]],
-    "lengths": [[Bound("params.total", 1, 90_000, ""), Bound(MACS, 1, 1_500_000, "")]],
+    "plain": [[Bound(PARAMS, 1, 90_000), Bound(MACS, 1, 3_600_000)], [Bound("params.total", 1, 230_000)]],
+    "edge": [[Bound(PARAMS, 1, 70_000), Bound(MACS, 1, 3_000_000), Bound("params.encoder", -1, -30_000)]],
+    "chains": [[Bound(PARAMS, 1, 140_000), Bound(MACS, 1, 3_500_000)], []],
+    "decoder-only": [[Bound("params.total", 1, 160_000), Bound(MACS, 1, 3_000_000)]],
+    "by-layer": [[Bound(PARAMS, 1, 60_000), Bound(MACS, 1, 2_000_000)]],
+    "loans": [[Bound(PARAMS, 1, 16_000)]],
+    "vocab": [[Bound("params.total", 1, 90_000), Bound(MACS, 1, 1_500_000)]],
+    "lengths": [[Bound("params.total", 1, 90_000), Bound(MACS, 1, 1_500_000)]],
 }
 CASES = [(name, bounds) for name, budgets in BUDGETS.items() for bounds in budgets]
 
@@ -213,7 +213,7 @@ def test_counts_are_those_of_listing(name: str, bounds: list[Bound]) -> None:
 def test_what_costs_exactly_the_budget_fits(name: str) -> None:
     bills = sorted((bill[1][PARAMS], bill[1][MACS]) for _, bill in listed(name) if bill)
     params, macs = bills[len(bills) // 2]
-    count = counter(name, [Bound(PARAMS, 1, params, ""), Bound(MACS, 1, macs, "")])
+    count = counter(name, [Bound(PARAMS, 1, params), Bound(MACS, 1, macs)])
     assert count.fitting == sum(bill[0] <= params and bill[1] <= macs for bill in bills)
 
 
@@ -254,7 +254,7 @@ def test_extremes_and_the_front_are_those_of_listing(name: str, share: float, bo
     bills = [bill[1] for _, bill in listed(name) if bill]
     limits = {cost: sorted(bill[cost] for bill in bills)[min(len(bills) - 1, int(share * len(bills)))]
               for cost in bounded}
-    bounds = [Bound(cost, 1, limit, "") for cost, limit in limits.items()]
+    bounds = [Bound(cost, 1, limit) for cost, limit in limits.items()]
     fitting = {(bill[PARAMS], bill[MACS]) for bill in bills if within(bill, bounds)}
     found = Extremes(counter(name, bounds, PARAMS, MACS), bounds)
     for i, cost_name in enumerate((PARAMS, MACS)):
