@@ -11,13 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalesearch.files import finite
 from scalesearch.pareto.noise import CONFIDENCE, percent
+from scalesearch.report.intervals import Interval, difference, kendall, mean, tau
 
-DRAWS = 2000  # of the bootstrap
-FEWEST = 3  # architectures that have an order worth a correlation
 Option = tuple[str, float]  # a rule of rates, and the rate as a multiple of the study's
 
 
@@ -46,18 +44,6 @@ class Training:
     def option(self) -> Option:
         """Rule and rate."""
         return self.rule, self.factor
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean or a correlation with its interval, which is None where too few are known."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    def __str__(self) -> str:
-        return f"{self.value:.3g}" + ("" if self.low is None else f" ({self.low:.3g} to {self.high:.3g})")
 
 
 @dataclass(frozen=True)
@@ -160,21 +146,19 @@ def words(option: Option) -> str:
 
 
 def fairness(trainings: Iterable[Training], own: Option, metric: str, direction: str,
-             confidence: float = CONFIDENCE, seed: int = 0) -> Fairness:
+             confidence: float = CONFIDENCE) -> Fairness:
     """What ``trainings`` say of the recipe ``own``; architectures without a finished training by it are left out.
 
     Args:
         direction: ``min`` or ``max`` of the metric.
-        seed: of the bootstrap.
     """
     by_name: dict[str, list[Training]] = {}
     for one in trainings:
         by_name.setdefault(one.architecture, []).append(one)
-    rows = {name: each for name, each in by_name.items() if _of(each, own) is not None and len(each) > 1}
+    every = [each for each in by_name.values() if _of(each, own) is not None and len(each) > 1]
     sign = 1.0 if direction == "min" else -1.0
-    regrets = sorted((_regret(each, own, sign) for each in rows.values()), key=lambda one: -one.loss)
-    every = list(rows.values())
-    return Fairness(metric, own, tuple(regrets), _tau(every, own, sign, confidence, seed),
+    regrets = sorted((_regret(each, own, sign) for each in every), key=lambda one: -one.loss)
+    return Fairness(metric, own, tuple(regrets), _tau(every, own, sign, confidence),
                     tuple(_kinds(regrets, confidence)), tuple(_alternatives(every, confidence)), confidence)
 
 
@@ -195,40 +179,14 @@ def _regret(each: Sequence[Training], own: Option, sign: float) -> Regret:
                         if best.loss is not None and np.isfinite(best.loss)))
 
 
-def _tau(rows: Sequence[Sequence[Training]], own: Option, sign: float, confidence: float, seed: int) -> Interval | None:
+def _tau(rows: Sequence[Sequence[Training]], own: Option, sign: float, confidence: float) -> Interval | None:
     """Kendall's tau with a percentile bootstrap over architectures; what failed by the study's recipe is last."""
     pairs = []
     for each in rows:
         mine, scores = _of(each, own), [one.score * sign for one in each if one.score is not None]
         if mine is not None and scores:
             pairs.append((np.inf if mine.score is None else mine.score * sign, min(scores)))
-    table = np.array(pairs, float).reshape(-1, 2)
-    value = kendall(table)
-    if value is None:
-        return None
-    low, high = np.quantile(bootstrapped(table, seed), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(value, float(low), float(high))
-
-
-def kendall(table: NDArray[np.float64]) -> float | None:
-    """Kendall's tau-b of the two columns; None of fewer than three rows, or where a column is constant."""
-    if len(table) < FEWEST:
-        return None
-    from scipy import stats  # half a second, for which only audits have to wait
-
-    value = float(stats.kendalltau(table[:, 0], table[:, 1]).statistic)
-    return None if np.isnan(value) else value
-
-
-def bootstrapped(table: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Kendall's tau-b of tables of rows drawn with replacement, from the signs of all pairs; constant ones left out."""
-    one, other = (np.sign(column[:, None] - column[None]) for column in np.where(np.isinf(table), 1e300, table).T)
-    counts = np.random.default_rng(seed).multinomial(len(table), np.full(len(table), 1 / len(table)), DRAWS)
-    pairs = [np.einsum("di,ij,dj->d", counts, signs, counts, optimize=True)
-             for signs in (one * other, one * one, other * other)]
-    there = (pairs[1] > 0) & (pairs[2] > 0)
-    taus: NDArray[np.float64] = pairs[0][there] / np.sqrt(pairs[1][there] * pairs[2][there])
-    return taus
+    return tau(np.array(pairs, float).reshape(-1, 2), confidence)
 
 
 def _kinds(regrets: Sequence[Regret], confidence: float) -> list[Kind]:
@@ -240,33 +198,9 @@ def _kinds(regrets: Sequence[Regret], confidence: float) -> list[Kind]:
                                 [one.loss for one, there in zip(finite, inside) if not there])
              for inside, names in groups.items()}
     level = 1 - (1 - confidence) / max(1, len(split))
-    found = [Kind(name, len(inside), mean(inside, confidence), _difference(inside, outside, level))
+    found = [Kind(name, len(inside), mean(inside, confidence), difference(inside, outside, level))
              for name, (inside, outside) in split.items()]
     return sorted(found, key=lambda kind: (not kind.unfair, -kind.regret.value))
-
-
-def _difference(one: Sequence[float], other: Sequence[float], level: float) -> Interval | None:
-    """Difference of the means, with Welch's interval; None where all or none are of the kind."""
-    if not one or not other:
-        return None
-    value = float(np.mean(one) - np.mean(other))
-    if len(one) < 2 or len(other) < 2 or np.std(one) + np.std(other) < 1e-12:
-        return Interval(value)
-    from scipy import stats
-
-    between = stats.ttest_ind(one, other, equal_var=False).confidence_interval(level)
-    return Interval(value, float(between.low), float(between.high))
-
-
-def mean(values: Sequence[float], confidence: float) -> Interval:
-    """Mean with Student's interval."""
-    value = float(np.mean(values))
-    if len(values) < 2 or not np.isfinite(value):
-        return Interval(value)
-    from scipy import stats
-
-    half = float(stats.sem(values) * stats.t.ppf((1 + confidence) / 2, len(values) - 1))
-    return Interval(value, value - half, value + half)
 
 
 def _alternatives(rows: Sequence[Sequence[Training]], confidence: float) -> list[Alternative]:

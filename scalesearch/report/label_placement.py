@@ -19,8 +19,8 @@ STRIDE = 6.0  # pixels between the points that stand for a line
 FAR = 10  # points of offset from which a line leads from the label to its point
 
 
-def place(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]],
-          size: float = 8) -> list[Annotation]:
+def place(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequence[tuple[float, float]]
+          ) -> list[Annotation]:
     """Writes each (x, y, text) beside its point, where it covers least; call it after the limits are set.
 
     Args:
@@ -38,7 +38,7 @@ def place(axes: Axes, labels: Sequence[tuple[float, float, str]], points: Sequen
         best, best_box, least = None, None, np.inf
         for dx, dy, across, up in PLACES:
             arrow = {"arrowstyle": "-", "linewidth": 0.5, "color": "#777777"} if max(abs(dx), abs(dy)) > FAR else None
-            note = axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", ha=across, va=up, fontsize=size,
+            note = axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", ha=across, va=up, fontsize=8,
                                  zorder=6, arrowprops=arrow)
             note.update_positions(renderer)
             box = Text.get_window_extent(note, renderer).expanded(1.02, 1.1)

@@ -27,6 +27,7 @@ from scalesearch.report.style import (
     styled,
 )
 
+PLANE = ("macs.total", "params.non_embedding")  # costs on its horizontal and vertical axis
 MAX_BARS = 12  # of one parameter; more values of a range are put together
 ROW = 0.16  # inches a bar takes
 HIGHEST, MAX_COLUMNS = 8.0, 3  # inches of a column of panels, and columns of a page
@@ -34,19 +35,18 @@ Panel = tuple[str, pd.DataFrame]  # a parameter and its answers
 
 
 def plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]], limits: Mapping[str, float],
-          protocol: Mapping[str, Any], references: Sequence[tuple[float, float, str]] = (),
-          axes_names: tuple[str, str] = ("macs.total", "params.non_embedding")) -> Figure:
+          protocol: Mapping[str, Any], references: Sequence[tuple[float, float, str]] = ()) -> Figure:
     """Candidates of a space by two costs, the budget's box, the front, and named points; all on log axes.
 
     Args:
         sample: a row a candidate, with both costs and ``fits``.
-        front, references: (x, y) and (x, y, name) in the order of ``axes_names``.
+        front, references: (x, y) and (x, y, name) in the order of ``PLANE``.
         limits: cost to the most that is allowed.
     """
-    x, y = axes_names
+    x, y = PLANE
     with canvas(5.2, 4.5) as (figure, (axes,)):
         axes.set(xscale="log", yscale="log", xlabel=describe(x, protocol), ylabel=describe(y, protocol))
-        over = [f"{name} over {EngFormatter(sep='')(most)}" for name, most in limits.items() if name not in axes_names]
+        over = [f"{name} over {EngFormatter(sep='')(most)}" for name, most in limits.items() if name not in PLANE]
         grey = f"does not fit ({', or '.join(['beyond the box', *over])}, or a constraint)"
         for fits, color, label in ((False, REST, grey), (True, FRONT, "fits")):
             rows = sample[sample["fits"] == fits]
@@ -59,7 +59,7 @@ def plane(sample: pd.DataFrame, front: Sequence[tuple[float, float]], limits: Ma
         if points:
             axes.scatter(*np.array(points).T, marker="D", s=26, facecolors="white", edgecolors=REFERENCE, zorder=6)
         _box(axes, *((f"{name} at most {EngFormatter(sep='')(limits[name])}", limits[name]) if name in limits else None
-                     for name in axes_names))
+                     for name in PLANE))
         log_sizes(axes.xaxis)
         log_sizes(axes.yaxis)
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", markerscale=2, fontsize=7)

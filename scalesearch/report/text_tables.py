@@ -14,11 +14,11 @@ def to_markdown(texts: pd.DataFrame, left: int = 1) -> str:
     return str(cells.to_markdown(index=False, colalign=align, disable_numparse=True))
 
 
-def to_latex(texts: pd.DataFrame, left: int = 1) -> str:
-    """``tabular`` with the rules of the booktabs package; the first ``left`` columns are set to the left."""
+def to_latex(texts: pd.DataFrame) -> str:
+    """``tabular`` with the rules of the booktabs package; the first column is set to the left."""
     cells = texts.map(one_line).rename(columns=one_line)
     style = cells.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis="columns")
-    text = style.to_latex(hrules=True, column_format="l" * left + "r" * (texts.shape[1] - left))
+    text = style.to_latex(hrules=True, column_format="l" + "r" * (texts.shape[1] - 1))
     return str(text).replace("±", r"$\pm$").replace("–", "--")
 
 

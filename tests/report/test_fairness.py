@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.report.fairness import DRAWS, Training, bootstrapped, fairness, final_losses, kendall, words
+from scalesearch.report.fairness import Training, fairness, final_losses, words
 from scalesearch.report.fairness_figure import heatmap
+from scalesearch.report.intervals import DRAWS, bootstrapped, kendall
 
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0)
 OWN = ("none", 1.0)

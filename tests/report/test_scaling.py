@@ -7,7 +7,8 @@ import pytest
 
 from scalesearch.pareto.noise import pooled
 from scalesearch.report.scaling.figures import law_panels
-from scalesearch.report.scaling.laws import fit, held_out, per_million, rank
+from scalesearch.report.scaling.laws import fit, held_out, rank
+from scalesearch.report.scaling.rows import per_million
 from scalesearch.report.style import save
 from tests.errors import refuses
 

@@ -10,7 +10,7 @@ import pytest
 
 from scalesearch.pareto.noise import pooled
 from scalesearch.report.scaling.figures import curves, laws
-from scalesearch.report.scaling.laws import Slope
+from scalesearch.report.scaling.rows import Slope
 from scalesearch.report.scaling.study import next_size, scaling_study
 from scalesearch.report.scaling.tables import frame, notes, sheets, to_json, to_markdown
 from scalesearch.report.scaling.words import amount, interval, places, sentences, share, slope

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.noise import CONFIDENCE, Noise
+from scalesearch.pareto.noise import CONFIDENCE
 
 Floats = NDArray[np.float64]
 EXPONENTS: Floats = np.geomspace(0.01, 5, 600)  # neighbours differ by 1 %; near either end data cannot tell the law
@@ -188,7 +188,7 @@ def _polished(x: Floats, y: Floats, sign: int, start: Floats) -> tuple[float, fl
     """``start``, improved between the exponents that were tried."""
     from scipy.optimize import curve_fit  # a third of a second, for which only studies with a law have to wait
 
-    a, b, c = (float(value) for value in start)
+    a, b, c = start.tolist()
     bounds = ([-np.inf, 0, EXPONENTS[0]], [np.inf, np.inf, EXPONENTS[-1]])
     if b > 0:
         with suppress(RuntimeError):  # no convergence: what was tried is within 1 % of the best exponent
@@ -235,34 +235,16 @@ class Choice:
     best: float
 
 
-def rank(rules: Mapping[str, Fit], size: float, seed: int = 1) -> list[Choice]:
+def rank(rules: Mapping[str, Fit], size: float) -> list[Choice]:
     """The rules (deeper, wider, …) at one size, the best first.
 
-    Rules were trained apart, so their draws are put together at random, from ``seed``. No rule whose ``best`` is not
-    near 1 can be called the one to follow.
+    Rules were trained apart, so their draws are put together at random. No rule whose ``best`` is not near 1 can be
+    called the one to follow.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     sign = next(iter(rules.values())).law.sign
     draws = min(len(fitted.draws) for fitted in rules.values())
     drawn = np.column_stack([rng.permutation(fitted.curves([size])[:, 0])[:draws] for fitted in rules.values()])
     shares = np.bincount((sign * drawn).argmax(1), minlength=len(rules)) / draws
     found = [Choice(rule, fitted.forecast(size), float(share)) for (rule, fitted), share in zip(rules.items(), shares)]
     return sorted(found, key=lambda choice: -sign * choice.forecast.score)
-
-
-@dataclass(frozen=True)
-class Slope:
-    """Score a million parameters, and ``half`` its interval; None where the noise between seeds is unknown."""
-
-    value: float
-    half: float | None
-
-
-def per_million(params: tuple[float, float], scores: tuple[float, float], noise: Noise | None = None,
-                seeds: tuple[int, int] = (1, 1), confidence: float = CONFIDENCE) -> Slope | None:
-    """(score₂ - score₁) / (params₂ - params₁) in millions (PartialFormer, section 6.2); None of equal params."""
-    millions = (params[1] - params[0]) / 1e6
-    if millions == 0:
-        return None
-    half = noise.half(confidence, *seeds) / abs(millions) if noise is not None and noise.known else None
-    return Slope((scores[1] - scores[0]) / millions, half)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from scalesearch.errors import UserError
-from scalesearch.pareto.noise import Noise, pooled, spread
+from scalesearch.pareto.noise import CONFIDENCE, Noise, pooled, spread
 from scalesearch.report.records import (
     Record,
     cost_of,
@@ -111,6 +111,24 @@ def _why(record: Record | None, records: Sequence[Record], metric: str) -> str:
         reason = (str(record.get("reason") or "").splitlines() or [""])[0][:MAX_REASON]
         return f"failed ({reason})" if reason else "failed"
     return {"complete": f"has no {metric}", "infeasible": "infeasible"}.get(record["state"], "in training")
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Score a million parameters, and ``half`` its interval; None where the noise between seeds is unknown."""
+
+    value: float
+    half: float | None
+
+
+def per_million(params: tuple[float, float], scores: tuple[float, float], noise: Noise | None = None,
+                seeds: tuple[int, int] = (1, 1), confidence: float = CONFIDENCE) -> Slope | None:
+    """(score₂ - score₁) / (params₂ - params₁) in millions (PartialFormer, section 6.2); None of equal params."""
+    millions = (params[1] - params[0]) / 1e6
+    if millions == 0:
+        return None
+    half = noise.half(confidence, *seeds) / abs(millions) if noise is not None and noise.known else None
+    return Slope((scores[1] - scores[0]) / millions, half)
 
 
 def noise_of(rows: Iterable[Row]) -> Noise:

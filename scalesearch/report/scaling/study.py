@@ -13,20 +13,8 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.pareto.noise import CONFIDENCE, Noise
 from scalesearch.report.records import Record
-from scalesearch.report.scaling.laws import (
-    PARAMETERS,
-    Choice,
-    Fit,
-    Forecast,
-    HeldOut,
-    Slope,
-    fit,
-    held_out,
-    per_million,
-    rank,
-    too_few,
-)
-from scalesearch.report.scaling.rows import Row, costs_of, noise_of, rows_of
+from scalesearch.report.scaling.laws import PARAMETERS, Choice, Fit, Forecast, HeldOut, fit, held_out, rank, too_few
+from scalesearch.report.scaling.rows import Row, Slope, costs_of, noise_of, per_million, rows_of
 
 KIND, LARGEST, PARAMS = "scaling", "largest", "params.total"
 NEEDED = f"a law takes at least {PARAMETERS + 1} of {PARAMETERS}"

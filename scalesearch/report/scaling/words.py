@@ -3,7 +3,8 @@
 import math
 
 from scalesearch.pareto.noise import decimals, percent
-from scalesearch.report.scaling.laws import Forecast, Slope
+from scalesearch.report.scaling.laws import Forecast
+from scalesearch.report.scaling.rows import Slope
 from scalesearch.report.scaling.study import BUDGET, REACHED, REQUESTED, Ranking, ScalingStudy
 from scalesearch.tasks import METRICS
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from scalesearch.report.fairness import Interval, words
+from scalesearch.report.fairness import words
 from scalesearch.report.fairness_figure import heatmap
+from scalesearch.report.intervals import Interval
 from scalesearch.study.results.audit import findings
 from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.page.parts import MISSING, Cell, Section, number, table, text

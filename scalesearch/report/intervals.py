@@ -1,0 +1,75 @@
+"""Means, differences of means and Kendall's tau, with their intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalesearch.pareto.noise import pooled
+
+DRAWS = 2000  # of the bootstrap
+FEWEST = 3  # rows that have an order worth a correlation
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean or a correlation with its interval, which is None where too few are known."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g}" + ("" if self.low is None else f" ({self.low:.3g} to {self.high:.3g})")
+
+
+def mean(values: Sequence[float], confidence: float) -> Interval:
+    """Mean with Student's interval."""
+    value = float(np.mean(values))
+    if len(values) < 2 or not np.isfinite(value):
+        return Interval(value)
+    half = pooled([values]).half(confidence, len(values))
+    return Interval(value, value - half, value + half)
+
+
+def difference(one: Sequence[float], other: Sequence[float], confidence: float) -> Interval | None:
+    """Difference of the means, with Welch's interval; None where either has no value."""
+    if not one or not other:
+        return None
+    value = float(np.mean(one) - np.mean(other))
+    if len(one) < 2 or len(other) < 2 or np.std(one) + np.std(other) < 1e-12:
+        return Interval(value)
+    from scipy import stats
+
+    between = stats.ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
+    return Interval(value, float(between.low), float(between.high))
+
+
+def tau(table: NDArray[np.float64], confidence: float, seed: int = 0) -> Interval | None:
+    """:func:`kendall` with a percentile bootstrap over the rows, from ``seed``."""
+    if (value := kendall(table)) is None:
+        return None
+    low, high = np.quantile(bootstrapped(table, seed), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(value, float(low), float(high))
+
+
+def kendall(table: NDArray[np.float64]) -> float | None:
+    """Kendall's tau-b of the two columns; None of fewer than three rows, or where a column is constant."""
+    if len(table) < FEWEST:
+        return None
+    from scipy import stats  # half a second, for which only audits have to wait
+
+    value = float(stats.kendalltau(table[:, 0], table[:, 1]).statistic)
+    return None if np.isnan(value) else value
+
+
+def bootstrapped(table: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Kendall's tau-b of tables of rows drawn with replacement, from the signs of all pairs; constant ones left out."""
+    one, other = (np.sign(column[:, None] - column[None]) for column in np.where(np.isinf(table), 1e300, table).T)
+    counts = np.random.default_rng(seed).multinomial(len(table), np.full(len(table), 1 / len(table)), DRAWS)
+    pairs = [np.einsum("di,ij,dj->d", counts, signs, counts, optimize=True)
+             for signs in (one * other, one * one, other * other)]
+    there = (pairs[1] > 0) & (pairs[2] > 0)
+    taus: NDArray[np.float64] = pairs[0][there] / np.sqrt(pairs[1][there] * pairs[2][there])
+    return taus
