@@ -125,7 +125,8 @@ class Space:
         known: dict[str, Any] = {}
         for leaf in self.form.leaves:
             if leaf.key in answers:
-                known.update(self.form.domains[leaf.path].retrace(_parsed(leaf.field, answers[leaf.key])) or {})
+                value = _parsed(leaf.field, answers[leaf.key])
+                known.update(self.form.domains[leaf.path].retrace(value, answers.__getitem__) or {})
         if isinstance(answers, Answers):
             known.update(answers.params)
 
@@ -138,10 +139,7 @@ class Space:
         return ask
 
     def holds(self, answers: Answers) -> bool:
-        """True if this space contains the network of ``answers``, a sheet of another space.
-
-        Yes is certain; a value that only the second of two computed alternatives would give is not found.
-        """
+        """True if this space contains the network of ``answers``, a sheet of another space."""
         wanted = self.architecture(answers).id
         try:
             mine = self.answer(self.replay(answers))

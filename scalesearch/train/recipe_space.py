@@ -24,6 +24,7 @@ from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.choices import expressions
 from scalesearch.space.syntax.diagnostics import Problem, Unbuildable
 from scalesearch.space.syntax.domains import Broken, Literal
+from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.expressions import keys_of
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Node, Table, Text, unfold
@@ -91,7 +92,7 @@ class RecipeSpace:
         known: dict[str, Any] = {}
         wanted = {leaf.key: _written(value_at(recipe, leaf.key.removeprefix(PREFIX))) for leaf in self.questions}
         for leaf in self.questions:
-            known |= self.form.domains[leaf.path].retrace(wanted[leaf.key]) or {}
+            known |= self.form.domains[leaf.path].retrace(wanted[leaf.key], wanted.__getitem__) or {}
         try:
             answers = self.answer(lambda name, parameter: known[name])
         except (KeyError, UserError):
@@ -111,7 +112,7 @@ class RecipeSpace:
             if leaf is None:
                 raise UserError(f"recipe.{key}: it is no question of the study's recipe", code="unknown-key",
                                 help=f"its questions are {', '.join(self.texts) or 'none'}")
-            own = self.form.domains[leaf.path].retrace(_constant(text))
+            own = self.form.domains[leaf.path].retrace(_constant(text), lambda key: ABSENT)
             if own is None:
                 raise UserError(f"recipe.{key}: `{text}` is no answer to `{leaf.spec}`", code="illegal-value")
             known |= own

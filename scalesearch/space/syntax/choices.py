@@ -12,7 +12,7 @@ from typing import Any
 
 from scalesearch.blocks.sizes import fixed, is_array
 from scalesearch.space.syntax.domains import Asker, Between, Fault, Literal, Spec
-from scalesearch.space.syntax.evaluator import EvaluationError, evaluate
+from scalesearch.space.syntax.evaluator import EvaluationError, Lookup, evaluate
 from scalesearch.space.syntax.expressions import Expr, Ref, write
 from scalesearch.space.syntax.parameters import Choice, Parameter
 
@@ -31,8 +31,12 @@ class Computed(Spec):
             raise Fault(f"{self}: {error}") from None
         return self.settle(value, self)
 
-    def retrace(self, value: Any) -> dict[str, Any] | None:
-        return {}
+    def retrace(self, value: Any, lookup: Lookup) -> dict[str, Any] | None:
+        try:
+            comes_to = self.settle(evaluate(self.expression, lookup), self)
+        except (EvaluationError, Fault):
+            return {}  # of something that is not given
+        return {} if comes_to == value else None
 
     def __str__(self) -> str:
         return f"= {write(self.expression)}"
@@ -75,11 +79,11 @@ class Alternatives(Spec):
     def count(self, sheet: Asker) -> int:
         return sum(option.count(sheet) for option in self.options)
 
-    def retrace(self, value: Any) -> dict[str, Any] | None:
-        # A computed alternative may have any value, so it is taken only where no other alternative is.
+    def retrace(self, value: Any, lookup: Lookup) -> dict[str, Any] | None:
+        # A computed alternative of what is not given may have any value, so it comes after the others.
         pairs = zip(self.choice.options, self.options, strict=True)
         for label, option in sorted(pairs, key=lambda pair: isinstance(pair[1], Computed)):
-            if (inner := option.retrace(value)) is not None:
+            if (inner := option.retrace(value, lookup)) is not None:
                 return {self.key: label, **inner}
         return None
 
@@ -120,8 +124,8 @@ class Conditional(Spec):
         except Fault:
             return 1
 
-    def retrace(self, value: Any) -> dict[str, Any] | None:
-        inner = [own for side in self.parts if (own := side.retrace(value)) is not None]
+    def retrace(self, value: Any, lookup: Lookup) -> dict[str, Any] | None:
+        inner = [own for side in self.parts if (own := side.retrace(value, lookup)) is not None]
         return dict(ChainMap(*inner)) if inner else None
 
     def __str__(self) -> str:
@@ -177,12 +181,12 @@ class PerLayer(Spec):
         asked = self.items if self.ramp or not isinstance(depth, int) else self.items[:depth]
         return math.prod(item.count(sheet) for item in asked)
 
-    def retrace(self, value: Any) -> dict[str, Any] | None:
+    def retrace(self, value: Any, lookup: Lookup) -> dict[str, Any] | None:
         values = value if isinstance(value, list) else [value] * len(self.items)
         ends = [values[0], values[-1]] if self.ramp else values
         if len(ends) > len(self.items):
             return None
-        inner = [item.retrace(one) for item, one in zip(self.items, ends)]
+        inner = [item.retrace(one, lookup) for item, one in zip(self.items, ends)]
         return None if None in inner else dict(ChainMap(*inner))  # type: ignore[arg-type]
 
     def __str__(self) -> str:

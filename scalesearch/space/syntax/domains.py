@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from scalesearch.errors import UserError
+from scalesearch.space.syntax.evaluator import Lookup
 from scalesearch.space.syntax.expressions import Expr, as_word, write
 from scalesearch.space.syntax.lexer import NO_SPAN, Span
 from scalesearch.space.syntax.parameters import Constant, FloatRange, IntRange, Parameter, say
@@ -69,8 +70,8 @@ class Spec:
         """The number of ways to decide, given all values that conditions need."""
         return 1
 
-    def retrace(self, value: Any) -> dict[str, Any] | None:
-        """The parameters that lead to ``value``; None where nothing does."""
+    def retrace(self, value: Any, lookup: Lookup) -> dict[str, Any] | None:
+        """The parameters that lead to ``value`` beside the values that ``lookup`` gives; None where nothing does."""
         own = self.constants[0] if self.constants else None
         return {} if own is not None and own == value and isinstance(value, bool) == isinstance(own, bool) else None
 
@@ -107,7 +108,7 @@ class Between(Spec):
         assert count is not None, "a continuous range has no count"
         return count
 
-    def retrace(self, value: Any) -> dict[str, Any] | None:
+    def retrace(self, value: Any, lookup: Lookup) -> dict[str, Any] | None:
         try:
             return {self.key: self.range.settle(value)} if not isinstance(value, str) else None
         except (UserError, ValueError, TypeError):
@@ -161,10 +162,10 @@ class CallOf(Spec):
     def count(self, sheet: Asker) -> int:
         return math.prod(argument.count(sheet) for argument in self.arguments)
 
-    def retrace(self, value: Any) -> dict[str, Any] | None:
+    def retrace(self, value: Any, lookup: Lookup) -> dict[str, Any] | None:
         if not isinstance(value, Call) or (value.name, len(value.arguments)) != (self.name, len(self.arguments)):
             return None
-        inner = [own.retrace(number) for own, number in zip(self.arguments, value.arguments, strict=True)]
+        inner = [own.retrace(number, lookup) for own, number in zip(self.arguments, value.arguments, strict=True)]
         known = [params for params in inner if params is not None]
         return dict(ChainMap(*known)) if len(known) == len(inner) else None
 

@@ -70,6 +70,15 @@ def test_computed_values_wait_for_what_they_need():
     assert answer(text, decoder_depth=2)["width"] == 6
 
 
+@pytest.mark.parametrize("alternatives", ["= width | = 2 * width | 3", "= decoder.depth | = 2 * decoder.depth",
+                                          "= 2 * width | = width | 9 if width > 2 else 7 | = width"])
+def test_a_sheet_is_found_again_by_its_values_alone(alternatives):
+    """Such as that of a reference: of computed alternatives the one that has the value."""
+    space = small(f"width: 2 | 4\nencoder.depth: {alternatives}\ndecoder.depth: = width // 2\n")
+    for sheet in space.enumerate():
+        assert space.answer(space.replay(dict(sheet))) == sheet
+
+
 def test_a_name_means_the_innermost_key():
     text = "width: 4\nencoder: { depth: 3, heads: = depth }\n"
     text += "decoder: { depth: 5, heads: = depth, ffn: { relu: { hidden: = heads } } }\n"

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from scalesearch.library import library_folder
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.schema.yaml_writer import answers_to_yaml
@@ -71,3 +73,11 @@ def test_every_shipped_space_is_sound():
     for path in paths:
         space = read_space(path)
         assert Space.parse(space.to_yaml()) == space
+
+
+@pytest.mark.parametrize("file", sorted(library_folder("spaces").glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_shipped_space_finds_its_sheets_again_by_their_values_alone(file):
+    space, rng = read_space(file), random.Random(1)
+    for _ in range(10):
+        sheet = space.sample(rng)
+        assert sheet.problems or space.answer(space.replay(dict(sheet))) == sheet
