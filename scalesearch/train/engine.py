@@ -87,16 +87,21 @@ class Engine:
         checkpoint.restore_random(state["random"])
 
     def loss_sum(self, batch: Batch, smoothing: float) -> Tensor:
-        """Cross-entropy summed over the real target tokens of a batch, in nats."""
-        tensor = self.hardware.tensor
+        """Cross-entropy summed over the real target tokens of a batch, in nats.
+
+        In training under R-Drop of two passes, in the mean, and how far they differ; see :func:`cross_entropy`.
+        """
+        tensor, alpha = self.hardware.tensor, self.recipe.rdrop if self.model.training else 0.0
+        passes = 2 if alpha else 1
         # Found on the host: finding it on a GPU would make every update wait for the one before.
         real = np.flatnonzero(batch.target_out != PAD)
+        places = (real[:, None] + np.arange(passes) * batch.target_out.size).ravel()
         with self.hardware.autocast():
-            states = self.states(tensor(batch.source), tensor(batch.target_in))
-            hidden = states.flatten(0, 1).index_select(0, tensor(real))
-            labels = tensor(batch.target_out.ravel()[real])
-            losses = [cross_entropy(*term, smoothing) for term in self.model.terms(hidden, labels)]
-            return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+            states = self.states(*(tensor(np.tile(side, (passes, 1))) for side in (batch.source, batch.target_in)))
+            hidden = states.flatten(0, 1).index_select(0, tensor(places))
+            labels = tensor(batch.target_out.ravel()[real].repeat(passes))
+            losses = [cross_entropy(*term, smoothing, agreement=alpha) for term in self.model.terms(hidden, labels)]
+            return (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
 
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))

@@ -6,6 +6,9 @@ is computed twice. Three identities save passes over the vocabulary, N being row
 - the sum of a row's logits, which smoothing needs, is its state times the sum of the output's rows;
 - smoothing's share of the gradient is the same in every column, so it is a rank-one correction at the end;
 - the log of the partition sum follows from the largest logit and the softmax at that place, which is at least 1/V.
+
+Two passes over a batch under different dropout can be held to one distribution too (R-Drop, Liang et al. 2021): rows
+2i and 2i + 1 are one target's then, and logits differ from log-probabilities by what cancels in p - q.
 """
 
 from typing import Any
@@ -18,7 +21,7 @@ CHUNK_GPU = 4096
 
 
 def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float = 0.0,
-                  chunk: int | None = None) -> Tensor:
+                  chunk: int | None = None, agreement: float = 0.0) -> Tensor:
     """Label-smoothed cross-entropy (Szegedy et al. 2016) summed over rows, in nats; a scalar.
 
     Args:
@@ -26,10 +29,11 @@ def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: T
         weight: (V, d) output matrix. bias: (V,) or None.
         target: (N,) labels.
         smoothing: mass ε spread over all V entries, as ``torch.nn.functional.cross_entropy`` does.
-        chunk: rows whose logits are held together.
+        chunk: rows whose logits are held together; an even number where there is an ``agreement``.
+        agreement: α of R-Drop; adds α / 2 · (KL(p, q) + KL(q, p)) of the distributions of rows 2i and 2i + 1.
     """
     rows = chunk or (CHUNK_GPU if hidden.is_cuda else CHUNK)
-    return _CrossEntropy.apply(hidden, weight, bias, target, smoothing, rows)
+    return _CrossEntropy.apply(hidden, weight, bias, target, smoothing, rows, agreement)
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -37,7 +41,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float,
-                chunk: int) -> Tensor:
+                chunk: int, agreement: float) -> Tensor:
         low = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
         x, w = (hidden.to(low), weight.to(low)) if low else (hidden, weight)
         needs_grad = any(ctx.needs_input_grad[:3])
@@ -45,7 +49,7 @@ class _CrossEntropy(torch.autograd.Function):
         total = weight.new_zeros(())
         for start in range(0, len(x), chunk):
             rows = slice(start, start + chunk)
-            total += _chunk(x[rows], w, bias, target[rows], smoothing, grads, rows)
+            total += _chunk(x[rows], w, bias, target[rows], smoothing, grads, rows, agreement)
         if smoothing:
             total += _smooth(x, weight, bias, smoothing, grads)
         ctx.grads = grads
@@ -58,7 +62,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.grads = None
         scaled = [None if g is None else g.mul_(grad) for g in (grads.hidden, grads.weight, grads.bias)]
         scaled[0] = scaled[0].to(ctx.dtypes[0])
-        return *scaled, None, None, None
+        return *scaled, None, None, None, None
 
 
 class _Gradients:
@@ -83,8 +87,8 @@ class _Gradients:
 
 
 def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, smoothing: float,
-           grads: _Gradients | None, rows: slice) -> Tensor:
-    """Loss of some rows: (1 - ε) · cross-entropy plus ε · log-partition. :func:`_smooth` adds the rest."""
+           grads: _Gradients | None, rows: slice, agreement: float) -> Tensor:
+    """Loss of some rows: (1 - ε) · cross-entropy plus ε · log-partition. :func:`_smooth` adds the rest of it."""
     logits = x @ w.t()
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if bias is not None:
@@ -94,9 +98,24 @@ def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, smoothing:
         return (torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct).sum()
     p = torch.softmax(logits, 1)
     partition = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
+    loss = (partition - (1 - smoothing) * correct).sum()
+    pull, distance = _agree(logits, p, agreement) if agreement else (None, 0)
     p.scatter_add_(1, target[:, None], p.new_full((len(x), 1), smoothing - 1))
+    if pull is not None:
+        p += pull
     grads.add(x, w, p, rows)
-    return (partition - (1 - smoothing) * correct).sum()
+    return loss + distance
+
+
+def _agree(logits: Tensor, probabilities: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    """Gradient by the logits (n, V) of α / 2 · (KL(p, q) + KL(q, p)) over all pairs of rows, and its value."""
+    p, q = probabilities[::2], probabilities[1::2]
+    apart = logits[::2] - logits[1::2]
+    change = p - q
+    pull = torch.empty_like(logits)
+    pull[::2] = p * (apart - (p * apart).sum(1, keepdim=True)) + change
+    pull[1::2] = q * ((q * apart).sum(1, keepdim=True) - apart) - change
+    return pull.mul_(alpha / 2), alpha / 2 * (change * apart).sum()
 
 
 def _smooth(x: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float, grads: _Gradients | None) -> Tensor:

@@ -115,6 +115,9 @@ class Recipe:
                                        synonyms=("attn_dropout", "attention_probs_dropout_prob"))
     activation_dropout: float = setting(0.0, "inside feed-forward networks", low=0, high=0.9999,
                                         synonyms=("relu_dropout", "ffn_dropout"))
+    rdrop: float = setting(0.0, "α of R-Drop (Liang et al. 2021): every batch is read twice, under dropout of its own, "
+                           "and the two predictions are drawn together; 0 reads it once", low=0,
+                           synonyms=("r_drop", "reg_alpha", "rdrop_alpha"))
     residual: str = setting("plain", "deepnet: branches start small and learn in proportion where norms come after "
                             "(Wang et al. 2022); scaled: by 1/√branches where they come before, too",
                             words=("plain", "deepnet", "scaled"),
@@ -235,6 +238,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+DROPPED = ("dropout", "attention_dropout", "activation_dropout")  # what two passes over one batch differ by
+
 
 def _over_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a recipe whose file gives ``values``."""
@@ -253,6 +258,8 @@ def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None
     for key in BUDGETS:
         if found.get(key) == 0:
             yield key, "a budget of 0 trains nothing", None
+    if found.get("rdrop") and not any(found.get(key, getattr(Recipe, key)) for key in DROPPED):
+        yield "rdrop", "two passes without dropout are the same", "give `dropout`, or leave rdrop out"
     chooses = found.get("patience") or found.get("average") == "best"
     if found.get("watch") == "bleu" and not found.get("validate_bleu") and chooses:
         yield "watch", "bleu is only known with `validate_bleu: yes`", None

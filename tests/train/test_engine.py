@@ -1,5 +1,7 @@
 """Updates: how batches are cut and grouped changes nothing; the optimiser is what the recipe says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from scalesearch.data import PAD, Feed, make_batch
 from scalesearch.nn import build
-from scalesearch.train.engine import Engine, cut
+from scalesearch.train.engine import Engine, cut, first_model
 from scalesearch.train.hardware import Hardware, out_of_memory
 from tests.train.conftest import recipe, tiny
 
@@ -81,3 +83,36 @@ def test_lack_of_memory_is_told_from_other_errors() -> None:
     assert out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"))
     assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert not out_of_memory(ValueError("out of memory"))
+
+
+def test_two_passes_that_are_the_same_are_one(corpus) -> None:
+    """R-Drop of a model without dropout: rows that did not belong together would differ."""
+    batch = make_batch(corpus.train, np.arange(9))
+    once, twice = engine(corpus), engine(corpus, rdrop=5.0)
+    assert twice.loss_sum(batch, 0.1).item() == pytest.approx(once.loss_sum(batch, 0.1).item())
+    once.update([batch], 1e-2)
+    twice.update([batch], 1e-2)
+    assert all(torch.allclose(one, other, atol=1e-8)
+               for one, other in zip(once.model.state_dict().values(), twice.model.state_dict().values()))
+
+
+def test_passes_under_dropout_are_drawn_together(corpus) -> None:
+    how = recipe(rdrop=50.0, dropout=0.3)
+    apart = []
+    for rdrop in (0.0, 50.0):
+        subject = Engine(first_model(tiny(width=16).block, corpus.tokenizer.vocab_size, how, 1).train(),
+                         replace(how, rdrop=rdrop), Hardware.of(how))
+        for _ in range(25):
+            subject.update([make_batch(corpus.train, np.arange(30))], 1e-2)
+        apart.append(divergence(subject, make_batch(corpus.train, np.arange(30, 60))))
+    assert 0 < apart[1] < apart[0] / 2
+
+
+def divergence(subject: Engine, batch) -> float:
+    """How far two passes are apart: by how much a stronger pull makes the loss larger."""
+    losses = []
+    for rdrop in (1.0, 2.0):
+        torch.manual_seed(0)
+        subject.recipe = replace(subject.recipe, rdrop=rdrop)
+        losses.append(subject.loss_sum(batch, 0.0).item())
+    return losses[1] - losses[0]

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy as reference
+from torch.nn.functional import kl_div
 
 from scalesearch.train.loss import cross_entropy
 
@@ -73,3 +74,20 @@ def test_no_more_than_a_chunk_of_logits_is_alive() -> None:
     with Watch() as watch:
         cross_entropy(hidden, weight, None, target, 0.1, 10).backward()
     assert watch.largest <= 10 * 200
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9),
+       st.integers(1, 25), st.floats(0.1, 6), st.integers(0, 1000))
+def test_agreement_is_both_divergences_of_each_pair_of_rows(n, d, v, bias, smoothing, half, alpha, seed) -> None:
+    hidden, weight, offset, target = inputs(2 * n, d, v, bias, seed)
+    target = target[::2].repeat_interleave(2)
+    logits = hidden @ weight.t() + (0 if offset is None else offset)
+    p, q = logits[::2].log_softmax(1), logits[1::2].log_softmax(1)
+    apart = kl_div(q, p, reduction="sum", log_target=True) + kl_div(p, q, reduction="sum", log_target=True)
+    wanted = reference(logits, target, reduction="sum", label_smoothing=smoothing) + alpha / 2 * apart
+    leaves = [hidden, weight] + ([offset] if bias else [])
+    found = cross_entropy(hidden, weight, offset, target, smoothing, 2 * half, alpha)
+    assert torch.allclose(found, wanted, atol=1e-9)
+    for one, other in zip(torch.autograd.grad(found, leaves), torch.autograd.grad(wanted, leaves)):
+        assert torch.allclose(one, other, atol=1e-9)

@@ -51,6 +51,7 @@ def problems(given_):
     ({"lr": 0.1}, "{'lr': 0.1}", "`steps: 2000`"),
     ({"steps": 0}, "0", "budget"),
     ({"steps": 9, "watch": "bleu", "patience": 2}, "bleu", "`validate_bleu: yes`"),
+    ({"steps": 9, "rdrop": 4, "dropout": 0}, "4", "`dropout`"),
     ("quik", "quik", "`quick`"),
     ({"steps": 9, "batch_size": 64}, "batch_size", "`max_tokens`"),
     ({"steps": 9, "learning_rate": 1}, "learning_rate", "`lr`"),
