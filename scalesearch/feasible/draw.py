@@ -40,7 +40,7 @@ class Draws:
 
     def __init__(self, space: Space, protocol: Protocol, bounds: list[Bound]) -> None:
         names = tuple(dict.fromkeys(bound.name for bound in bounds)) or ("params.total",)
-        self.parameters = _one_each(space)
+        self.parameters = one_each(space)
         self.counter = Counter(Decomposition(space, protocol, names), bounds)
         self.parts, self.bounds = self.counter.decomposition.parts, bounds
         spine = set(self.parts[SPINE].parameters)
@@ -120,7 +120,7 @@ def chances_of(parameter: Parameter) -> Chances:
     return np.diff(edges) / (math.log(parameter.high + 0.5) - math.log(parameter.low - 0.5))
 
 
-def _one_each(space: Space) -> dict[str, Parameter]:
+def one_each(space: Space) -> dict[str, Parameter]:
     """Name to parameter.
 
     Raises:

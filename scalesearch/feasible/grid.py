@@ -32,7 +32,9 @@ class Endless(UserError):
     code = "endless"
 
 
-class _Unanswered(Exception):
+class Unanswered(Exception):
+    """A parameter that no answers are given for."""
+
     def __init__(self, name: str, count: int) -> None:
         super().__init__(name)
         self.name, self.count = name, count
@@ -41,7 +43,7 @@ class _Unanswered(Exception):
 class ColumnSheet(Sheet):
     """A sheet for many candidates: sizes are arrays, and in everything else the candidates agree.
 
-    Raises Split where they do not, _Unanswered at a parameter that ``codes`` does not answer, Endless at a continuous
+    Raises Split where they do not, Unanswered at a parameter that ``codes`` does not answer, Endless at a continuous
     range.
     """
 
@@ -53,7 +55,7 @@ class ColumnSheet(Sheet):
         if (count := parameter.count()) is None:
             raise Endless(f"{name}: a continuous range has no end of values; give it a step")
         if name not in self.codes:
-            raise _Unanswered(name, count)
+            raise Unanswered(name, count)
         self.params[name] = codes = self.codes[name]
         values: Any = parameter.values()
         return np.asarray(values)[codes] if name in self.numeric else values[fixed(codes)]
@@ -101,13 +103,13 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
         sheet = ColumnSheet(form, codes, numeric)
         try:
             answers = {key: value for key in wanted if (value := sheet.lookup(key)) is not ABSENT}
-        except _Unanswered as missing:
+        except Unanswered as missing:
             listed += rows * (missing.count - 1)
             if listed > most:
                 raise TooMany(f"more than {most:,} combinations of answers depend on each other") from None
             queue.append((_grown(codes, rows, missing.name, missing.count), rows * missing.count))
         except Split as split:
-            queue += [_chosen(codes, split.labels == label) for label in np.unique(split.labels)]
+            queue += [chosen(codes, split.labels == label) for label in np.unique(split.labels)]
         else:
             yield Table(answers, rows, codes, bool(sheet.faults))
 
@@ -117,5 +119,6 @@ def _grown(codes: Codes, rows: int, name: str, count: int) -> Codes:
     return grown | {name: np.tile(np.arange(count, dtype=np.int32), rows)}
 
 
-def _chosen(codes: Codes, rows: Any) -> tuple[Codes, int]:
+def chosen(codes: Codes, rows: Any) -> tuple[Codes, int]:
+    """The candidates that ``rows`` (a mask) chooses, and how many they are."""
     return {name: column[rows] for name, column in codes.items()}, int(rows.sum())

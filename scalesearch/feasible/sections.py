@@ -140,7 +140,7 @@ class Decomposition:
         networks, listed, first = Networks(), [], 0
         for table in tables(self.form, wanted, most):
             costs, built = self._priced(piece, table, wanted, networks, first)
-            listed.append((table.codes, costs, built & _all_hold(where, table)))
+            listed.append((table.codes, costs, built & all_hold(where, table.answers, table.rows)))
             first += table.rows
         return _stacked(listed, networks.numbered(first))
 
@@ -181,11 +181,11 @@ def _home(parameters: frozenset[str], halves: list[frozenset[str]]) -> int | Non
     return next((n for n, half in enumerate(halves) if parameters <= half), None)
 
 
-def _all_hold(where: Iterable[Constraint], table: Table) -> NDArray[np.bool_]:
-    """Which candidates of a table meet constraints over answers."""
-    good = np.ones(table.rows, bool)
+def all_hold(where: Iterable[Constraint], values: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
+    """Which of so many candidates meet constraints; ``values`` may be arrays."""
+    good = np.ones(rows, bool)
     for constraint in where:
-        good &= holding(constraint, table.answers, table.rows)
+        good &= holding(constraint, values, rows)
     return good
 
 

@@ -1,4 +1,4 @@
-"""Samplers that work in any Optuna study, by name. Imports pareto, feasible and, in two files, space; never study.
+"""Samplers that work in any Optuna study, by name. Imports pareto, feasible and, in three files, space; never study.
 
 A new sampler is a file and a line here; the contract tests then hold for it, too. Optuna is imported when one is made.
 """

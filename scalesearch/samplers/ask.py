@@ -6,7 +6,9 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+import numpy as np
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial
 
@@ -19,8 +21,11 @@ from scalesearch.samplers.history import (
     is_infeasible,
     predict_final_values,
 )
-from scalesearch.samplers.known import Knowledge
-from scalesearch.samplers.sheet import Define, Key, key_of
+from scalesearch.samplers.known import Knowledge, Known
+from scalesearch.samplers.sheet import Define, Key, Sheet, key_of
+
+if TYPE_CHECKING:
+    from scalesearch.samplers.bulk import Bulk
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ class Ask:
         identities: set[str] = set()
         repeated = []
         for its in self._summaries:
-            repeated.append((its.key in keys and its.key != ()) or (its.identity in identities and its.identity != ""))
+            repeated.append((its.key in keys and its.key != "") or (its.identity in identities and its.identity != ""))
             keys.add(its.key)
             if not its.rejected:
                 identities.add(its.identity)
@@ -126,6 +131,16 @@ class Ask:
                 break
             count += repeated
         return count
+
+    def billed(self, bulk: Bulk, params: Mapping[str, object], count: int, rng: np.random.Generator) -> list[Sheet]:
+        """Feasible sheets near ``params``, see :meth:`Bulk.around`; what they cost is known from then on."""
+        exact = [one.name for one in self.objectives if not one.measured]
+        sheets = []
+        for sheet, costs in bulk.around(params, exact, count, rng):
+            told = dict(zip(exact, costs))
+            self.known.billed(sheet, Known([told.get(one.name) for one in self.objectives]))
+            sheets.append(sheet)
+        return sheets
 
     def exact(self, trial: FrozenTrial, objectives: Sequence[Objective]) -> Mapping[str, float]:
         """Objective to exact value, as noted or as known."""

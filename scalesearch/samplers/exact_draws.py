@@ -1,4 +1,4 @@
-"""Feasible draws of a space by construction; with ``encoding``, all that samplers know of spaces."""
+"""Feasible draws of a space by construction; with ``encoding`` and ``bulk``, all that samplers know of spaces."""
 
 from __future__ import annotations
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from scalesearch.samplers.known import Knowledge, Knows
 from scalesearch.samplers.sheet import Define, Sheet, change, draw, place_of, sample, values_of
+
+if TYPE_CHECKING:
+    from scalesearch.samplers.bulk import Bulk
 
 PROBES, FEW = 200, 5  # a region is sparse where fewer than FEW of PROBES draws are in it
 MAX_REJECTED = 1000  # draws of a region that is not sparse: one in 40 at least is in it
@@ -42,10 +45,12 @@ class FeasibleRegion:
 
     Args:
         exact: makes exact draws of the region; gives None where the space cannot be taken apart.
+        bulk: makes what bills many sheets together, of so many costs; gives None where that cannot be done.
     """
 
-    def __init__(self, define: Define, known: Knows, exact: Callable[[], Exact | None] = lambda: None) -> None:
-        self.define, self.known, self._exact = define, Knowledge.of(known), exact
+    def __init__(self, define: Define, known: Knows, exact: Callable[[], Exact | None] = lambda: None,
+                 bulk: Callable[[], Bulk | None] = lambda: None) -> None:
+        self.define, self.known, self._exact, self._bulk = define, Knowledge.of(known), exact, bulk
 
     def is_feasible(self, params: Mapping[str, Any]) -> bool:
         """Whether a sheet meets every constraint."""
@@ -65,6 +70,11 @@ class FeasibleRegion:
     def exact(self) -> Exact | None:
         """The space taken apart, or None where that cannot be done."""
         return self._exact()
+
+    @cached_property
+    def bulk(self) -> Bulk | None:
+        """What bills many sheets together, or None where that cannot be done."""
+        return self._bulk()
 
     @property
     def share(self) -> float | None:

@@ -26,7 +26,8 @@ from scalesearch.samplers.history import is_paused, rungs_of
 from scalesearch.samplers.sheet import Sheet
 
 N_CHILDREN, N_DRAWN = 5, 2  # sheets that come in with a proposal: changes to members of the front, and random ones
-WINDOW = 32  # proposals for which a sheet is looked at; billing is what takes the time
+BULK = 64  # about so many sheets more come in, which are billed together
+WINDOW, BULK_WINDOW = 32, 16  # proposals for which a sheet is looked at; billing is what takes the time
 MAX_KEPT = 2000
 
 
@@ -46,6 +47,7 @@ class HypervolumeGP(FrontNeighbours):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._sheets: dict[tuple[str, str, int], Sheet] = {}
+        self._bulks: dict[tuple[str, int], list[Sheet]] = {}
         self._seen: tuple[Any, Outlook, list[Sheet]] | None = None  # what was found for the proposal at hand
 
     def propose(self, ask: Ask) -> Sheet | None:
@@ -53,7 +55,8 @@ class HypervolumeGP(FrontNeighbours):
         if len(ask.learned) < max(self.n_startup_trials, FEWEST):
             return super().propose(ask)
         outlook, pool = self._outlook(ask)
-        return pool[int(np.argmax(outlook.new))] if pool else None
+        best = np.argsort(-outlook.new, kind="stable") if pool else ()
+        return next((pool[at] for at in best if self._is_new(ask, pool[at])), None)
 
     def worth(self, trials: Sequence[FrozenTrial]) -> Worth | None:
         """What going on with paused trials is worth, and a new one; None where too little is known."""
@@ -88,37 +91,64 @@ class HypervolumeGP(FrontNeighbours):
     def _pool(self, ask: Ask) -> list[Sheet]:
         """Sheets that nothing known forbids and nobody has seen."""
         keys, identities, pool = set(ask.keys), set(ask.identities), []
-        for sheet in (*self._children(ask), *self._drawn(ask)):
+        for sheet in (*self._children(ask), *self._drawn(ask), *self._billed(ask)):
             if sheet.key in keys:
                 continue
             keys.add(sheet.key)
             known = ask.known.of_sheet(sheet)
-            identity = known.identity or repr(sheet.key)
-            if identity not in identities and known.feasible:
-                identities.add(identity)
+            if known.feasible and known.identity not in identities:
+                identities |= {known.identity} if known.identity else set()
                 pool.append(sheet)
         return pool
 
-    def _children(self, ask: Ask) -> Iterator[Sheet]:
-        """Changes to members of the front as it is now, those of the numbers before among them.
+    def _is_new(self, ask: Ask, sheet: Sheet) -> bool:
+        """Whether nobody has seen what ``sheet`` describes; of sheets that were billed together only this tells."""
+        known = ask.known(sheet.params)
+        return known.feasible and known.identity not in ask.identities
 
-        Which member a place has is decided by a lot for each, so that a new member takes few places of the others, and
-        what was billed for the proposal before is mostly what is looked at for this one.
+    def _children(self, ask: Ask) -> Iterator[Sheet]:
+        """Changes to members of the front as it is now, those of the numbers before among them."""
+        chosen = self._chooser(ask)
+        for name in _names(ask.number, N_CHILDREN, WINDOW):
+            parent = chosen(name)
+            yield self._made(ask, ("child", name, parent.number), partial(self._child, ask, parent))
+
+    def _chooser(self, ask: Ask) -> Callable[[str], FrozenTrial]:
+        """Chooses the member of the front that a place has, by a lot for each.
+
+        So a new member takes few places of the others, and what was billed for the proposal before is mostly what is
+        looked at for this one.
         """
         levels = [[(f":{one.number}".encode(), one) for one in self.parents(ask, level)] for level in (0, 1)]
-        for name in _names(ask.number, N_CHILDREN):
+
+        def chosen(name: str) -> FrozenTrial:
             start = zlib.crc32(f"{self.seed}:{name}".encode())
-            lots = levels[start > FROM_FRONT * 2**32]
-            parent = max(lots, key=lambda lot: zlib.crc32(lot[0], start))[1]
-            yield self._made(ask, ("child", name, parent.number), partial(self._child, ask, parent))
+            return max(levels[start > FROM_FRONT * 2**32], key=lambda lot: zlib.crc32(lot[0], start))[1]
+
+        return chosen
 
     def _child(self, ask: Ask, parent: FrozenTrial, rng: random.Random) -> Sheet:
         return self.changed(ask, parent.params, 1, rng)
 
     def _drawn(self, ask: Ask) -> Iterator[Sheet]:
         """Random sheets, those of the numbers before among them."""
-        for name in _names(ask.number, N_DRAWN):
+        for name in _names(ask.number, N_DRAWN, WINDOW):
             yield self._made(ask, ("drawn", name, 0), partial(self.sample, ask))
+
+    def _billed(self, ask: Ask) -> Iterator[Sheet]:
+        """Sheets near members of the front that are billed many at a time."""
+        if (region := self._region(ask)) is None or region.bulk is None:
+            return
+        chosen = self._chooser(ask)
+        for name in _names(ask.number, 1, BULK_WINDOW):
+            parent = chosen(f"bulk {name}")
+            key = name, parent.number
+            if key not in self._bulks:
+                if len(self._bulks) >= 4 * BULK_WINDOW:
+                    del self._bulks[next(iter(self._bulks))]
+                rng = np.random.default_rng(zlib.crc32(f"{self.seed}:{key}".encode()))
+                self._bulks[key] = ask.billed(region.bulk, parent.params, BULK, rng)
+            yield from self._bulks[key]
 
     def _made(self, ask: Ask, key: tuple[str, str, int], make: Callable[[random.Random], Sheet]) -> Sheet:
         """The sheet that ``make`` makes of a generator of its own, made once."""
@@ -131,6 +161,6 @@ class HypervolumeGP(FrontNeighbours):
         return self._sheets[key]
 
 
-def _names(number: int, each: int) -> Iterator[str]:
-    """Names of so many places of each of the last numbers."""
-    return (f"{at}.{place}" for at in range(number, max(-1, number - WINDOW), -1) for place in range(each))
+def _names(number: int, each: int, window: int) -> Iterator[str]:
+    """Names of so many places of each number in a ``window``, the last one first."""
+    return (f"{at}.{place}" for at in range(number, max(-1, number - window), -1) for place in range(each))

@@ -48,6 +48,7 @@ class Knowledge:
     def __init__(self, known: Knows | None) -> None:
         self.known = known
         self._found: dict[Key, Known] = {}
+        self._billed: dict[Key, Known] = {}
 
     @classmethod
     def of(cls, known: Knows | None) -> Knowledge:
@@ -58,8 +59,14 @@ class Knowledge:
         return self._of(key_of(params), params)
 
     def of_sheet(self, sheet: Sheet) -> Known:
-        """The same of a sheet, which knows its key."""
-        return self._of(sheet.key, sheet.params)
+        """The same of a sheet, which knows its key; of one that was :meth:`billed` no more than its values."""
+        return self._billed.get(sheet.key) or self._of(sheet.key, sheet.params)
+
+    def billed(self, sheet: Sheet, known: Known) -> None:
+        """Takes in what is known of a feasible sheet that was billed among many."""
+        if len(self._billed) >= MAX_REMEMBERED:
+            del self._billed[next(iter(self._billed))]
+        self._billed[sheet.key] = known
 
     def _of(self, key: Key, params: Mapping[str, Any]) -> Known:
         if self.known is None:
@@ -72,4 +79,4 @@ class Knowledge:
 
     def identity(self, params: Mapping[str, Any]) -> str:
         """What the sheet describes; a text of the sheet itself where nothing is known of it."""
-        return self(params).identity or repr(key_of(params))
+        return self(params).identity or key_of(params)

@@ -18,7 +18,7 @@ from scalesearch.errors import UserError
 
 Define = Callable[[Any], Any]  # suggests everything that it needs from the trial it is given
 Choose = Callable[[str, BaseDistribution], Any]
-Key = tuple[tuple[str, str], ...]
+Key = str  # which knows its hash, as a tuple does not; thousands of sheets are looked up for each proposal
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Sheet:
 
 def key_of(params: Mapping[str, Any]) -> Key:
     """What makes two sheets the same, whatever their order."""
-    return tuple(sorted((name, repr(value)) for name, value in params.items()))
+    return "\n".join(f"{name}={value!r}" for name, value in sorted(params.items()))
 
 
 class SheetTrial:

@@ -71,9 +71,9 @@ def _of_cost(line: Array) -> Array:
 def _columns(distribution: Any, values: Sequence[Any]) -> Array:
     """(values, columns) of one parameter."""
     if isinstance(distribution, CategoricalDistribution):
-        texts = [repr(choice) for choice in distribution.choices]
-        given = np.array([repr(value) for value in values])
-        return np.asarray((given[:, None] == np.array(texts)[None]) * np.sqrt(0.5))
+        places = {(type(choice), choice): at for at, choice in enumerate(distribution.choices)}
+        given = np.array([places.get((type(value), value), -1) for value in values])
+        return np.asarray((given[:, None] == np.arange(len(places))) * np.sqrt(0.5))
     ends = np.array([distribution.low, distribution.high], float)
     there = np.array([value is not None for value in values])
     line = np.array([distribution.low if value is None else value for value in values], float)

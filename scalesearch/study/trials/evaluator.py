@@ -11,6 +11,7 @@ from scalesearch.cost import Cost, cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
 from scalesearch.pareto.objective import Objective
+from scalesearch.samplers.bulk import Bulk
 from scalesearch.samplers.encoding import decode, suggest
 from scalesearch.samplers.exact_draws import ExactDraws
 from scalesearch.samplers.feasible_region import FeasibleRegion
@@ -85,7 +86,8 @@ class Evaluator:
     @cached_property
     def region(self) -> FeasibleRegion:
         """The part of the space that the limits allow."""
-        return FeasibleRegion(self.define, self.known, lambda: ExactDraws.of(self.space, self.protocol, self.limits))
+        of = self.space, self.protocol, self.limits
+        return FeasibleRegion(self.define, self.known, lambda: ExactDraws.of(*of), lambda: Bulk.of(*of))
 
     def evaluate(self, params: Params) -> Trial:
         """The trial, of no number yet, that ``params`` make: pending or infeasible.
