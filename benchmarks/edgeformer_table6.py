@@ -36,9 +36,9 @@ from scalesearch.library import find_file
 from scalesearch.nn import build
 from scalesearch.space import read_space
 from scalesearch.train import Recipe
-from scalesearch.train.averaging import write_weights
 from scalesearch.train.checkpoint import DATA, WEIGHTS, read_checkpoint
 from scalesearch.train.checkpoint import describe as describe_training
+from scalesearch.train.updates.averaging import write_weights
 
 KINDS = [("ctranslate2", "none"), ("ctranslate2", "int8"), ("onnx", "none"), ("onnx", "int8")]
 MB = 1e6

@@ -24,8 +24,8 @@ from scalesearch.data import Corpus, Feed
 from scalesearch.nn import Dropout, build
 from scalesearch.nn.decode import greedy
 from scalesearch.train import Recipe
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.updates.engine import Engine
 
 FAMILIES = ["small/partialformer", "small/anthe", "small/edgeformer"]
 

@@ -24,8 +24,8 @@ from scalesearch.cost import cost, find_protocol
 from scalesearch.data import Batch, Feed
 from scalesearch.nn import Dropout, build
 from scalesearch.train import Recipe
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.updates.engine import Engine
 
 SIDE = 2048
 # Groups of PyTorch's operators, by the first that matches an operator's name.

@@ -16,7 +16,7 @@ def draw(tables: dict[str, list[Any]], cost: str, compute: float, stem: Path) ->
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from scalesearch.report.style import STYLE, save
+    from scalesearch.report.figures.style import STYLE, save
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(0.6 + 2.9 * len(tables), 3.2), layout="constrained")

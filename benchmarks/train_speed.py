@@ -19,8 +19,8 @@ from scalesearch.cli.options import load_architecture
 from scalesearch.data import Corpus, Feed
 from scalesearch.nn import Dropout, build
 from scalesearch.train import Recipe
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.updates.engine import Engine
 
 
 class Ours:

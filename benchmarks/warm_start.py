@@ -27,8 +27,8 @@ from scalesearch.nn import Dropout, build
 from scalesearch.nn.causality import causality
 from scalesearch.train import Recipe
 from scalesearch.train.checkpoint import save_state
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.updates.engine import Engine
 
 CANDIDATES = ["small/plain", "small/partialformer", "small/anthe", "small/edgeformer"]
 STAGES = ("read", "build", "causality", "engine", "save", "batch", "update")

@@ -63,10 +63,11 @@ MUTATIONS = [
              "        Taken(folder.name, over=True)", "study/executors/test_lease.py"),
     Mutation("signals.py", "self.number == number == signal.SIGINT", "self.number is not None", "test_signals.py"),
     # Training.
-    Mutation("train/loss.py", "smoothing / len(weight)", "smoothing / (len(weight) - 1)", "train/test_loss.py"),
-    Mutation("train/averaging.py", "(item[1], -item[0])", "(-item[1], -item[0])", "train"),
+    Mutation("train/updates/loss.py", "smoothing / len(weight)", "smoothing / (len(weight) - 1)",
+             "train/updates/test_loss.py"),
+    Mutation("train/updates/averaging.py", "(item[1], -item[0])", "(-item[1], -item[0])", "train"),
     Mutation("train/checkpoint.py", '    torch.set_rng_state(state["torch"].cpu())\n', "", "train/test_training.py"),
-    Mutation("train/schedule.py", "math.sqrt(start / share)", "start / share", "train"),
+    Mutation("train/updates/schedule.py", "math.sqrt(start / share)", "start / share", "train"),
     # Reports and commands.
     Mutation("report/table.py", "float(np.mean(sample)) if sample", "float(sample[0]) if sample",
              "report study/replicates"),

@@ -7,7 +7,7 @@ import torch
 
 sys.path.insert(0, __file__.rpartition("/gpu_kit/")[0])
 from gpu_kit.kit import Kit, batch, model
-from scalesearch.train.engine import Engine
+from scalesearch.train.updates.engine import Engine
 
 
 def main(seconds: float) -> None:

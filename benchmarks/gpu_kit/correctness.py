@@ -11,8 +11,8 @@ from gpu_kit.kit import FAMILIES, SECOND_TIER, Figures, Kit, Wrong, architecture
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
 from scalesearch.train import train
-from scalesearch.train.averaging import read_weights
-from scalesearch.train.engine import Engine
+from scalesearch.train.updates.averaging import read_weights
+from scalesearch.train.updates.engine import Engine
 
 CPU = torch.device("cpu")
 FP32, TF32, BF16 = 2e-4, 5e-3, 5e-2  # of the greatest entry

@@ -16,8 +16,8 @@ from gpu_kit.kit import VOCAB, Figures, Kit, batch, check, model
 from scalesearch.cost import cost, find_protocol
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.updates.engine import Engine
 
 SIZES = {"small": "small/plain", "base": "transformer"}
 TOKENS = {"small": 4096, "base": 16384}

@@ -13,8 +13,8 @@ from scalesearch.nn import Dropout, build
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
 from scalesearch.train import Recipe
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.updates.engine import Engine
 
 
 class System:

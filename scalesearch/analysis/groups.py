@@ -28,7 +28,7 @@ from scalesearch.blocks.core import Block
 from scalesearch.cost.load import groups_of, load_of
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Model
-from scalesearch.train.engine import Engine
+from scalesearch.train.updates.engine import Engine
 
 
 @dataclass(frozen=True)

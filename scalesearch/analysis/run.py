@@ -19,9 +19,9 @@ from scalesearch.blocks.core import Block
 from scalesearch.data import Split, eval_batches
 from scalesearch.nn import Model
 from scalesearch.train import Recipe
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.scoring.evaluate import with_memory
+from scalesearch.train.updates.engine import Engine
 
 TOKENS = 4096  # places of the wider side in a batch
 

@@ -17,7 +17,7 @@ from scalesearch.analysis.heads import MIN_DIVERSITY, HeadRow
 from scalesearch.analysis.run import Analysis
 from scalesearch.analysis.tokens import TokenRow
 from scalesearch.files import write_json, write_text
-from scalesearch.report.style import COLORS, DASHED, FRONT, INK, REST, canvas, save, styled
+from scalesearch.report.figures.style import COLORS, DASHED, FRONT, INK, REST, canvas, save, styled
 from scalesearch.report.text_tables import to_csv
 
 MARKERS = "osD^vP"

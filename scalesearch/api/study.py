@@ -160,7 +160,7 @@ class Study(Shown):
             UserError: no trial is finished, or has no such number.
         """
         need("pandas", "matplotlib")
-        from scalesearch.report.plot import tradeoff
+        from scalesearch.report.figures.plot import tradeoff
         from scalesearch.study.results.publish import costs_drawn
 
         results = self.results
@@ -225,7 +225,7 @@ class Study(Shown):
 
 
 def _png(figure: Figure) -> bytes:
-    from scalesearch.report.style import styled
+    from scalesearch.report.figures.style import styled
 
     file = BytesIO()
     with styled():

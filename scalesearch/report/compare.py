@@ -24,9 +24,9 @@ from scalesearch.errors import UserError
 from scalesearch.pareto.front import losses
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.noise import CONFIDENCE, percent
+from scalesearch.report.figures.plot import draw_stairs
+from scalesearch.report.figures.style import COLORS, INK, canvas, name_in
 from scalesearch.report.labels import conventions, describe, direction, once, protocol_words
-from scalesearch.report.plot import draw_stairs
-from scalesearch.report.style import COLORS, INK, canvas, name_in
 from scalesearch.report.table import eligible
 
 Points = NDArray[np.float64]

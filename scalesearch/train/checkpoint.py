@@ -23,9 +23,9 @@ from scalesearch.errors import UserError
 from scalesearch.files import read_json, read_regular, write_atomic, write_json, write_text
 from scalesearch.nn import build
 from scalesearch.space.schema.cost_names import OWN
-from scalesearch.train.averaging import read_weights
 from scalesearch.train.hardware import TrainingFailed, require_memory
 from scalesearch.train.recipe import FREE, Recipe
+from scalesearch.train.updates.averaging import read_weights
 
 FORMAT = 5
 STATE, WEIGHTS = "checkpoint.pt", "model.safetensors"

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.train import checkpoint
-from scalesearch.train.averaging import write_weights
 from scalesearch.train.effort import SCORING
 from scalesearch.train.loop import Run
 from scalesearch.train.recipe import MODEL
 from scalesearch.train.scoring.evaluate import Decode, Search, loss_per_token, perplexity, score_split
 from scalesearch.train.scoring.measure import latency
+from scalesearch.train.updates.averaging import write_weights
 
 Artefacts = Callable[[Path, str], AbstractContextManager[Decode]]  # of a finished model's folder, by format
 

@@ -16,13 +16,13 @@ from scalesearch.data import Corpus, Feed
 from scalesearch.signals import Stop
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
-from scalesearch.train.averaging import MovingAverage, Snapshots
 from scalesearch.train.effort import UPDATES, VALIDATION, Effort, Meter
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import TrainingFailed
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.schedule import Interval, Schedule, Spent
 from scalesearch.train.scoring.evaluate import Search, loss_per_token, tokens_per_character, translate
+from scalesearch.train.updates.averaging import MovingAverage, Snapshots
+from scalesearch.train.updates.engine import Engine
+from scalesearch.train.updates.schedule import Interval, Schedule, Spent
 
 Report = Callable[[dict[str, Any]], None]
 GPU_LOSS_INTERVAL = 20  # updates between readings of the loss on a GPU: each reading waits for it

@@ -13,7 +13,6 @@ from scalesearch.nn.causality import CausalityError, causality
 from scalesearch.signals import Interrupted, stoppable
 from scalesearch.train import checkpoint
 from scalesearch.train.effort import Effort, Meter
-from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.finish import Artefacts, finish
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 from scalesearch.train.loop import Report, Run
@@ -23,6 +22,7 @@ from scalesearch.train.recipe import MODEL, Recipe, check_compatible, check_mode
 from scalesearch.train.result import FILE, Result, versions
 from scalesearch.train.scoring import proxies as zero_cost
 from scalesearch.train.scoring.measure import PeakMemory
+from scalesearch.train.updates.engine import Engine, first_model
 
 
 def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | str, seed: int = 1,

@@ -8,8 +8,8 @@ from scalesearch.nn import Model, build
 from scalesearch.space import read_space
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.train import Recipe
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
+from scalesearch.train.updates.engine import Engine
 
 VOCAB = 40
 FAMILIES = ("plain", "partialformer", "anthe", "edgeformer")

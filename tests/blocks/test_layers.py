@@ -14,7 +14,7 @@ from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.testing.kinds import check_count, tiny
 from scalesearch.train import Recipe
-from scalesearch.train.rates import scales
+from scalesearch.train.updates.rates import scales
 from tests.architectures import answers
 from tests.errors import refuses
 

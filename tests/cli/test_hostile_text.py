@@ -18,7 +18,7 @@ from rich.table import Table
 
 from scalesearch.cli.main import app
 from scalesearch.errors import UserError
-from scalesearch.report.style import canvas, name_in, save
+from scalesearch.report.figures.style import canvas, name_in, save
 from scalesearch.report.text_tables import to_csv, to_latex, to_markdown
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import finish

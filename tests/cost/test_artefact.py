@@ -10,7 +10,7 @@ from scalesearch.library import find_file
 from scalesearch.nn import build
 from scalesearch.space import read_space
 from scalesearch.space.assembly.architecture import assemble
-from scalesearch.train.averaging import write_weights
+from scalesearch.train.updates.averaging import write_weights
 from tests.errors import refuses
 
 SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")

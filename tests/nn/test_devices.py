@@ -20,9 +20,9 @@ from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.space.space import read_space
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
+from scalesearch.train.updates.engine import Engine
 from tests.architectures import answers
 from tests.devices import DEVICE, OnDevice, Waits, to_device
 from tests.nn.covering import covering
@@ -57,7 +57,7 @@ def sgd(groups, recipe):
 
 def results(made, hardware, optimizer):
     """Losses of two updates, and hypotheses of greedy and beam decoding after them."""
-    with patch("scalesearch.train.optimizers.adamw", sgd):
+    with patch("scalesearch.train.updates.optimizers.adamw", sgd):
         engine = Engine(made.train(), Recipe(steps=10, optimizer=optimizer, clip_norm=0), hardware)
     losses = [engine.update([BATCH], 1e-3) for _ in range(2)]
     made.eval()

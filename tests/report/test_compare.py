@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scalesearch.pareto.hypervolume import hypervolume
 from scalesearch.report.compare import Side, both, compare
-from scalesearch.report.style import save
+from scalesearch.report.figures.style import save
 from scalesearch.report.table import frame
 from tests.errors import refuses
 from tests.report.made_up import OBJECTIVES, PROTOCOL, record, records

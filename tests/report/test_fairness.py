@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalesearch.report.fairness import Training, fairness, final_losses, words
-from scalesearch.report.fairness_figure import heatmap
+from scalesearch.report.figures.fairness import heatmap
 from scalesearch.report.intervals import DRAWS, bootstrapped, kendall
 
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0)

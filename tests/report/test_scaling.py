@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from scalesearch.pareto.noise import pooled
+from scalesearch.report.figures.style import save
 from scalesearch.report.scaling.figures import law_panels
 from scalesearch.report.scaling.laws import fit, held_out, rank
 from scalesearch.report.scaling.rows import per_million
-from scalesearch.report.style import save
 from tests.errors import refuses
 
 SIZES = np.geomspace(1e6, 3.2e7, 6)

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from scalesearch.pareto.noise import pooled
+from scalesearch.report.figures.style import save
 from scalesearch.report.scaling.figures import curves, laws
 from scalesearch.report.scaling.rows import Slope
 from scalesearch.report.scaling.study import next_size, scaling_study
 from scalesearch.report.scaling.tables import frame, notes, sheets, to_json, to_markdown
 from scalesearch.report.scaling.words import amount, interval, places, sentences, share, slope
-from scalesearch.report.style import save
 from tests.errors import refuses
 from tests.report.growing import BASE, RULES, STEPS, law, study, without
 from tests.report.made_up import record

@@ -12,9 +12,9 @@ from scalesearch.nn import build
 from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import words
 from scalesearch.train import Recipe, train
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.scoring.evaluate import Search, loss_per_token, score_split
+from scalesearch.train.updates.engine import Engine
 from tests.errors import refuses
 from tests.tasks.small import corpus_of, lines, model_for
 

@@ -13,7 +13,7 @@ from scalesearch.api.files import load_data
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, read_checkpoint, train
-from scalesearch.train.averaging import read_weights, write_weights
+from scalesearch.train.updates.averaging import read_weights, write_weights
 from tests.bounds import answered, bounded
 from tests.corpora import write_text
 from tests.errors import refuses

@@ -10,9 +10,9 @@ import torch
 
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, read_checkpoint, train, training
-from scalesearch.train import engine as engines
-from scalesearch.train.averaging import read_weights
 from scalesearch.train.checkpoint import load_state
+from scalesearch.train.updates import engine as engines
+from scalesearch.train.updates.averaging import read_weights
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 

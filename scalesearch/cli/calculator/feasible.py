@@ -108,8 +108,8 @@ def _plot(found: Feasibility, protocol: Protocol, limits: tuple[Constraint, ...]
           named: list[tuple[float, float, str]], folder: Path) -> list[Path]:
     from scalesearch.feasible.answer import AXES
     from scalesearch.feasible.limits import upper_bounds
-    from scalesearch.report.population import plane, shares
-    from scalesearch.report.style import save
+    from scalesearch.report.figures.population import plane, shares
+    from scalesearch.report.figures.style import save
 
     front = [(float(p.costs[AXES[1]]), float(p.costs[AXES[0]])) for p in found.front]
     folder.mkdir(parents=True, exist_ok=True)

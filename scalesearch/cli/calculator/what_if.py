@@ -131,8 +131,8 @@ def _value(value: Any) -> str:
 
 def _draw(table: Sweep, path: Path) -> list[Path]:
     need("matplotlib")
-    from scalesearch.report.style import save
-    from scalesearch.report.sweep import curves
+    from scalesearch.report.figures.style import save
+    from scalesearch.report.figures.sweep import curves
     from scalesearch.whatif.crossings import ATTENTION, OUTPUT
 
     words = {OUTPUT: "output over encoder + decoder", ATTENTION: "attention over half"}

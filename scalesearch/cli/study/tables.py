@@ -132,7 +132,7 @@ def _side(results: Results, name: str) -> Side:
 def _figures(results: Results, sides: tuple[Side, Side], comparison: Comparison, to: Path) -> list[Path]:
     """Quality against each cost that is an objective, or against the parameters where none is."""
     from scalesearch.report.compare import both
-    from scalesearch.report.style import save
+    from scalesearch.report.figures.style import save
 
     y, subject = results.main_metric, results.subject
     costs = [name for name, way in comparison.objectives.items() if name != y and way == "min"] or ["params.total"]

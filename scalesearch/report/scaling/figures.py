@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalesearch.pareto.noise import percent
+from scalesearch.report.figures.style import COLORS, DASHED, INK, canvas, log_sizes, name_in
 from scalesearch.report.labels import describe
 from scalesearch.report.scaling.laws import Fit, Forecast, HeldOut
 from scalesearch.report.scaling.study import Curve, ScalingStudy
-from scalesearch.report.style import COLORS, DASHED, INK, canvas, log_sizes, name_in
 
 MARKERS = "osD^vP"  # one less than colours, so that 42 rules differ in one or the other
 LINES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))

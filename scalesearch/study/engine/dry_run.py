@@ -78,7 +78,7 @@ class DryRun:
         if not self.trained:
             return []
         from scalesearch.nn import build
-        from scalesearch.train.rates import summary
+        from scalesearch.train.updates.rates import summary
 
         first, recipe = assemble(self.trained[0].answers), self.spec.recipe_space.recipe(self.trained[0].tuned)
         words = self.evaluator.protocol.at(first.vocab).words

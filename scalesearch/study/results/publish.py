@@ -31,8 +31,8 @@ def publish(results: Results, folder: Path | None = None) -> list[Path]:
 
 def plots(results: Results, folder: Path) -> list[Path]:
     """A figure of the main metric against each cost."""
-    from scalesearch.report.plot import tradeoff
-    from scalesearch.report.style import save
+    from scalesearch.report.figures.plot import tradeoff
+    from scalesearch.report.figures.style import save
 
     y = results.main_metric
     if not np.any((results.table["state"] == State.COMPLETE) & results.table[y].notna()):

@@ -28,7 +28,7 @@ from scalesearch.study.trials.trial import Origin, State
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalesearch.report.plot import Subject
+    from scalesearch.report.figures.plot import Subject
     from scalesearch.report.proxies import ProxyCorrelations
 
 
@@ -92,7 +92,7 @@ class Results:
     @property
     def subject(self) -> Subject:
         """Subject of its figures."""
-        from scalesearch.report.plot import Subject
+        from scalesearch.report.figures.plot import Subject
 
         meta = self.study.meta
         return Subject(self.objectives, meta.protocol, meta.bounds, meta.data.name, meta.synthetic,

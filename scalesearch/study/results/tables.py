@@ -70,8 +70,8 @@ def _signature(results: Results, records: Sequence[Mapping[str, Any]], metric: s
 
 def write_scaling(study: ScalingStudy, folder: Path) -> list[Path]:
     """Writes scaling.md, .csv, .json, and figures of means and laws; returns the paths."""
+    from scalesearch.report.figures.style import save
     from scalesearch.report.scaling.figures import curves, laws
-    from scalesearch.report.style import save
 
     files = [folder / f"scaling.{ending}" for ending in ("md", "csv", "json")]
     write_text(files[0], to_markdown(study))

@@ -17,10 +17,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from scalesearch.data import Batch
 from scalesearch.train import checkpoint
-from scalesearch.train.engine import Engine, Shard, cut, first_model
 from scalesearch.train.hardware import Hardware, TrainingFailed
 from scalesearch.train.parallel.team import Team
 from scalesearch.train.recipe import Recipe
+from scalesearch.train.updates.engine import Engine, Shard, cut, first_model
 
 
 class ParallelEngine(Engine):

@@ -14,8 +14,8 @@ from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
 from scalesearch.tasks import TASKS
 from scalesearch.train.checkpoint import Checkpoint
-from scalesearch.train.engine import Engine
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
+from scalesearch.train.updates.engine import Engine
 
 LOSS_TOKENS = 4096  # in a batch when scoring, padding included
 DECODE_TOKENS = 6144  # source tokens in a batch when decoding, divided among the beams

@@ -19,10 +19,10 @@ from scalesearch.nn.causality import causality
 from scalesearch.nn.decode import greedy
 from scalesearch.tasks import TASKS
 from scalesearch.train.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, clock
-from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
 from scalesearch.train.scoring.evaluate import DECODE_TOKENS, LOSS_TOKENS
+from scalesearch.train.updates.engine import Engine, first_model
 
 LEAST, MOST = 3, 20  # updates that are timed
 Clock = Callable[[], Effort]

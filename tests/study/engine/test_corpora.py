@@ -25,7 +25,7 @@ from scalesearch.study.results.page.facts import Facts
 from scalesearch.study.results.results import load
 from scalesearch.study.transfer.warm_start import choose
 from scalesearch.study.trials.trial import State
-from scalesearch.train.averaging import read_weights
+from scalesearch.train.updates.averaging import read_weights
 from tests.corpora import write_text
 from tests.errors import refuses
 

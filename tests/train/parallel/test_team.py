@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from scalesearch.train import engine as engines
 from scalesearch.train import train
 from scalesearch.train.parallel.gradients import follow
 from scalesearch.train.parallel.team import ProcessLost, Team, local_team
+from scalesearch.train.updates import engine as engines
 from tests.errors import refuses
 from tests.train.conftest import recipe, tiny
 from tests.train.parallel.test_gradients import STILL, close

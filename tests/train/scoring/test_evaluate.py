@@ -10,7 +10,6 @@ import torch
 from scalesearch.data import Split, load_corpus
 from scalesearch.nn import build
 from scalesearch.tasks.translation import scores, tokenised_bleu
-from scalesearch.train.averaging import Snapshots
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.scoring.evaluate import (
     Search,
@@ -19,6 +18,7 @@ from scalesearch.train.scoring.evaluate import (
     translate,
     with_memory,
 )
+from scalesearch.train.updates.averaging import Snapshots
 from tests.train.conftest import recipe, tiny
 
 SAID = ["Der Hund läuft schnell nach Hause .", "Eine Katze, die schläft."]

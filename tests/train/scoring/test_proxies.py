@@ -10,8 +10,8 @@ import torch
 
 from scalesearch.testing import random_architecture
 from scalesearch.train import Result, train
-from scalesearch.train.engine import first_model
 from scalesearch.train.scoring.proxies import NAMES, of_gradients, proxies, small_batch, synflow
+from scalesearch.train.updates.engine import first_model
 from tests.train.conftest import recipe, tiny
 from tests.train.test_training import learned, weights
 

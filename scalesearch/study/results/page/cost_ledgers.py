@@ -7,8 +7,8 @@ import numpy as np
 from scalesearch.cost import cost, protocol_of
 from scalesearch.cost.modules import Row, rows
 from scalesearch.errors import UserError
+from scalesearch.report.figures.style import panel
 from scalesearch.report.labels import conventions, protocol_words
-from scalesearch.report.style import panel
 from scalesearch.space import read_space
 from scalesearch.study.results.page.facts import Facts, name_of
 from scalesearch.study.results.page.parts import MISSING, Cell, Part, Section, fold, table, text

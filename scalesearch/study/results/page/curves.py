@@ -4,7 +4,7 @@ from collections import Counter
 
 from matplotlib.collections import LineCollection
 
-from scalesearch.report.style import FRONT, REFERENCE, REST, panel
+from scalesearch.report.figures.style import FRONT, REFERENCE, REST, panel
 from scalesearch.study.monitor.snapshot import rung_rows
 from scalesearch.study.results.page.facts import Facts, name_of
 from scalesearch.study.results.page.parts import Cell, Part, Section, fold, number, table, text

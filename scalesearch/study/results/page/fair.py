@@ -3,7 +3,7 @@
 from typing import Any
 
 from scalesearch.report.fairness import words
-from scalesearch.report.fairness_figure import heatmap
+from scalesearch.report.figures.fairness import heatmap
 from scalesearch.report.intervals import Interval
 from scalesearch.study.results.audit import findings
 from scalesearch.study.results.page.facts import Facts

@@ -4,9 +4,9 @@ import numpy as np
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume
+from scalesearch.report.figures.plot import stopped, tradeoff
+from scalesearch.report.figures.style import FRONT, panel
 from scalesearch.report.labels import label, protocol_words, readable
-from scalesearch.report.plot import stopped, tradeoff
-from scalesearch.report.style import FRONT, panel
 from scalesearch.report.table import COSTS, HALF, cell, summary, trial_name
 from scalesearch.study.monitor.gain import describe_gain, read_gain
 from scalesearch.study.results.page.curves import LOSS

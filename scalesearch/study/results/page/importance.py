@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.report.figures.style import FRONT, INK, WIDTH, canvas, name_in
 from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.style import FRONT, INK, WIDTH, canvas, name_in
 from scalesearch.report.table import eligible
 from scalesearch.study.results.page.facts import Facts, params_of
 from scalesearch.study.results.page.parts import Part, Section, text

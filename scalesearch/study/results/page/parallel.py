@@ -14,8 +14,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap, Normalize
 
+from scalesearch.report.figures.style import INK, name_in, panel
 from scalesearch.report.labels import brief, direction, label
-from scalesearch.report.style import INK, name_in, panel
 from scalesearch.report.table import HALF, summary
 from scalesearch.study.results.page.facts import Facts, params_of
 from scalesearch.study.results.page.parts import Part, Section, text

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from scalesearch.report.style import FRONT, GRID, INK, lay_out, styled
+from scalesearch.report.figures.style import FRONT, GRID, INK, lay_out, styled
 from scalesearch.study.results.page.parts import Part, Picture
 
 # Colours of a figure that follow the reader's light or dark theme.

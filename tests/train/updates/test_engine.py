@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from scalesearch.data import PAD, Feed, make_batch
 from scalesearch.nn import build
-from scalesearch.train.engine import Engine, cut, first_model
 from scalesearch.train.hardware import Hardware, out_of_memory
+from scalesearch.train.updates.engine import Engine, cut, first_model
 from tests.train.conftest import recipe, tiny
 
 

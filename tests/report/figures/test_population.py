@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from scalesearch.report.population import plane
+from scalesearch.report.figures.population import plane
 
 PROTOCOL = {"name": "forward", "source": 30, "target": 30, "vocab": 32000}
 

@@ -12,9 +12,20 @@ from matplotlib.ticker import EngFormatter
 
 from scalesearch.pareto.front import staircase
 from scalesearch.pareto.noise import CONFIDENCE, percent
-from scalesearch.report.label_placement import place
+from scalesearch.report.figures.label_placement import place
+from scalesearch.report.figures.style import (
+    DASHED,
+    FRONT,
+    INK,
+    LIMIT,
+    MARGINS,
+    REFERENCE,
+    REST,
+    log_sizes,
+    name_in,
+    panel,
+)
 from scalesearch.report.labels import describe
-from scalesearch.report.style import DASHED, FRONT, INK, LIMIT, MARGINS, REFERENCE, REST, log_sizes, name_in, panel
 from scalesearch.report.table import HALF, eligible
 
 MAX_NAMED = 15  # members of the front up to which each has its number

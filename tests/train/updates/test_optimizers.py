@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from scalesearch.train.engine import first_model
-from scalesearch.train.optimizers import Muon, Soap, optimizers, orthogonal
-from scalesearch.train.rates import scales
+from scalesearch.train.updates.engine import first_model
+from scalesearch.train.updates.optimizers import Muon, Soap, optimizers, orthogonal
+from scalesearch.train.updates.rates import scales
 from tests.train.conftest import recipe, tiny
 
 

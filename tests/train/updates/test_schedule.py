@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.schedule import Interval, Schedule, Spent
+from scalesearch.train.updates.schedule import Interval, Schedule, Spent
 
 
 def rates(steps: int, **changes) -> list[float]:

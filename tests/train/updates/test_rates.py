@@ -16,10 +16,10 @@ from scalesearch.nn.init import chain_deviations
 from scalesearch.nn.module import Module
 from scalesearch.space.assembly.architecture import assemble
 from scalesearch.testing.draws import random_architecture
-from scalesearch.train.engine import Engine, first_model
 from scalesearch.train.hardware import Hardware
-from scalesearch.train.rates import _spread, scales, summary
 from scalesearch.train.recipe import Recipe
+from scalesearch.train.updates.engine import Engine, first_model
+from scalesearch.train.updates.rates import _spread, scales, summary
 from tests.architectures import answers
 from tests.train.conftest import recipe, tiny
 

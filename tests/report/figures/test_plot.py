@@ -8,10 +8,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from scalesearch.report.label_placement import place
+from scalesearch.report.figures.label_placement import place
+from scalesearch.report.figures.plot import MAX_NAMED, Subject, tradeoff
+from scalesearch.report.figures.style import FRONT, save
 from scalesearch.report.labels import WORDS, describe
-from scalesearch.report.plot import MAX_NAMED, Subject, tradeoff
-from scalesearch.report.style import FRONT, save
 from scalesearch.report.table import frame
 from tests.report.made_up import OBJECTIVES, PROTOCOL, again, record, records
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.train.rates import Scale
 from scalesearch.train.recipe import Recipe
+from scalesearch.train.updates.rates import Scale
 
 # Newton-Schulz steps, and the coefficients of their polynomial (Jordan et al. 2024): singular values come near 1.
 STEPS, COEFFICIENTS = 5, (3.4445, -4.7750, 2.0315)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy as reference
 from torch.nn.functional import kl_div
 
-from scalesearch.train.loss import cross_entropy
+from scalesearch.train.updates.loss import cross_entropy
 
 
 def inputs(n: int, d: int, v: int, bias: bool, seed: int, scale: float = 1.0) -> list[torch.Tensor | None]:

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from scalesearch.feasible.answer import binned
-from scalesearch.report.label_placement import place
-from scalesearch.report.labels import SHORT, describe
-from scalesearch.report.style import (
+from scalesearch.report.figures.label_placement import place
+from scalesearch.report.figures.style import (
     DASHED,
     FRONT,
     INK,
@@ -26,6 +25,7 @@ from scalesearch.report.style import (
     name_in,
     styled,
 )
+from scalesearch.report.labels import SHORT, describe
 
 PLANE = ("macs.total", "params.non_embedding")  # costs on its horizontal and vertical axis
 MAX_BARS = 12  # of one parameter; more values of a range are put together

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from scalesearch.report.fairness import Fairness
-from scalesearch.report.style import INK, REFERENCE, canvas, name_in
+from scalesearch.report.figures.style import INK, REFERENCE, canvas, name_in
 
 DARK = 0.6  # share of the scale from which letters are white
 WORST = 90  # percentile of the losses at which the scale ends, so that one training that diverged hides no other

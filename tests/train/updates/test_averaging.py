@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalesearch.train.averaging import MovingAverage
+from scalesearch.train.updates.averaging import MovingAverage
 
 
 def averaged(window: float, values: list[float]) -> tuple[torch.nn.Linear, MovingAverage]:

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from scalesearch.report.sweep import curves
+from scalesearch.report.figures.sweep import curves
 from tests.errors import refuses
 
 PROTOCOL = {"name": "forward", "source": 30, "target": 20, "vocab": 100}

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from scalesearch.errors import UserError
-from scalesearch.report.style import COLORS, DASHED, INK, canvas, name_in
+from scalesearch.report.figures.style import COLORS, DASHED, INK, canvas, name_in
 
 STROKES = ("-", "--", "-.", ":")
 NAMES = {"total": "total", "non_embedding": "non-embedding", "encoder": "encoder", "decoder": "decoder",

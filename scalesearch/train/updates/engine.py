@@ -11,10 +11,10 @@ from scalesearch.data import PAD, Batch
 from scalesearch.nn import Dropout, build
 from scalesearch.train import checkpoint
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory, require_memory
-from scalesearch.train.loss import cross_entropy
-from scalesearch.train.optimizers import optimizers
-from scalesearch.train.rates import scales
 from scalesearch.train.recipe import Recipe
+from scalesearch.train.updates.loss import cross_entropy
+from scalesearch.train.updates.optimizers import optimizers
+from scalesearch.train.updates.rates import scales
 
 
 @dataclass(frozen=True)
