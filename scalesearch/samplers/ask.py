@@ -132,11 +132,11 @@ class Ask:
             count += repeated
         return count
 
-    def billed(self, bulk: Bulk, params: Mapping[str, object], count: int, rng: np.random.Generator) -> list[Sheet]:
-        """Feasible sheets near ``params``, see :meth:`Bulk.around`; what they cost is known from then on."""
+    def billed(self, bulk: Bulk, parent: FrozenTrial, count: int, rng: np.random.Generator) -> list[Sheet]:
+        """Feasible sheets near ``parent``, see :meth:`Bulk.around`; what they cost is known from then on."""
         exact = [one.name for one in self.objectives if not one.measured]
         sheets = []
-        for sheet, costs in bulk.around(params, exact, count, rng):
+        for sheet, costs in bulk.around(parent, exact, count, rng):
             told = dict(zip(exact, costs))
             self.known.billed(sheet, Known([told.get(one.name) for one in self.objectives]))
             sheets.append(sheet)

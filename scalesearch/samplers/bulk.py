@@ -7,37 +7,40 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from optuna.trial import FrozenTrial
 
 from scalesearch.blocks.poly import Overflow
 from scalesearch.blocks.sizes import Split
 from scalesearch.cost.population import price
 from scalesearch.cost.protocol import Protocol
 from scalesearch.feasible.draw import one_each
-from scalesearch.feasible.grid import Codes, ColumnSheet, Endless, TooMany, Unanswered, chosen, numeric_parameters
+from scalesearch.feasible.grid import Codes, ColumnSheet, TooMany, Unanswered, chosen, numeric_parameters
 from scalesearch.feasible.sections import all_hold
 from scalesearch.samplers.encoding import decode, encoded, to_param
 from scalesearch.samplers.sheet import Sheet
 from scalesearch.space import Space
+from scalesearch.space.questionnaire.answers import Questionnaire
 from scalesearch.space.questionnaire.constraints import Constraint
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Parameter
 
 CHANGED = 0.3  # chance of each number to be changed
 REACH = 0.15  # of a list of numbers: the standard deviation of a step along it
-MOST_VALUES = 10_000  # of a number that is listed
+MOST_VALUES = 10_000  # of a number that is changed
 
 
 class Bulk:
     """Sheets of ``space`` that meet ``limits``, many at a time.
 
     Raises:
-        TooMany, Endless: a parameter has too many values, or several meanings.
+        TooMany: the name of a parameter has several meanings.
     """
 
     def __init__(self, space: Space, protocol: Protocol, limits: Sequence[Constraint]) -> None:
         self.space, self.protocol, self.limits = space, protocol, limits
         self.numeric = numeric_parameters(space.form)
-        self.columns = {path: _Column(space, path, parameter) for path, parameter in one_each(space).items()}
+        self.columns = {path: _Column(space, path, parameter) for path, parameter in one_each(space).items()
+                        if (parameter.count() or MOST_VALUES) < MOST_VALUES}
 
     @classmethod
     def of(cls, space: Any, protocol: Protocol, limits: Sequence[Any]) -> Bulk | None:
@@ -46,33 +49,34 @@ class Bulk:
             return None
         try:
             return cls(space, protocol, limits)
-        except (TooMany, Endless):
+        except TooMany:
             return None
 
-    def around(self, params: Mapping[str, Any], names: Sequence[str], count: int, rng: np.random.Generator
+    def around(self, parent: Sheet | FrozenTrial, names: Sequence[str], count: int, rng: np.random.Generator
                ) -> list[tuple[Sheet, list[float]]]:
-        """Feasible sheets near ``params``, of one structure and fewer than ``count``, with the costs ``names`` of each.
+        """Feasible sheets near ``parent``, of one structure and at most ``count``, with the costs ``names`` of each.
 
-        Params that are not the space's, such as a recipe's, are kept as they are.
+        What has no list of values is kept as it is, and so is what is not the space's, such as a recipe's.
         """
-        given = decode(self.space, params).params
-        codes = {path: self.columns[path].changed(answer, count, path in self.numeric, rng)
-                 for path, answer in given.items()}
-        answers, codes, rows = self._of_one_structure(codes, count, rng)
+        given = decode(self.space, parent.params).params
+        codes = {path: column.changed(given[path], count, path in self.numeric, rng)
+                 for path, column in self.columns.items() if path in given}
+        kept = {path: answer for path, answer in given.items() if path not in self.columns}
+        answers, codes, rows = self._of_one_structure(codes, kept, count, rng)
         needed = dict.fromkeys([*names, *(name for limit in self.limits for name in limit.costs)])
         try:
             costs, built = price(answers, rows, self.protocol, needed)
         except (Overflow, OverflowError):
             return []
         able = np.flatnonzero(built & all_hold(self.limits, {**answers, **costs}, rows))
-        others = {name: params[name] for name in params.keys() - {self.columns[path].name for path in given}}
-        return list(zip(self._sheets({path: its[able] for path, its in codes.items()}, others),
+        return list(zip(self._sheets({path: its[able] for path, its in codes.items()}, parent),
                         np.array([costs[name][able] for name in names], float).T.tolist() or [[]] * len(able)))
 
-    def _of_one_structure(self, codes: Codes, rows: int, rng: np.random.Generator) -> tuple[dict[str, Any], Codes, int]:
+    def _of_one_structure(self, codes: Codes, kept: Mapping[str, Any], rows: int, rng: np.random.Generator
+                          ) -> tuple[dict[str, Any], Codes, int]:
         """Answers, and codes of what is asked, of the most candidates among ``codes`` that have one structure."""
         while True:
-            sheet = ColumnSheet(self.space.form, codes, self.numeric)
+            sheet = _Columns(self.space.form, codes, self.numeric, kept)
             try:
                 answers = {key: value for key in self.space.form.by_key if (value := sheet.lookup(key)) is not ABSENT}
             except Unanswered as missing:  # what only another number has asked
@@ -83,23 +87,32 @@ class Bulk:
             else:
                 return answers, dict(sheet.params), 0 if sheet.faults else rows
 
-    def _sheets(self, codes: Codes, others: Mapping[str, Any]) -> list[Sheet]:
+    def _sheets(self, codes: Codes, parent: Sheet | FrozenTrial) -> list[Sheet]:
         columns = [self.columns[path] for path in codes]
+        mine = {column.name for column in self.columns.values()}
+        others = {name: value for name, value in parent.params.items() if name not in mine}
         distributions = {column.name: column.distribution for column in columns}
-        names, values = [column.name for column in columns], [column.params(its) for column, its in
-                                                              zip(columns, codes.values())]
-        return [Sheet({**others, **dict(zip(names, row))}, distributions) for row in zip(*values)]
+        distributions |= {name: parent.distributions[name] for name in others}
+        values = zip(*(column.params(its) for column, its in zip(columns, codes.values())))
+        names = [column.name for column in columns]
+        return [Sheet({**others, **dict(zip(names, row))}, distributions) for row in values]
+
+
+class _Columns(ColumnSheet):
+    """Sheet for many candidates, which agree in the answers ``kept``."""
+
+    def __init__(self, form: Questionnaire, codes: Codes, numeric: frozenset[str], kept: Mapping[str, Any]) -> None:
+        super().__init__(form, codes, numeric)
+        self.kept = kept
+
+    def ask(self, name: str, parameter: Parameter) -> Any:
+        return self.kept[name] if name in self.kept else super().ask(name, parameter)
 
 
 class _Column:
     """One parameter: the list of its values, and Optuna's name, distribution and value for each."""
 
     def __init__(self, space: Space, path: str, parameter: Parameter) -> None:
-        count = parameter.count()
-        if count is None:
-            raise Endless(f"{path}: a continuous range has no end of values")
-        if count > MOST_VALUES:
-            raise TooMany(f"{path} has {count:,} values")
         self.values: Sequence[Any] = list(parameter.values() or ())
         self.name, self.distribution = encoded(space, path, parameter)
         self.given = [to_param(parameter, value) for value in self.values]

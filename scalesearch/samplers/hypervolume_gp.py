@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from optuna.trial import FrozenTrial
@@ -25,10 +25,15 @@ from scalesearch.samplers.front_neighbours import FROM_FRONT, FrontNeighbours
 from scalesearch.samplers.history import is_paused, rungs_of
 from scalesearch.samplers.sheet import Sheet
 
+if TYPE_CHECKING:
+    from scalesearch.samplers.bulk import Bulk
+
 N_CHILDREN, N_DRAWN = 5, 2  # sheets that come in with a proposal: changes to members of the front, and random ones
-BULK = 64  # about so many sheets more come in, which are billed together
+FEW_CHILDREN, FEW_DRAWN, BULK = 2, 1, 64  # the same, where about so many more come in that are billed together
 WINDOW, BULK_WINDOW = 32, 16  # proposals for which a sheet is looked at; billing is what takes the time
 MAX_KEPT = 2000
+
+Chooser = Callable[[str], FrozenTrial]  # name of a place to the member of the front that it has
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,11 @@ class HypervolumeGP(FrontNeighbours):
     def _pool(self, ask: Ask) -> list[Sheet]:
         """Sheets that nothing known forbids and nobody has seen."""
         keys, identities, pool = set(ask.keys), set(ask.identities), []
-        for sheet in (*self._children(ask), *self._drawn(ask), *self._billed(ask)):
+        region, chosen = self._region(ask), self._chooser(ask)
+        bulk = region.bulk if region else None
+        children, drawn = (FEW_CHILDREN, FEW_DRAWN) if bulk else (N_CHILDREN, N_DRAWN)
+        billed = self._billed(ask, chosen, bulk) if bulk else ()
+        for sheet in (*self._children(ask, chosen, children), *self._drawn(ask, drawn), *billed):
             if sheet.key in keys:
                 continue
             keys.add(sheet.key)
@@ -106,14 +115,13 @@ class HypervolumeGP(FrontNeighbours):
         known = ask.known(sheet.params)
         return known.feasible and known.identity not in ask.identities
 
-    def _children(self, ask: Ask) -> Iterator[Sheet]:
+    def _children(self, ask: Ask, chosen: Chooser, each: int) -> Iterator[Sheet]:
         """Changes to members of the front as it is now, those of the numbers before among them."""
-        chosen = self._chooser(ask)
-        for name in _names(ask.number, N_CHILDREN, WINDOW):
+        for name in _names(ask.number, each, WINDOW):
             parent = chosen(name)
             yield self._made(ask, ("child", name, parent.number), partial(self._child, ask, parent))
 
-    def _chooser(self, ask: Ask) -> Callable[[str], FrozenTrial]:
+    def _chooser(self, ask: Ask) -> Chooser:
         """Chooses the member of the front that a place has, by a lot for each.
 
         So a new member takes few places of the others, and what was billed for the proposal before is mostly what is
@@ -130,16 +138,13 @@ class HypervolumeGP(FrontNeighbours):
     def _child(self, ask: Ask, parent: FrozenTrial, rng: random.Random) -> Sheet:
         return self.changed(ask, parent.params, 1, rng)
 
-    def _drawn(self, ask: Ask) -> Iterator[Sheet]:
+    def _drawn(self, ask: Ask, each: int) -> Iterator[Sheet]:
         """Random sheets, those of the numbers before among them."""
-        for name in _names(ask.number, N_DRAWN, WINDOW):
+        for name in _names(ask.number, each, WINDOW):
             yield self._made(ask, ("drawn", name, 0), partial(self.sample, ask))
 
-    def _billed(self, ask: Ask) -> Iterator[Sheet]:
+    def _billed(self, ask: Ask, chosen: Chooser, bulk: Bulk) -> Iterator[Sheet]:
         """Sheets near members of the front that are billed many at a time."""
-        if (region := self._region(ask)) is None or region.bulk is None:
-            return
-        chosen = self._chooser(ask)
         for name in _names(ask.number, 1, BULK_WINDOW):
             parent = chosen(f"bulk {name}")
             key = name, parent.number
@@ -147,7 +152,7 @@ class HypervolumeGP(FrontNeighbours):
                 if len(self._bulks) >= 4 * BULK_WINDOW:
                     del self._bulks[next(iter(self._bulks))]
                 rng = np.random.default_rng(zlib.crc32(f"{self.seed}:{key}".encode()))
-                self._bulks[key] = ask.billed(region.bulk, parent.params, BULK, rng)
+                self._bulks[key] = ask.billed(bulk, parent, BULK, rng)
             yield from self._bulks[key]
 
     def _made(self, ask: Ask, key: tuple[str, str, int], make: Callable[[random.Random], Sheet]) -> Sheet:
