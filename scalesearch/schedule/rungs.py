@@ -203,9 +203,13 @@ class Scheduler:
 
     def _worthiest(self, begun: Sequence[FrozenTrial], worth: Worth, left: float, exhausted: bool
                    ) -> FrozenTrial | New | None:
-        """What brings most for its compute, among what can still be trained to its end."""
-        paused = undominated([trial for trial in begun if is_paused(trial)], self.objectives)
-        able = [trial for trial in paused if trial.number in worth.paused and self._to_end(trial) <= left + 1e-9]
+        """What brings most for its compute, among what can still be trained to its end.
+
+        That a smaller trial is ahead at a rung counts for what the forecast makes of it, no more: large models are
+        behind there, and ahead at the end.
+        """
+        able = [trial for trial in begun if is_paused(trial) and trial.number in worth.paused
+                and self._to_end(trial) <= left + 1e-9]
         best = max(able, key=lambda trial: worth.paused[trial.number], default=None)
         affordable = left >= 1 - 1e-9 and not exhausted
         if best is None or (affordable and worth.new > worth.paused[best.number]):

@@ -35,6 +35,14 @@ def test_nothing_is_begun_that_cannot_come_to_its_end():
     assert chosen(0.5, {}, left=0.95 + running) is None
 
 
+def test_one_that_is_behind_a_smaller_one_at_its_rung_goes_on_where_it_is_worth_more():
+    """Large models are behind after a short training, and ahead at the end."""
+    waiting = [frozen(1, "PAUSED", rungs=(1.44,), costs={"params": 1}),
+               frozen(2, "PAUSED", rungs=(1.49,), costs={"params": 3})]
+    scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: Worth(0.1, {1: 0.2, 2: 0.9}))
+    assert scheduler.next(waiting, 9.0).number == 2
+
+
 def test_as_long_as_nothing_is_known_promotions_go_by_rank():
     scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: None)
     assert scheduler.next(WAITING, 9.0) is scheduler.next(WAITING, 9.0) or scheduler.next(WAITING, 9.0) is NEW
