@@ -63,6 +63,8 @@ class Bulk:
                  for path, column in self.columns.items() if path in given}
         kept = {path: answer for path, answer in given.items() if path not in self.columns}
         answers, codes, rows = self._of_one_structure(codes, kept, count, rng)
+        if not rows:
+            return []
         needed = dict.fromkeys([*names, *(name for limit in self.limits for name in limit.costs)])
         try:
             costs, built = price(answers, rows, self.protocol, needed)
@@ -74,7 +76,7 @@ class Bulk:
 
     def _of_one_structure(self, codes: Codes, kept: Mapping[str, Any], rows: int, rng: np.random.Generator
                           ) -> tuple[dict[str, Any], Codes, int]:
-        """Answers, and codes of what is asked, of the most candidates among ``codes`` that have one structure."""
+        """Answers, codes of what is asked, and the number, of the most candidates that have one structure, if sound."""
         while True:
             sheet = _Columns(self.space.form, codes, self.numeric, kept)
             try:
