@@ -45,19 +45,19 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
             progress.update(task, completed=done, total=total)
 
         said = distill_data(list(map(Path, teachers)), spec, out, search, tell)
-    files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), _data_file(spec, out)]
+    files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), write_data(spec, out, distilled=str(out.resolve()))]
     if as_json:
         print_json({**said, "files": files})
     else:
         say(f"{said['pairs']:,} pairs ({search.protocol}): {', '.join(files)}")
 
 
-def _data_file(spec: DataSpec, out: Path) -> str:
-    """Writes the data file of the distilled corpus: what is learned from is new, everything else as it was."""
+def write_data(spec: DataSpec, out: Path, **learned: str) -> str:
+    """Writes ``out``.yaml, a data file: what is ``learned`` from is new, everything else as it was."""
     import yaml
 
     from scalesearch.files import write_text
 
     file = out.with_name(f"{out.name}.yaml")
-    write_text(file, yaml.safe_dump(spec.to_json() | {"distilled": str(out.resolve())}, sort_keys=False))
+    write_text(file, yaml.safe_dump(spec.to_json() | learned, sort_keys=False))
     return str(file)

@@ -21,6 +21,7 @@ VERBS = {
     "solve": ("calculator.solve", "The largest size within a budget, and trades between sizes, exactly."),
     "train": ("train", "Train one architecture on a parallel corpus."),
     "distill": ("distill", "A teacher's translations of the training text, as a corpus for students."),
+    "soften": ("soften", "A teacher's probabilities at every place of the training pairs, for students."),
     "translate": ("translate", "Translate lines from standard input with a trained checkpoint."),
     "score": ("score", "Score trained checkpoints on any files, with intervals and paired tests."),
     "analyse": ("analyse", "Heads, tokens, activations, load and gradients of a trained checkpoint."),

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from scalesearch.data.soft import Soft
 from scalesearch.data.split import BOS, EOS, PAD, Ints, Split
 from scalesearch.errors import UserError
 
@@ -22,12 +23,14 @@ class Batch:
         target_in: (B, T), each row starting with BOS: what a decoder reads.
         target_out: (B, T), each row ending in EOS: the labels; PAD where nothing is scored.
         indices: (B,) places of the pairs in their split.
+        soft: what a teacher finds probable there, beside the labels.
     """
 
     source: Ints
     target_in: Ints
     target_out: Ints
     indices: Ints
+    soft: Soft | None = None
 
     @property
     def tokens(self) -> int:
@@ -125,7 +128,8 @@ def make_batch(split: Split, indices: Ints) -> Batch:
     source, target = split.source_ids, split.target_ids
     if split.overlap is None:
         return Batch(source.padded(indices, after=EOS), target.padded(indices, before=BOS),
-                     target.padded(indices, after=EOS), np.asarray(indices))
+                     target.padded(indices, after=EOS), np.asarray(indices),
+                     split.soft and split.soft.padded(split, np.asarray(indices)))
     # Of windows the source is EOS alone; tokens that the window before has too are read and not scored.
     tokens, indices = target.padded(indices), np.asarray(indices)
     read = np.concatenate([np.full((len(tokens), 1), BOS), tokens[:, :-1]], 1)

@@ -9,6 +9,7 @@ from filelock import FileLock
 from scalesearch.data.cache import Damaged, Stored, fetch, hash_of, key_of, store
 from scalesearch.data.files import default_cache
 from scalesearch.data.prepare import Counts, notes, prepare
+from scalesearch.data.soft import SoftTargets, facts_of
 from scalesearch.data.sources import fingerprint, read
 from scalesearch.data.spec import DataSpec
 from scalesearch.data.split import Split
@@ -75,14 +76,20 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
         (meta, tokenizer, splits), repairs = fetch(folder), []
     except Damaged:
         (meta, tokenizer, splits), repairs = _make(full, folder)
-    return Corpus(name=_name(full), hash=meta["hash"], synthetic=spec.builtin is not None,
+    digest, remarks = meta["hash"], list(notes(spec, meta["counts"]))
+    if full.soft_targets is not None:
+        soft = splits["train"].soft = SoftTargets.read(Path(full.soft_targets), digest, splits["train"])
+        digest = hash_of([digest, soft.facts])
+        remarks.append(f"train: beside the tokens, a teacher's {soft.facts['top']} likeliest at every place")
+    return Corpus(name=_name(full), hash=digest, synthetic=spec.builtin is not None,
                   spec=spec, tokenizer=tokenizer, counts=meta["counts"],
-                  notes=(*notes(spec, meta["counts"]), *repairs), folder=folder, **splits)
+                  notes=(*remarks, *repairs), folder=folder, **splits)
 
 
 def text_hash(spec: DataSpec) -> str:
     """Hash of a resolved spec's text and of how it is cut, whatever the size of the vocabulary."""
-    return hash_of({**_identity(spec), "vocabulary": [spec.model, spec.coverage]})
+    softened = {"soft": facts_of(Path(spec.soft_targets))} if spec.soft_targets else {}
+    return hash_of({**_identity(spec), "vocabulary": [spec.model, spec.coverage], **softened})
 
 
 def _identity(spec: DataSpec) -> dict[str, Any]:

@@ -18,6 +18,7 @@ SPLITS = ("train", "valid", "test")
 FILES_VOCAB, BUILTIN_VOCAB, BUILTIN_PAIRS, WINDOW = 8000, 2000, 20_000, 128
 MAX_VOCAB = 1_000_000
 OF_FILES = ("source", "target", *SPLITS)
+OF_TEACHERS = ("tokenizer", "distilled", "soft_targets")
 OF_TASKS = ("tokenised", "comet", "window", "stride")
 Conflict = tuple[str, str, str | None]
 
@@ -88,6 +89,8 @@ class DataSpec:
     distilled: str | None = setting(None, "prefix of a teacher's translations of the training text, as `scalesearch "
                                     "distill` writes them, to learn from")
     mix: bool = setting(False, "learn from the real pairs as well as from `distilled`")
+    soft_targets: str | None = setting(None, "file of a teacher's probabilities at every place of the training pairs, "
+                                       "as `scalesearch soften` writes it, to learn beside the tokens")
     name: str | None = setting(None, "what tables call the corpus")
 
     def __post_init__(self) -> None:
@@ -151,6 +154,7 @@ class DataSpec:
         vocabulary = f"tokenizer {self.tokenizer}" if self.tokenizer else fitted
         extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
         extras += [f"{'with' if self.mix else 'as'} translated in {self.distilled}"] * bool(self.distilled)
+        extras += [f"soft targets in {self.soft_targets}"] * bool(self.soft_targets)
         return "; ".join([text, vocabulary, *extras])
 
     @property
@@ -171,7 +175,7 @@ class DataSpec:
             return full(split, value) if isinstance(value, str) else value.map_paths(lambda path: full(split, path))
 
         parts = {split: tuple(part(split, value) for value in getattr(self, split)) for split in SPLITS}
-        files = {key: full(key, getattr(self, key)) for key in ("tokenizer", "distilled") if getattr(self, key)}
+        files = {key: full(key, getattr(self, key)) for key in OF_TEACHERS if getattr(self, key)}
         return replace(self, **parts, **files)
 
 
@@ -225,7 +229,7 @@ def _of_task(said: Mapping[str, Any]) -> Iterator[Conflict]:
             if isinstance(part, PairOfFiles) and part.references and (task.form, split) not in REFERENCED:
                 yield split, "several references are for the validation and test text of `task: correction`", None
     if task.form == "text":
-        for key in ("source", "target", "max_ratio", "distilled"):
+        for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
             if said[key] is not None:
                 yield key, f"it is for pairs of texts, and the task is {task.name}", None
 

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.tasks import Texts
 from scalesearch.tasks.edits import Edits
+
+if TYPE_CHECKING:
+    from scalesearch.data.soft import SoftTargets
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3  # the token ids that every vocabulary starts with
 Ints = NDArray[Any]
@@ -106,7 +109,7 @@ class Split:
 
     Of text alone, ``target_ids`` holds windows of one stream of tokens, EOS among them, and ``source_ids`` empty rows.
     ``overlap`` is then the number of tokens that each window but the first repeats of the one before, to be read and
-    not scored; of sentence pairs it is None.
+    not scored; of sentence pairs it is None. ``soft``: a teacher's probabilities at every place of the targets.
     """
 
     def __init__(self, source_ids: Rows, target_ids: Rows, texts: Callable[[], Texts],
@@ -115,6 +118,7 @@ class Split:
         self.target_ids = target_ids
         self.overlap = overlap
         self._texts = texts
+        self.soft: SoftTargets | None = None
 
     @classmethod
     def of(cls, source_ids: Sequence[Sequence[int]], target_ids: Sequence[Sequence[int]] | None = None,

@@ -55,9 +55,16 @@ class Ensemble(torch.nn.Module):
 
     def logits(self, states: Each) -> Tensor:
         """Logarithms (…, V) of the mean probability, in fp32 or better."""
-        logits = self._each(lambda member, part: member.logits(part), states)
+        return self._mean(self._each(lambda member, part: member.logits(part), states))
+
+    @staticmethod
+    def _mean(logits: list[Tensor]) -> Tensor:
         logs = [one.log_softmax(-1, dtype=torch.promote_types(one.dtype, torch.float32)) for one in logits]
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Teacher-forced logarithms (batch, T, V) of the mean probability."""
+        return self._mean([member(source, target) for member in self.members])
 
     @contextmanager
     def folded(self) -> Iterator[None]:

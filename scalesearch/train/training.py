@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from scalesearch.blocks.embedding import AdaptiveOutput
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus
 from scalesearch.errors import UserError
@@ -83,6 +84,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         try:
             model = first_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
             result.params = sum(weight.numel() for weight in model.parameters())
+            _check_soft(model, corpus)
             causality(model, corpus.tokenizer.vocab_size)
             scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
             engine = _engine(model, architecture, corpus, recipe, seed, hardware, members)
@@ -103,6 +105,12 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     # Ctrl-C too late to interrupt anything must still reach the caller, who may have more to train.
     stop.check()
     return result
+
+
+def _check_soft(model: Any, corpus: Corpus) -> None:
+    output = model.output.block
+    if corpus.train.soft is not None and isinstance(output, AdaptiveOutput) and len(output.bands()) > 1:
+        raise TrainingFailed("soft targets are of one softmax over the vocabulary, and this model's has bands")
 
 
 def _engine(model: Any, architecture: Any, corpus: Corpus, recipe: Recipe, seed: int, hardware: Hardware,

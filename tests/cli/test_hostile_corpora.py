@@ -17,7 +17,7 @@ from tests.bounds import answered
 from tests.corpora import write_text
 from tests.train.conftest import recipe, tiny
 
-VERBS = ("train", "distill", "analyse", "study", "run")
+VERBS = ("train", "distill", "soften", "analyse", "study", "run")
 SIDES = [f"{split}.{side}" for split in ("train", "val", "test") for side in ("en", "de")]
 ODD_LINES = ["", " ", "\t", "\u2028", "\x85", "\x0b\x0c", "\0", "a\0b", "\x1b[2J", "\u2581", "\u2581 \u2581", "\u202e",
              "\ufeff", "\ufffd", "\U0010ffff", "e" + "\u0301" * 500, "日本語のテキスト", "\r", "x" * 70_000,
@@ -131,6 +131,7 @@ def read_by(verb: str, model: Path, damage: dict[str, Any], data: dict[str, Any]
     options: dict[str, list[Any]] = {
         "train": [model, "--data", "data.yaml", "--set", "recipe.steps=1", *only, "--json", "--out"],
         "distill": [model, "--data", "data.yaml", "--json", "--out"],
+        "soften": [model, "--data", "data.yaml", "--json", "--out"],
         "analyse": [model, "--data", "data.yaml", "--sentences", 3, "--json", "--to"],
         "study": ["run", "study.yaml", "--dry-run", "--out"],
         "run": ["run", "study.yaml", "--backend", "inprocess", "--out"]}

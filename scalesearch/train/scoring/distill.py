@@ -33,7 +33,7 @@ def distill_data(teachers: Sequence[Path], data: DataSpec, out: Path, search: Se
             translations.
     """
     from scalesearch.data.sources import read
-    from scalesearch.train.checkpoint import WEIGHTS, read_ensemble
+    from scalesearch.train.checkpoint import read_ensemble
     from scalesearch.train.hardware import Hardware
     from scalesearch.train.recipe import Recipe
     from scalesearch.train.scoring.evaluate import translate as decoded
@@ -42,7 +42,7 @@ def distill_data(teachers: Sequence[Path], data: DataSpec, out: Path, search: Se
     texts = read(data)["train"].source[: data.limit]
     model, hardware = read_ensemble(teachers), Hardware.of(Recipe(steps=1))
     model.model.to(hardware.device).set_attention(hardware.attention)
-    settings = {"teacher": "+".join(_hash((folder / WEIGHTS).read_bytes()) for folder in teachers),
+    settings = {"teacher": hash_of_teachers(teachers),
                 "text": _hash("\n".join(texts).encode()),
                 "decode": search.protocol, "dtype": hardware.dtype}
 
@@ -52,6 +52,13 @@ def distill_data(teachers: Sequence[Path], data: DataSpec, out: Path, search: Se
         return [best[0] for _, (best, *_) in found]
 
     return {"pairs": distill(texts, out, data.suffixes, translate, settings, tell), **settings}
+
+
+def hash_of_teachers(folders: Sequence[Path]) -> str:
+    """Hash of the weights of finished trainings."""
+    from scalesearch.train.checkpoint import WEIGHTS
+
+    return "+".join(_hash((folder / WEIGHTS).read_bytes()) for folder in folders)
 
 
 def _hash(content: bytes) -> str:
@@ -77,7 +84,7 @@ def distill(texts: list[str], out: Path, suffixes: tuple[str, str], translate: T
         UserError: ``out`` holds another teacher's translations, or other text.
     """
     files = [out.with_name(f"{out.name}.{suffix}") for suffix in suffixes]
-    _check_settings(out.with_name(f"{out.name}.json"), settings, files)
+    check_settings(out.with_name(f"{out.name}.json"), settings, files, "translations")
     written = [file.read_bytes().split(b"\n")[:-1] if file.exists() else [] for file in files]
     whole = min(map(len, written))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -93,18 +100,18 @@ def distill(texts: list[str], out: Path, suffixes: tuple[str, str], translate: T
     return len(texts)
 
 
-def _check_settings(file: Path, settings: dict[str, Any], files: list[Path]) -> None:
-    """Writes the settings to ``file``, or checks that they are those there. Raises UserError."""
+def check_settings(file: Path, settings: dict[str, Any], files: list[Path], what: str) -> None:
+    """Writes the settings of ``what`` in ``files`` to ``file``, or checks them with those there. Raises UserError."""
     if not file.exists():
         others = [str(path) for path in files if path.exists()]
         if others:
             raise UserError(f"{', '.join(others)}: there already, and not from here ({file.name} is missing); "
-                            "write the translations elsewhere", code="other-translations")
+                            f"write the {what} elsewhere", code="other-translations")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         return
     before = read_json(file, dict[str, Any])
     differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
     if differing:
-        raise UserError(f"{file}: the translations there were made with another {', '.join(differing)}; "
+        raise UserError(f"{file}: the {what} there were made with another {', '.join(differing)}; "
                         "delete them or write elsewhere", code="other-translations")

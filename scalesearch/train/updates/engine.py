@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from scalesearch.data import PAD, Batch
+from scalesearch.data.split import Ints
 from scalesearch.nn import Dropout, build
 from scalesearch.train import checkpoint
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory, require_memory
@@ -99,9 +100,21 @@ class Engine:
         with self.hardware.autocast():
             states = self.states(*(tensor(np.tile(side, (passes, 1))) for side in (batch.source, batch.target_in)))
             hidden = states.flatten(0, 1).index_select(0, tensor(places))
-            labels = tensor(batch.target_out.ravel()[real].repeat(passes))
-            losses = [cross_entropy(*term, smoothing, agreement=alpha) for term in self.model.terms(hidden, labels)]
+            labels, shares = (part if part is None else tensor(part.repeat(passes, 0))
+                              for part in self._labels(batch, real))
+            losses = [cross_entropy(*term, smoothing, agreement=alpha, shares=shares)
+                      for term in self.model.terms(hidden, labels)]
             return (losses[0] if len(losses) == 1 else torch.stack(losses).sum()) / passes
+
+    def _labels(self, batch: Batch, real: Ints) -> tuple[Ints, Ints | None]:
+        """Labels (N,) at the places ``real``; in training with soft targets, (N, 1 + top) and what share each has."""
+        labels, share = batch.target_out.ravel()[real], self.recipe.soft_share
+        if batch.soft is None or not self.model.training or not share:
+            return labels, None
+        ids, probabilities = (part.reshape(-1, part.shape[-1])[real] for part in (batch.soft.ids,
+                                                                                  batch.soft.probabilities))
+        own = np.full((len(real), 1), 1 - share, np.float32)
+        return np.hstack([labels[:, None], ids]), np.hstack([own, np.float32(share) * probabilities])
 
     def _states(self, source: Tensor, target: Tensor) -> Tensor:
         return self.model.decode(target, self.model.encode(source))
@@ -151,9 +164,13 @@ def cut(batch: Batch, parts: int) -> list[Batch]:
     if parts == 1:
         return [batch]
     rows = np.array_split(np.arange(len(batch)), min(parts, len(batch)))
-    return [Batch(_trim(batch.source[r]), _trim(batch.target_in[r]), _trim(batch.target_out[r]), batch.indices[r])
-            for r in rows]
+    return [Batch(_trim(batch.source[r]), _trim(batch.target_in[r]), _trim(batch.target_out[r]), batch.indices[r],
+                  batch.soft and batch.soft.at(r, _width(batch.target_out[r]))) for r in rows]
 
 
-def _trim(ids: np.ndarray) -> np.ndarray:
-    return ids[:, : int((ids != PAD).sum(1).max())]
+def _trim(ids: Ints) -> Ints:
+    return ids[:, : _width(ids)]
+
+
+def _width(ids: Ints) -> int:
+    return int((ids != PAD).sum(1).max())

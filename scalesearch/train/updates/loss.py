@@ -21,27 +21,31 @@ CHUNK_GPU = 4096
 
 
 def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float = 0.0,
-                  chunk: int | None = None, agreement: float = 0.0) -> Tensor:
+                  chunk: int | None = None, agreement: float = 0.0, shares: Tensor | None = None) -> Tensor:
     """Label-smoothed cross-entropy (Szegedy et al. 2016) summed over rows, in nats; a scalar.
 
     Args:
         hidden: (N, d) states at real target positions.
         weight: (V, d) output matrix. bias: (V,) or None.
-        target: (N,) labels.
+        target: (N,) labels, or (N, m) with ``shares``.
         smoothing: mass ε spread over all V entries, as ``torch.nn.functional.cross_entropy`` does.
         chunk: rows whose logits are held together; an even number where there is an ``agreement``.
         agreement: α of R-Drop; adds α / 2 · (KL(p, q) + KL(q, p)) of the distributions of rows 2i and 2i + 1.
+        shares: (N, m) of a row's probability that its m labels have; they sum to 1. Labels may repeat.
     """
     rows = chunk or (CHUNK_GPU if hidden.is_cuda else CHUNK)
-    return _CrossEntropy.apply(hidden, weight, bias, target, smoothing, rows, agreement)
+    if shares is None:
+        target = target[:, None]
+        shares = hidden.new_ones(target.shape, dtype=torch.float32)
+    return _CrossEntropy.apply(hidden, weight, bias, target, shares, smoothing, rows, agreement)
 
 
 class _CrossEntropy(torch.autograd.Function):
     """Autograd function of the loss. Products run in bf16 under autocast, softmax and sums in fp32 or better."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float,
-                chunk: int, agreement: float) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, shares: Tensor,
+                smoothing: float, chunk: int, agreement: float) -> Tensor:
         low = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
         x, w = (hidden.to(low), weight.to(low)) if low else (hidden, weight)
         needs_grad = any(ctx.needs_input_grad[:3])
@@ -49,7 +53,7 @@ class _CrossEntropy(torch.autograd.Function):
         total = weight.new_zeros(())
         for start in range(0, len(x), chunk):
             rows = slice(start, start + chunk)
-            total += _chunk(x[rows], w, bias, target[rows], smoothing, grads, rows, agreement)
+            total += _chunk(x[rows], w, bias, target[rows], shares[rows], smoothing, grads, rows, agreement)
         if smoothing:
             total += _smooth(x, weight, bias, smoothing, grads)
         ctx.grads = grads
@@ -62,7 +66,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.grads = None
         scaled = [None if g is None else g.mul_(grad) for g in (grads.hidden, grads.weight, grads.bias)]
         scaled[0] = scaled[0].to(ctx.dtypes[0])
-        return *scaled, None, None, None, None
+        return *scaled, None, None, None, None, None
 
 
 class _Gradients:
@@ -86,21 +90,22 @@ class _Gradients:
             self.bias += d_logits.sum(0)
 
 
-def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, smoothing: float,
+def _chunk(x: Tensor, w: Tensor, bias: Tensor | None, target: Tensor, shares: Tensor, smoothing: float,
            grads: _Gradients | None, rows: slice, agreement: float) -> Tensor:
     """Loss of some rows: (1 - ε) · cross-entropy plus ε · log-partition. :func:`_smooth` adds the rest of it."""
     logits = x @ w.t()
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if bias is not None:
         logits += bias
-    correct = logits.gather(1, target[:, None])
+    shares = shares.to(logits.dtype)
+    correct = (logits.gather(1, target) * shares).sum(1, keepdim=True)
     if grads is None:
         return (torch.logsumexp(logits, 1, keepdim=True) - (1 - smoothing) * correct).sum()
     p = torch.softmax(logits, 1)
     partition = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
     loss = (partition - (1 - smoothing) * correct).sum()
     pull, distance = _agree(logits, p, agreement) if agreement else (None, 0)
-    p.scatter_add_(1, target[:, None], p.new_full((len(x), 1), smoothing - 1))
+    p.scatter_add_(1, target, (smoothing - 1) * shares)
     if pull is not None:
         p += pull
     grads.add(x, w, p, rows)

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalesearch.data import PAD, Feed, make_batch
+from scalesearch.data import PAD, Feed, Split, make_batch
+from scalesearch.data.soft import SoftTargets, places, record
 from scalesearch.nn import build
 from scalesearch.train.hardware import Hardware, out_of_memory
 from scalesearch.train.updates.engine import Engine, cut, first_model
@@ -116,3 +117,37 @@ def divergence(subject: Engine, batch) -> float:
         subject.recipe = replace(subject.recipe, rdrop=rdrop)
         losses.append(subject.loss_sum(batch, 0.0).item())
     return losses[1] - losses[0]
+
+
+def with_soft(corpus, top: int = 3):
+    """``corpus``' training split with made-up soft targets."""
+    rng, split = np.random.default_rng(1), corpus.train
+    records = np.zeros(int(places(split)[-1]), record(top))
+    records["ids"] = rng.integers(corpus.tokenizer.vocab_size, size=(len(records), top))
+    records["probabilities"] = rng.dirichlet(np.ones(top), len(records))
+    softened = Split(split.source_ids, split.target_ids, lambda: split.texts)
+    softened.soft = SoftTargets(records, {"corpus": "", "teacher": "", "top": top, "dtype": "fp32"})
+    return softened
+
+
+def test_soft_targets_are_learned_by_their_share(corpus) -> None:
+    rows, split = np.arange(9), with_soft(corpus)
+    losses = {share: engine(corpus, soft_share=share).loss_sum(make_batch(split, rows), 0.1).item()
+              for share in (0, 0.25, 1)}
+    hard = engine(corpus).loss_sum(make_batch(corpus.train, rows), 0.1).item()
+    assert losses[0] == hard != losses[1]
+    assert losses[0.25] == pytest.approx(0.75 * losses[0] + 0.25 * losses[1])
+    subject = engine(corpus, soft_share=1)
+    subject.model.eval()  # validation is by the real labels
+    assert subject.loss_sum(make_batch(split, rows), 0.1).item() == pytest.approx(hard)
+
+
+@pytest.mark.parametrize("changes", [{"soft_share": 0.7}, {"soft_share": 0.7, "rdrop": 2.0}])
+def test_pieces_of_a_batch_keep_its_soft_targets(corpus, changes) -> None:
+    batch, weights = make_batch(with_soft(corpus), np.arange(9)), []
+    for parts in (1, 4):
+        subject = engine(corpus, **changes)
+        subject.parts = parts
+        subject.update([batch], 1e-2)
+        weights.append(subject.model.state_dict())
+    assert all(torch.allclose(one, weights[1][name], atol=1e-7) for name, one in weights[0].items())

@@ -91,3 +91,22 @@ def test_agreement_is_both_divergences_of_each_pair_of_rows(n, d, v, bias, smoot
     assert torch.allclose(found, wanted, atol=1e-9)
     for one, other in zip(torch.autograd.grad(found, leaves), torch.autograd.grad(wanted, leaves)):
         assert torch.allclose(one, other, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 20), st.integers(1, 9), st.integers(2, 30), st.booleans(), st.floats(0, 0.9), st.integers(1, 8),
+       st.integers(1, 25), st.integers(0, 1000))
+def test_shares_are_a_distribution_over_the_labels(n, d, v, bias, smoothing, m, chunk, seed) -> None:
+    hidden, weight, offset, _ = inputs(n, d, v, bias, seed)
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, v, (n, m), generator=generator)  # some of them twice
+    shares = torch.rand(n, m, generator=generator, dtype=torch.float64).add(0.01)
+    shares /= shares.sum(1, keepdim=True)
+    wanted = reference(hidden @ weight.t() + (0 if offset is None else offset),
+                       torch.zeros(n, v, dtype=torch.float64).scatter_add(1, labels, shares), reduction="sum",
+                       label_smoothing=smoothing)
+    leaves = [hidden, weight] + ([offset] if bias else [])
+    found = cross_entropy(hidden, weight, offset, labels, smoothing, chunk, shares=shares)
+    assert torch.allclose(found, wanted, atol=1e-9)
+    for one, other in zip(torch.autograd.grad(found, leaves), torch.autograd.grad(wanted, leaves)):
+        assert torch.allclose(one, other, atol=1e-9)

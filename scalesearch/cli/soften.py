@@ -1,0 +1,46 @@
+"""``scalesearch soften TEACHER... --data FILE --out FILE``: a teacher's probabilities, for students to learn from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from scalesearch.api.files import data_spec
+from scalesearch.cli.distill import write_data
+from scalesearch.cli.options import Output, json_option, print_json
+from scalesearch.terminal import open_console, say
+
+
+@click.command(name="soften")
+@click.argument("teachers", nargs=-1, required=True, metavar="TEACHER...")
+@click.option("--data", required=True, metavar="FILE", help="The data file whose training pairs are softened.")
+@click.option("--out", required=True, type=Output(), metavar="FILE",
+              help="Writes FILE, FILE.json, and FILE.yaml, the data file to train on.")
+@click.option("--top", default=8, show_default=True, metavar="N", help="Tokens kept at every place.")
+@json_option
+def command(teachers: tuple[str, ...], data: str, out: Path, top: int, as_json: bool) -> None:
+    """Word-level distillation: what the training in the folder TEACHER finds probable at every place of the training
+    pairs.
+
+    Several teachers give the mean of their probabilities; they share a vocabulary, which the student has too. The pairs
+    may be a teacher's translations, real ones or both. Students are then trained on FILE.yaml; their recipe's
+    `soft_share` says how much the teacher counts. Run again, it goes on where it was stopped.
+    """
+    from rich.progress import Progress
+
+    from scalesearch.train.scoring.soften import soften_data
+
+    spec = data_spec(data)
+    with Progress(console=open_console(stderr=True)) as progress:
+        task = progress.add_task("softening", total=None)
+
+        def tell(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        said = soften_data(list(map(Path, teachers)), spec, out, top, tell)
+    files = [str(out), write_data(spec, out, soft_targets=str(out.resolve()))]
+    if as_json:
+        print_json({**said, "files": files})
+    else:
+        say(f"{said['places']:,} places of {said['pairs']:,} pairs, {top} tokens each: {', '.join(files)}")

@@ -1,0 +1,72 @@
+"""``scalesearch soften``: probabilities that a student can learn from."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from scalesearch.cli.main import app
+from scalesearch.cli.soften import command
+from scalesearch.train import train
+from tests.errors import refuses
+from tests.train.conftest import recipe, sentences, tiny
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data file, beside its text and the folder ``teacher`` of a model that has learned it."""
+    from scalesearch.api.files import load_data
+
+    folder = tmp_path_factory.mktemp("soften")
+    for split, count, seed in (("train", 60, 1), ("val", 10, 2), ("test", 10, 3)):
+        for side, column in (("en", 0), ("de", 1)):
+            (folder / f"{split}.{side}").write_text("".join(pair[column] + "\n" for pair in sentences(count, seed)))
+    file = folder / "data.yaml"
+    file.write_text(yaml.safe_dump({"source": "en", "target": "de", "train": "train", "valid": "val", "test": "test",
+                                    "vocab": 60}))
+    train(tiny(), load_data(str(file)), recipe(), folder / "teacher")
+    return file
+
+
+def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_path: Path) -> None:
+    from scalesearch.api.files import load_data
+
+    given = [str(data.parent / "teacher"), "--data", str(data), "--out", str(tmp_path / "soft"), "--top", "5", "--json"]
+    said = CliRunner().invoke(command, given, catch_exceptions=False)
+    assert said.exit_code == 0, said.output
+    facts, real = json.loads(said.stdout), load_data(str(data))
+    assert facts["pairs"] == 60 and facts["places"] == len(real.train.target_ids.flat) + 60 and facts["top"] == 5
+    student = load_data(facts["files"][-1])
+    assert student.hash != real.hash and student.train.target_ids == real.train.target_ids
+    assert any("5 likeliest" in note for note in student.notes)
+    results = {share: train(tiny(), student, recipe(soft_share=share), tmp_path / f"student-{share}")
+               for share in (0, 1)}
+    hard = train(tiny(), real, recipe(), tmp_path / "hard")
+    assert [point["train_loss"] for point in results[0].curve] == [point["train_loss"] for point in hard.curve]
+    assert results[1].curve[-1]["valid_loss"] != hard.curve[-1]["valid_loss"]
+    with refuses("other-translations", "top"):
+        raise CliRunner().invoke(app, ["soften", *given, "--top", "4"]).exception
+
+
+def test_a_softmax_in_bands_is_refused_as_a_candidate(data: Path, tmp_path: Path) -> None:
+    from scalesearch.api.files import load_data
+
+    CliRunner().invoke(command, [str(data.parent / "teacher"), "--data", str(data), "--out", str(tmp_path / "soft")],
+                       catch_exceptions=False)
+    banded = tiny(embedding="adaptive", embedding__cutoffs=(20,), embedding__factor=2)
+    result = train(banded, load_data(str(tmp_path / "soft.yaml")), recipe(), tmp_path / "run")
+    assert result.state == "failed" and "bands" in result.reason
+
+
+def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(yaml.safe_dump(yaml.safe_load(data.read_text()) | {"vocab": 50} | {
+        split: str(data.parent / name) for split, name in (("train", "train"), ("valid", "val"), ("test", "test"))}))
+    teacher = str(data.parent / "teacher")
+    with refuses("teacher-of-another-vocabulary", teacher):
+        raise CliRunner().invoke(app, ["soften", teacher, "--data", str(other), "--out", "soft"]).exception
+    with refuses("out-of-range", 61):
+        raise CliRunner().invoke(app, ["soften", teacher, "--data", str(data), "--out", "soft",
+                                       "--top", "61"]).exception

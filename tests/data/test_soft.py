@@ -1,0 +1,77 @@
+"""Soft targets: each at its place, of these pairs and no others."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scalesearch.data import PAD, Corpus, DataSpec, load_corpus, make_batch
+from scalesearch.data.corpus import text_hash
+from scalesearch.data.soft import facts_file, places, record
+from tests.data.conftest import Write
+from tests.errors import refuses
+
+
+@pytest.fixture
+def soft(spec: DataSpec, cache: Path, tmp_path: Path) -> DataSpec:
+    """``spec`` with soft targets that say the token itself for 3/4 and its place for 1/4."""
+    corpus = load_corpus(spec, cache)
+    return replace(spec, soft_targets=str(written(corpus, tmp_path / "soft")))
+
+
+def written(corpus: Corpus, file: Path, teacher: str = "abc") -> Path:
+    batch = make_batch(corpus.train, np.arange(len(corpus.train)))
+    labels = batch.target_out[batch.target_out != PAD]
+    records = np.zeros(len(labels), record(2))
+    records["ids"] = np.stack([labels, np.arange(len(labels))], 1)
+    records["probabilities"] = 0.75, 0.25
+    file.write_bytes(records.tobytes())
+    facts_file(file).write_text(json.dumps({"corpus": corpus.hash, "teacher": teacher, "top": 2, "dtype": "fp32"}))
+    return file
+
+
+def test_a_batch_has_the_soft_targets_of_its_places(spec: DataSpec, soft: DataSpec, cache: Path) -> None:
+    corpus = load_corpus(soft, cache)
+    rows = np.array([7, 3, 39, 0])
+    batch = make_batch(corpus.train, rows)
+    assert batch.soft is not None
+    real = batch.target_out != PAD
+    assert (batch.soft.ids[..., 0] == batch.target_out).all()
+    assert (batch.soft.probabilities.sum(-1) == real).all()
+    for row, pair in enumerate(rows):
+        first = places(corpus.train)[pair]
+        assert (batch.soft.ids[row, real[row], 1] == first + np.arange(real[row].sum())).all()
+    assert make_batch(corpus.valid, rows[1:2]).soft is None
+    assert make_batch(load_corpus(spec, cache).train, rows).soft is None
+
+
+def test_teachers_tell_corpora_apart(spec: DataSpec, soft: DataSpec, cache: Path, tmp_path: Path) -> None:
+    real = load_corpus(spec, cache)
+    other = replace(spec, soft_targets=str(written(real, tmp_path / "other", "xyz")))
+    assert len({load_corpus(one, cache).hash for one in (spec, soft, other)}) == 3
+    assert len({text_hash(one.resolve()) for one in (spec, soft, other)}) == 3
+    assert DataSpec.from_mapping(soft.to_json()) == soft
+
+
+def test_those_of_other_data_are_refused(soft: DataSpec, cache: Path, write: Write) -> None:
+    with refuses("soft-targets-of-other-data", key="data.soft_targets"):
+        load_corpus(replace(soft, vocab=50), cache)
+    with refuses("soft-targets-of-other-data"):
+        load_corpus(replace(soft, limit=10), cache)
+
+
+def test_what_is_missing_or_cut_off_is_refused(soft: DataSpec, cache: Path) -> None:
+    assert soft.soft_targets is not None
+    file = Path(soft.soft_targets)
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    with refuses("soft-targets-unfinished", file):
+        load_corpus(soft, cache)
+    facts_file(file).write_text("{")
+    with refuses("file-damaged", facts_file(file)):
+        load_corpus(soft, cache)
+    facts_file(file).unlink()
+    with refuses("no-soft-targets", facts_file(file), key="data.soft_targets"):
+        load_corpus(soft, cache)

@@ -1,0 +1,91 @@
+"""Soft targets as a teacher gives them: its own probabilities, resumable, and never of two teachers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from scalesearch.data import PAD, Batch, make_batch
+from scalesearch.data.soft import SoftFacts, SoftTargets, places, record
+from scalesearch.nn import build
+from scalesearch.nn.ensemble import Ensemble
+from scalesearch.train.hardware import Hardware
+from scalesearch.train.scoring import soften as module
+from scalesearch.train.scoring.soften import likeliest, soften
+from tests.errors import refuses
+from tests.train.conftest import recipe, tiny
+
+FACTS: SoftFacts = {"corpus": "c", "teacher": "t", "top": 3, "dtype": "fp32"}
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", 70)
+
+
+def models(corpus, count: int) -> list[torch.nn.Module]:
+    return [build(tiny(width=8 * seed).block, vocab=corpus.tokenizer.vocab_size, seed=seed).eval()
+            for seed in range(1, count + 1)]
+
+
+def pairs_at(batch: Batch) -> np.ndarray:
+    """Records that hold the pair, the place in it, and the label: what a test can tell by."""
+    real = batch.target_out != PAD
+    found = np.zeros(int(real.sum()), record(3))
+    found["ids"] = np.stack([np.broadcast_to(batch.indices[:, None], real.shape)[real],
+                             np.broadcast_to(np.arange(real.shape[1]), real.shape)[real], batch.target_out[real]], 1)
+    return found
+
+
+def test_every_place_has_its_record(corpus, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    count = soften(corpus.train, tmp_path / "soft", FACTS, pairs_at, lambda *facts: told.append(facts))
+    assert count == len(corpus.train.target_ids.flat) + 300
+    assert told == [(70, 300), (140, 300), (210, 300), (280, 300), (300, 300)]
+    soft = SoftTargets.read(tmp_path / "soft", "c", corpus.train)
+    batch = make_batch(corpus.train, np.array([299, 5, 70, 141]))
+    found = soft.padded(corpus.train, batch.indices)
+    real = batch.target_out != PAD
+    assert (found.ids[..., 2] == batch.target_out).all()
+    assert (found.ids[real][:, 0] == (np.broadcast_to(batch.indices[:, None], real.shape) % 70)[real]).all()
+    assert (found.ids[..., 1] == np.where(real, np.arange(real.shape[1]), 0)).all()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_likeliest_are_the_models_own(corpus, count: int) -> None:
+    members = models(corpus, count)
+    teacher = members[0] if count == 1 else Ensemble(members)
+    batch = make_batch(corpus.train, np.array([3, 200, 7]))
+    found = likeliest(teacher, batch, 3, Hardware.of(recipe(precision="fp32", device="cpu")))
+    with torch.inference_mode():
+        each = [member(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)).softmax(-1)
+                for member in members]
+    best = torch.stack(each).mean(0)[torch.from_numpy(batch.target_out != PAD)].topk(3)
+    assert (found["ids"] == best.indices.numpy()).all()
+    shares = best.values / best.values.sum(-1, keepdim=True)
+    assert np.allclose(found["probabilities"], shares.numpy(), atol=1e-3)  # they are kept as half precision
+
+
+def test_it_goes_on_where_it_was_stopped(corpus, tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def stop(batch: Batch) -> np.ndarray:
+        calls.append(len(batch))
+        if sum(calls) > 150:
+            raise KeyboardInterrupt
+        return pairs_at(batch)
+
+    whole, file = tmp_path / "whole", tmp_path / "soft"
+    soften(corpus.train, whole, FACTS, pairs_at)
+    with pytest.raises(KeyboardInterrupt):
+        soften(corpus.train, file, FACTS, stop)
+    assert file.stat().st_size == places(corpus.train)[140] * record(3).itemsize
+    with file.open("ab") as end:
+        end.write(b"half a record and more, as a kill leaves it" * 3)
+    before = len(calls)
+    soften(corpus.train, file, FACTS, pairs_at)
+    assert file.read_bytes()[: 18 * places(corpus.train)[140]] == whole.read_bytes()[: 18 * places(corpus.train)[140]]
+    assert file.stat().st_size == whole.stat().st_size and len(calls) == before
+    with refuses("other-translations", "teacher"):
+        soften(corpus.train, file, FACTS | {"teacher": "another"}, pairs_at)
