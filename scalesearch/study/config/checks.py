@@ -69,8 +69,9 @@ class Checks:
                            "score_on is `both` (choose on valid, report test) or `valid`", code="test-chooses")
         if data is None:
             return
-        if teacher is not None and data.distilled:
-            self.wrong(self.places["teacher"], "teacher: the data are a teacher's translations already (`distilled`)",
+        if teacher is not None and (data.distilled or data.soft_targets):
+            self.wrong(self.places["teacher"],
+                       "teacher: the data are a teacher's words already (`distilled`, `soft_targets`)",
                        "remove one of the two", code="given-twice")
         if space is not None:
             for key, message, help in conflicts(replace(self.file, space=space), objectives, self.places):

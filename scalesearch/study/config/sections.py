@@ -137,6 +137,9 @@ class TeacherSpec:
     beam: int = setting(5, "of its translations", synonyms=("beam_size", "num_beams"))
     length_penalty: float = setting(1.0, "of its translations", low=0, synonyms=("lenpen", "alpha"))
     mix: bool = setting(False, "candidates learn from the real pairs as well")
+    soft: int = setting(0, "how many of its likeliest tokens at every place candidates learn, too, by their recipe's "
+                        "`soft_share`; 0: none", low=0, unit="tokens",
+                        synonyms=("top", "top_k"))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@
 
     runs/edge/teacher/          the teacher's training, unless it is a folder of the user's
     runs/edge/teacher/corpus/   train.en  train.de  train.json: its translations, and what decides them
+    runs/edge/teacher/soft/     train  train.json: its probabilities at every place of these pairs, if they are wanted
 
-Both are jobs of the study's own runner, as its candidates are: they train where those train, go on where they were
+All are jobs of the study's own runner, as its candidates are: they train where those train, go on where they were
 stopped, and are not done again. Only the process that owns the study starts them.
 """
 
@@ -29,7 +30,7 @@ from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.setup import reference_space
 from scalesearch.study.executors.base import Done, Job, Runner
 from scalesearch.study.executors.worker import Progress
-from scalesearch.study.monitor.running import CORPUS, describe_progress, share
+from scalesearch.study.monitor.running import CORPUS, SOFT, describe_progress, share
 from scalesearch.study.monitor.running import TEACHER as FOLDER
 from scalesearch.study.trials.record import JobFile, TeacherFacts
 from scalesearch.study.trials.study_meta import DataFacts, TeacherMeta
@@ -78,7 +79,7 @@ class Teacher:
         """What a resumed study must agree with."""
         spec, recipe = self.spec, self.recipe
         return TeacherMeta(self.id, spec.beam, spec.length_penalty, spec.mix,
-                           recipe and recipe.to_json(), spec.seed if recipe else None)
+                           recipe and recipe.to_json(), spec.seed if recipe else None, spec.soft)
 
     def describe(self) -> str:
         """Describes it in a line."""
@@ -86,6 +87,7 @@ class Teacher:
         who = f" in {', '.join(spec.folders)}" if self.recipe is None else f", trained once: {self.recipe.describe()}"
         searched = "greedily" if spec.beam == 1 else f"with beam {spec.beam}"
         learned = "its translations and the real pairs" if spec.mix else "its translations"
+        learned += f", with its {spec.soft} likeliest tokens at every place" if spec.soft else ""
         return f"{self.id}{who}; translates the training text {searched}; candidates learn from {learned}"
 
 
@@ -146,12 +148,13 @@ def distilled(spec: StudySpec) -> DataSpec:
     """The data of the study's candidates: the study's own, learned from in the teacher's words."""
     if spec.teacher is None:
         return spec.data
-    prefix = spec.out / FOLDER / CORPUS / PREFIX
-    return replace(spec.data, distilled=str(prefix), mix=spec.teacher.mix)
+    place = spec.out / FOLDER
+    soft = str(place / SOFT / PREFIX) if spec.teacher.soft else None
+    return replace(spec.data, distilled=str(place / CORPUS / PREFIX), mix=spec.teacher.mix, soft_targets=soft)
 
 
 def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -> TeacherFacts:
-    """Trains and translates until ``distilled(spec)`` can be loaded; returns the teacher's facts for records.
+    """Trains, translates and softens until ``distilled(spec)`` can be loaded; returns the teacher's facts for records.
 
     Raises:
         UserError: the teacher's training, or its translating, failed.
@@ -167,15 +170,19 @@ def teach(teacher: Teacher, spec: StudySpec, runner: Runner, console: Console) -
                         "seed": teacher.spec.seed}
         _finish(place, job, f"the teacher ({teacher.id}) in training", spec.attempts, runner, console)
     school = teacher.folders or (place,)
-    job = {**common, "teacher": [str(folder) for folder in school], "prefix": PREFIX,
-           "search": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
+    taught: JobFile = {**common, "teacher": [str(folder) for folder in school], "prefix": PREFIX}
+    job = {**taught, "search": {"beam": teacher.spec.beam, "length_penalty": teacher.spec.length_penalty}}
     made = _finish(place / CORPUS, job, "the teacher translates the training text", spec.attempts, runner, console)
+    if teacher.spec.soft:
+        pairs = replace(distilled(spec), soft_targets=None).resolve().to_json()
+        job = {**taught, "data": pairs, "cache": str(default_cache()), "top": teacher.spec.soft}
+        _finish(place / SOFT, job, "the teacher softens the training pairs", spec.attempts, runner, console)
     results = [read_json(folder / FILE, Result) for folder in school]
     return {"architecture": teacher.id, "params": sum(one.params for one in results), "bleu": _scores(results),
             "decode": results[0].metrics["decode"], "seeds": [one.seed for one in results],
             "corpus": results[0].corpus, "cpu_seconds": sum(one.total_cpu_seconds for one in results),
             "translations": {"pairs": made.pairs, "decode": made.decode, "cpu_seconds": made.cpu_seconds},
-            "mix": teacher.spec.mix}
+            "mix": teacher.spec.mix, **({"soft": teacher.spec.soft} if teacher.spec.soft else {})}
 
 
 def _scores(results: Sequence[Result]) -> dict[str, float]:

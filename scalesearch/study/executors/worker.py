@@ -33,7 +33,7 @@ SEEN = 5.0  # seconds until a file that the driver has written shows on another 
 def train_job(folder: str, team: Any = None) -> None:
     """Trains the trial in ``folder``, or resumes it. A finished one is left as it is.
 
-    A job that names a ``teacher`` has it translate the training text instead.
+    A job that names a ``teacher`` has it translate the training text instead, or soften its ``top`` tokens.
 
     Args:
         team: processes that are running already and share the updates; without it, as many are started here as the
@@ -46,7 +46,7 @@ def train_job(folder: str, team: Any = None) -> None:
     def run(place: Path, job: JobFile) -> Mapping[str, object]:
         step_back(job.get("nice", 0))
         _use_threads(job["threads"])
-        return _translate(place, job) if "teacher" in job else _train(place, job, team)
+        return _teach(place, job) if "teacher" in job else _train(place, job, team)
 
     finish(Path(folder), run)
 
@@ -69,13 +69,14 @@ def _train(place: Path, job: JobFile, team: Any) -> Mapping[str, object]:
     return result.to_json()
 
 
-def _translate(place: Path, job: JobFile) -> Mapping[str, object]:
-    """Has a teacher translate the training text into ``place``; what earlier attempts have made stays."""
+def _teach(place: Path, job: JobFile) -> Mapping[str, object]:
+    """Has a teacher translate, or soften, the training text into ``place``; what earlier attempts have made stays."""
     from scalesearch.data import DataSpec
     from scalesearch.train.scoring.distill import distill_data
     from scalesearch.train.scoring.evaluate import Search
+    from scalesearch.train.scoring.soften import soften_data
 
-    search, progress = Search(**job["search"]), Progress(place)
+    progress, kind = Progress(place), "soften" if "top" in job else "decode"
     before, start = progress.read().cpu_seconds or 0.0, time.process_time()
 
     def spent() -> dict[str, float]:
@@ -83,11 +84,13 @@ def _translate(place: Path, job: JobFile) -> Mapping[str, object]:
 
     with stoppable() as stop:
         def tell(done: int, total: int) -> None:
-            progress({"kind": "decode", "done": done, "of": total, **spent()})
+            progress({"kind": kind, "done": done, "of": total, **spent()})
             stop.check()
 
-        said = distill_data([Path(one) for one in job["teacher"]], DataSpec.from_mapping(job["data"]),
-                            place / job["prefix"], search, tell)
+        folders, out = [Path(one) for one in job["teacher"]], place / job["prefix"]
+        data = DataSpec.from_mapping(job["data"])
+        said = (soften_data(folders, data, out, job["top"], tell, Path(job["cache"])) if "top" in job
+                else distill_data(folders, data, out, Search(**job["search"]), tell))
     return {"state": "complete", **said, **spent()}
 
 

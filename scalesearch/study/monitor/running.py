@@ -12,7 +12,8 @@ from scalesearch.study.trials.record import JobFile
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
-TEACHER, CORPUS = "teacher", "corpus"  # the folder of a study's teacher, and in it that of its translations
+TEACHER, CORPUS, SOFT = "teacher", "corpus", "soft"  # a study's teacher; in it its translations and probabilities
+DOING = {"decode": "translating", "soften": "softening"}
 STARTING, TRAINING, SCORING, WAITING, SILENT = "starting", "training", "scoring", "waiting", "silent"
 AT_THE_END = ("decode", "done")  # reports that come after the last update before a pause or the end
 
@@ -129,8 +130,8 @@ def _words(doing: str, report: Report) -> str:
 
 def describe_progress(report: Report) -> str:
     """A worker's report in a few words."""
-    if report.kind == "decode":
-        return f"translating, {report.done} of {report.of}"
+    if report.kind in DOING:
+        return f"{DOING[report.kind]}, {report.done} of {report.of}"
     shown = [words.format(value) for words, value in (
         ("{:.0%}", report.share), ("loss {:.3f}", report.loss), ("{:,.0f} tokens/s", report.tokens_per_second),
         ) if value is not None]
@@ -141,7 +142,7 @@ def describe_progress(report: Report) -> str:
 
 def share(report: Report) -> float:
     """Share of a training or translation that is done, from 0 to 1."""
-    if report.kind == "decode":
+    if report.kind in DOING:
         return (report.done or 0) / (report.of or 1)
     return min(1.0, report.share or 0.0)
 
@@ -151,14 +152,16 @@ def running_teacher(study: StudyDir) -> RunningTeacher | None:
     if not study.meta.teacher:
         return None
     place = study.folder / TEACHER
-    made, learned = (peek_json(folder / "result.json", _Left) for folder in (place / CORPUS, place))
-    for result in (made, learned):
+    stages = [("training", place), ("translating", place / CORPUS)]
+    stages += [("softening", place / SOFT)] * bool(study.meta.teacher.soft)
+    left = [peek_json(folder / "result.json", _Left) for _, folder in stages]
+    for result in left:
         if result and result.state != "complete":
             return RunningTeacher("failed", result.reason or "failed", 0.0)
-    if made:
-        pairs = "" if made.pairs is None else f" {made.pairs:,} sentences"
+    if left[-1]:
+        pairs = f" {left[1].pairs:,} sentences" if left[1] and left[1].pairs is not None else ""
         return RunningTeacher("done", f"has translated{pairs}", 1.0)
-    for stage, folder in (("translating", place / CORPUS), ("training", place)):
+    for stage, folder in reversed(stages):
         if (folder / "job.json").exists():
             return _taught(stage, folder)
     return RunningTeacher(WAITING, "to begin", 0.0)

@@ -12,7 +12,7 @@ SEARCHERS = ("optuna", "ray")  # packages whose versions a study's records hold 
 
 
 class JobFile(TypedDict, total=False):
-    """What ``job.json`` says: a training, or a teacher's translating of the training text.
+    """What ``job.json`` says: a training, or a teacher's translating or, with ``top``, softening of the training text.
 
     ``rung`` and ``until`` (a share of a full training) are of a trial that pauses; ``job`` and ``of`` of a replicate.
     """
@@ -34,6 +34,7 @@ class JobFile(TypedDict, total=False):
     teacher: list[str]
     prefix: str
     search: Params
+    top: int
 
 
 class Translations(TypedDict):
@@ -60,6 +61,7 @@ class TeacherFacts(TypedDict, total=False):
     cpu_seconds: float
     translations: Translations
     mix: bool
+    soft: int
 
 
 SCORES = {name for metric in METRICS for name in (metric, f"test.{metric}")}  # what is a number among the metrics
@@ -108,6 +110,7 @@ def describe_taught(facts: TeacherFacts) -> str:
     """Describes a teacher in a line: its name, its score, its effort. ``facts`` are as in records."""
     scored = ", ".join(f"{bleu:.1f} on {split}" for split, bleu in facts["bleu"].items())
     made, mixed = facts["translations"], ", and from the real pairs" if facts["mix"] else ""
+    mixed += f", with its {facts['soft']} likeliest tokens at every place" if facts.get("soft") else ""
     several = len(facts["seeds"])
     alone = f" each alone in the mean of {several}" if several > 1 else ""
     return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scored}{alone} ({facts['decode']}), "

@@ -48,6 +48,7 @@ class TeacherMeta:
     mix: bool = False
     recipe: Params | None = None
     seed: int | None = None
+    soft: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ Tell = Callable[[int, int], None]
 
 
 def soften_data(teachers: Sequence[Path], data: DataSpec, out: Path, top: int,
-                tell: Tell = lambda done, total: None) -> dict[str, Any]:
+                tell: Tell = lambda done, total: None, cache: Path | None = None) -> dict[str, Any]:
     """Writes the soft targets of the training pairs of ``data`` by a finished training, or several as one; resumable.
 
     Returns:
@@ -40,7 +40,7 @@ def soften_data(teachers: Sequence[Path], data: DataSpec, out: Path, top: int,
     """
     trained, hardware = read_ensemble(teachers), Hardware.of(Recipe(steps=1))
     own = trained.architecture.vocab  # where it has a vocabulary of its own, data that name none have that
-    corpus = load_corpus(data if data.vocab or data.tokenizer else data.at(own))
+    corpus = load_corpus(data if data.vocab or data.tokenizer else data.at(own), cache)
     _check_vocabulary(trained.tokenizer, corpus, top, teachers)
     model = trained.model.to(hardware.device)
     model.set_attention(hardware.attention)

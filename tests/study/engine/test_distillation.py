@@ -17,8 +17,10 @@ from scalesearch.study.engine.dry_run import DryRun, dry_run
 from scalesearch.study.engine.run import launch
 from scalesearch.study.engine.setup import load_data, make_evaluator
 from scalesearch.study.executors.worker import Report
+from scalesearch.study.monitor.running import running_teacher
 from scalesearch.study.results.results import load
 from scalesearch.study.trials.evaluator import Feasibility
+from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import State, Trial
 from tests.corpora import write_text
 from tests.errors import refuses
@@ -78,7 +80,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, text, message):
 
 def test_a_teacher_of_translations_is_refused(tmp_path):
     text = f"{SPACE}{REST}teacher: runs/big\n".replace("vocab: 400", "vocab: 400, distilled: kd/train")
-    assert "a teacher's translations already" in problems(tmp_path, text)
+    assert "a teacher's words already" in problems(tmp_path, text)
 
 
 def test_an_open_architecture_is_refused_by_a_dry_run(tmp_path):
@@ -237,6 +239,21 @@ def test_several_trainings_teach_as_one(folder):
     assert "each alone in the mean of 2" in said
     one, other = ((corpus / "train.de").read_text() for corpus in two)  # the mean of two that are alike is either
     assert one == other
+
+
+def test_its_probabilities_are_learned_too(folder):
+    said = run(folder, "reference=[]", "teacher={ folder: found/teacher, beam: 2, mix: yes, soft: 4 }", text=QUICK,
+               out="softened")
+    assert "UserError" not in said and "the teacher softens the training pairs" in said, said
+    record, = records(folder, "softened")
+    assert record["state"] == "complete" and record["teacher"]["soft"] == 4
+    assert record["data"]["spec"]["soft_targets"] == "softened/teacher/soft/train"
+    assert "its 4 likeliest tokens at every place" in said
+    facts = json.loads((folder / "softened" / "teacher" / "soft" / "result.json").read_text())
+    assert facts["pairs"] > 60 and facts["top"] == 4 and facts["cpu_seconds"] > 0
+    assert running_teacher(StudyDir(folder / "softened").load()).stage == "done"
+    assert "the teacher changed" in run(folder, "reference=[]", "teacher={ folder: found/teacher, beam: 2, mix: yes }",
+                                        text=QUICK, out="softened", resume=True)
 
 
 def test_a_fork_keeps_the_teacher_and_what_it_taught(folder):
