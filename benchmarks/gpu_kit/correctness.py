@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from gpu_kit.kit import FAMILIES, SECOND_TIER, Figures, Kit, Wrong, architecture, batch, check, far, hold, model
+from scalesearch.data import PAD, Batch
+from scalesearch.data.soft import Soft
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
+from scalesearch.nn.ensemble import Ensemble
 from scalesearch.train import train
+from scalesearch.train.scoring.soften import likeliest
 from scalesearch.train.updates.averaging import read_weights
 from scalesearch.train.updates.engine import Engine
 
 CPU = torch.device("cpu")
 FP32, TF32, BF16 = 2e-4, 5e-3, 5e-2  # of the greatest entry
+HALF = 2e-3  # of probabilities that are kept as halves
 
 
-def gradients(kit: Kit, subject: Any, device: torch.device, bf16: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+def gradients(kit: Kit, subject: Any, device: torch.device, bf16: bool = False,
+              given: Batch | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Loss of a batch, and all gradients in one vector."""
     engine = Engine(copy.deepcopy(subject).to(device).train(), kit.recipe(dropout=0), kit.hardware(device, bf16))
-    loss = engine.loss_sum(batch(), 0.1)
+    loss = engine.loss_sum(given or batch(), 0.1)
     loss.backward()
     return loss, torch.cat([p.grad.flatten() for p in engine.parameters if p.grad is not None])
 
@@ -74,6 +81,24 @@ def attention_kernels(kit: Kit) -> Figures:
                 seen.append(subject(tensor(given.source), tensor(given.target_in)))
         found[name] = far(*seen)
         hold(name, found[name], FP32)
+    return found
+
+
+@check()
+def soft_targets(kit: Kit) -> Figures:
+    """Probabilities of an ensemble, and what a student's update makes of them, beside the CPU's."""
+    members, given = [model("small/plain", seed=seed).eval() for seed in (1, 2)], batch()
+    with kit.exact():
+        there, here = (likeliest(Ensemble(copy.deepcopy(members)).to(device), given, 8, kit.hardware(device))
+                       for device in (kit.device, CPU))
+        student = model("small/plain", seed=3)
+        soft = replace(given, soft=Soft.of(here, given.target_out != PAD))
+        (loss, grads), (expected, true) = (gradients(kit, student, device, given=soft) for device in (kit.device, CPU))
+    shares = (torch.from_numpy(found["probabilities"].copy()) for found in (there, here))
+    found = {"probabilities": far(*shares), "loss": far(loss, expected), "gradients": far(grads, true)}
+    hold("probabilities", found["probabilities"], HALF)
+    hold("loss", found["loss"], FP32)
+    hold("gradients", found["gradients"], 10 * FP32)
     return found
 
 

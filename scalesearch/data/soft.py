@@ -32,6 +32,14 @@ class Soft:
     ids: Ints
     probabilities: NDArray[np.float32]
 
+    @classmethod
+    def of(cls, records: NDArray[np.void], inside: NDArray[np.bool_]) -> "Soft":
+        """Those of the places (B, T) that are ``inside`` the rows, whose records are given one row behind the other."""
+        ids = np.zeros((*inside.shape, records["ids"].shape[1]), np.int64)
+        probabilities = np.zeros(ids.shape, np.float32)
+        ids[inside], probabilities[inside] = records["ids"], records["probabilities"]
+        return cls(ids, probabilities)
+
     def at(self, rows: Ints, width: int) -> "Soft":
         """Those of some rows, cut to ``width`` places."""
         return Soft(self.ids[rows, :width], self.probabilities[rows, :width])
@@ -71,11 +79,7 @@ class SoftTargets:
         first, lengths = places(split)[indices], split.target_ids.lengths[indices] + 1
         columns = np.arange(int(lengths.max(initial=0)))
         inside = columns < lengths[:, None]
-        found = self.records[(first[:, None] + columns)[inside]]
-        ids = np.zeros((*inside.shape, self.facts["top"]), np.int64)
-        probabilities = np.zeros(ids.shape, np.float32)
-        ids[inside], probabilities[inside] = found["ids"], found["probabilities"]
-        return Soft(ids, probabilities)
+        return Soft.of(self.records[(first[:, None] + columns)[inside]], inside)
 
 
 def places(split: Split) -> Ints:

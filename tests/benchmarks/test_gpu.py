@@ -14,7 +14,7 @@ import gpu
 from gpu_kit import correctness
 from gpu_kit.kit import CHECKS, Kit, Wrong
 
-BESIDE_THE_CPU = ("attention_kernels", "updates", "decoding")
+BESIDE_THE_CPU = ("attention_kernels", "updates", "decoding", "soft_targets")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ that meets it, and what the host would wait for is counted on the CPU.
 """
 
 from contextlib import nullcontext
+from dataclasses import replace
 from random import Random
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from scalesearch.data import Batch
+from scalesearch.data.soft import Soft
 from scalesearch.library import find_file
 from scalesearch.nn import Model, build, decode
 from scalesearch.nn.beam_search import _Beams as beams
@@ -33,7 +35,7 @@ FAMILIES += [f"reference/{name}" for name in ("subformer", "evolved", "delight-d
 IDS = np.array([[5, 6, 7, 3], [6, 4, 3, 0]])
 BATCH = Batch(IDS, IDS, IDS, np.arange(2))
 VOCAB = 8
-
+SOFT = replace(BATCH, soft=Soft(np.stack([IDS, 7 - IDS], -1), np.full((*IDS.shape, 2), 0.5, np.float32)))
 
 CPU = Hardware(torch.device("cpu"), bf16=False, compiled=False)
 
@@ -55,24 +57,24 @@ def sgd(groups, recipe):
     return torch.optim.SGD(groups, 1e-3)
 
 
-def results(made, hardware, optimizer):
+def results(made, hardware, optimizer, batch):
     """Losses of two updates, and hypotheses of greedy and beam decoding after them."""
     with patch("scalesearch.train.updates.optimizers.adamw", sgd):
         engine = Engine(made.train(), Recipe(steps=10, optimizer=optimizer, clip_norm=0), hardware)
-    losses = [engine.update([BATCH], 1e-3) for _ in range(2)]
+    losses = [engine.update([batch], 1e-3) for _ in range(2)]
     made.eval()
     source = hardware.tensor(IDS)
     return [*losses, *vars(greedy(made, source, apart=2)).values(), *vars(beam_search(made, source, 3)).values()]
 
 
-def check_on_device(block, optimizer="adamw"):
+def check_on_device(block, optimizer="adamw", batch=BATCH):
     """Trains and decodes on the device and on the CPU, with the same results."""
     made = build(block, vocab=VOCAB)
     # PyTorch knows no autocast for it, and no view in inference mode.
     with (patch("torch.is_autocast_enabled", lambda *device: False), patch("torch.inference_mode", torch.no_grad),
           OnDevice()):
-        there = results(to_device(made), Elsewhere(DEVICE, bf16=False, compiled=False), optimizer)
-    for one, other in zip(there, results(made, CPU, optimizer), strict=True):
+        there = results(to_device(made), Elsewhere(DEVICE, bf16=False, compiled=False), optimizer, batch)
+    for one, other in zip(there, results(made, CPU, optimizer, batch), strict=True):
         assert torch.allclose(one.held.double(), other.double(), rtol=1e-5, atol=1e-6), (one.held, other)
 
 
@@ -89,6 +91,10 @@ def test_random_models_of_all_blocks_stay_on_their_device():
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap"])
 def test_optimisers_stay_on_their_device(optimizer):
     check_on_device(named("small/plain").block, optimizer)
+
+
+def test_soft_targets_stay_on_their_device():
+    check_on_device(named("small/plain").block, batch=SOFT)
 
 
 @pytest.mark.parametrize("planted", [lambda x: x.masked_fill(torch.ones(x.shape) < 0, 0.0),
@@ -109,13 +115,13 @@ def test_a_tensor_that_is_made_elsewhere_is_seen(place, planted, monkeypatch):
         check_on_device(named("small/plain").block)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap"])
-def test_an_update_waits_for_nothing(optimizer):
+@pytest.mark.parametrize(("optimizer", "batch"), [("adamw", BATCH), ("muon", BATCH), ("soap", BATCH), ("adamw", SOFT)])
+def test_an_update_waits_for_nothing(optimizer, batch):
     made = build(named("small/partialformer").block, vocab=VOCAB).train()
     engine = Engine(made, Recipe(steps=10, optimizer=optimizer), CPU)
-    engine.update([BATCH], 1e-3)  # the first one of soap looks whether its gradients are finite
+    engine.update([batch], 1e-3)  # the first one of soap looks whether its gradients are finite
     with Waits() as waits:
-        loss = engine.update([BATCH], 1e-3)
+        loss = engine.update([batch], 1e-3)
     assert waits.count == 0, waits.found
     with Waits() as waits:
         loss.item()
