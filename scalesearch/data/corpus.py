@@ -78,7 +78,8 @@ def load_corpus(spec: DataSpec, cache: Path | None = None, base: Path | None = N
         (meta, tokenizer, splits), repairs = _make(full, folder)
     digest, remarks = meta["hash"], list(notes(spec, meta["counts"]))
     if full.soft_targets is not None:
-        soft = splits["train"].soft = SoftTargets.read(Path(full.soft_targets), digest, splits["train"])
+        soft = splits["train"].soft = SoftTargets.read(Path(full.soft_targets), digest, splits["train"],
+                                                      tokenizer.vocab_size)
         digest = hash_of([digest, soft.facts])
         remarks.append(f"train: beside the tokens, a teacher's {soft.facts['top']} likeliest at every place")
     return Corpus(name=_name(full), hash=digest, synthetic=spec.builtin is not None,

@@ -52,11 +52,11 @@ class SoftTargets:
         self.records, self.facts = records, facts
 
     @classmethod
-    def read(cls, file: Path, corpus: str, split: Split) -> "SoftTargets":
-        """Reads those of ``split``, of the corpus whose hash is given.
+    def read(cls, file: Path, corpus: str, split: Split, vocab: int) -> "SoftTargets":
+        """Reads those of ``split``, of the corpus whose hash and size of vocabulary are given.
 
         Raises:
-            UserError: there is no such file, it is of other pairs or another vocabulary, or it is not finished.
+            UserError: there is no such file, it is of other pairs or another vocabulary, or it is not whole.
         """
         try:
             facts = facts_of(file)
@@ -68,11 +68,13 @@ class SoftTargets:
             raise UserError(f"data: soft_targets: {file} is of other pairs or another vocabulary than these data's",
                             key="data.soft_targets", help="make it anew with `scalesearch soften`, from a teacher of "
                             "this vocabulary and for these data", code="soft-targets-of-other-data")
-        layout = record(facts["top"])
-        if size != places(split)[-1] * layout.itemsize:
-            raise UserError(f"data: soft_targets: {file} is not finished or damaged", key="data.soft_targets",
-                            help="run `scalesearch soften` again: it goes on", code="soft-targets-unfinished")
-        return cls(np.asarray(np.memmap(file, layout, "r")), facts)
+        layout = record(max(1, facts["top"]))
+        records = np.asarray(np.memmap(file, layout, "r")) if size == places(split)[-1] * layout.itemsize else None
+        if records is None or not _sound(records, vocab):
+            raise UserError(f"data: soft_targets: {file} is not finished, or damaged", key="data.soft_targets",
+                            help="run `scalesearch soften` again, which goes on; if it ends and this stays, delete it",
+                            code="soft-targets-unfinished")
+        return cls(records, facts)
 
     def padded(self, split: Split, indices: Ints) -> Soft:
         """Those of the pairs of ``split`` at ``indices``."""
@@ -80,6 +82,12 @@ class SoftTargets:
         columns = np.arange(int(lengths.max(initial=0)))
         inside = columns < lengths[:, None]
         return Soft.of(self.records[(first[:, None] + columns)[inside]], inside)
+
+
+def _sound(records: NDArray[np.void], vocab: int) -> bool:
+    """Whether they hold tokens and probabilities."""
+    ids, probabilities = records["ids"], records["probabilities"]
+    return bool(ids.min() >= 0 and ids.max() < vocab and probabilities.min() >= 0 and probabilities.max() <= 1)
 
 
 def places(split: Split) -> Ints:

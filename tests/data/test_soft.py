@@ -16,7 +16,7 @@ from tests.errors import refuses
 
 @pytest.fixture
 def soft(spec: DataSpec, cache: Path, tmp_path: Path) -> DataSpec:
-    """``spec`` with soft targets that say the token itself for 3/4 and its place for 1/4."""
+    """``spec`` with soft targets that say the token itself for 3/4 and its place, modulo 60, for 1/4."""
     corpus = load_corpus(spec, cache)
     return replace(spec, soft_targets=str(written(corpus, tmp_path / "soft")))
 
@@ -25,7 +25,7 @@ def written(corpus: Corpus, file: Path, teacher: str = "abc") -> Path:
     batch = make_batch(corpus.train, np.arange(len(corpus.train)))
     labels = batch.target_out[batch.target_out != PAD]
     records = np.zeros(len(labels), record(2))
-    records["ids"] = np.stack([labels, np.arange(len(labels))], 1)
+    records["ids"] = np.stack([labels, np.arange(len(labels)) % 60], 1)
     records["probabilities"] = 0.75, 0.25
     file.write_bytes(records.tobytes())
     facts_file(file).write_text(json.dumps({"corpus": corpus.hash, "teacher": teacher, "top": 2, "dtype": "fp32"}))
@@ -42,7 +42,7 @@ def test_a_batch_has_the_soft_targets_of_its_places(spec: DataSpec, soft: DataSp
     assert (batch.soft.probabilities.sum(-1) == real).all()
     for row, pair in enumerate(rows):
         first = places(corpus.train)[pair]
-        assert (batch.soft.ids[row, real[row], 1] == first + np.arange(real[row].sum())).all()
+        assert (batch.soft.ids[row, real[row], 1] == (first + np.arange(real[row].sum())) % 60).all()
     assert make_batch(corpus.valid, rows[1:2]).soft is None
     assert make_batch(load_corpus(spec, cache).train, rows).soft is None
 
@@ -66,7 +66,13 @@ def test_what_is_missing_or_cut_off_is_refused(soft: DataSpec, cache: Path) -> N
     assert soft.soft_targets is not None
     file = Path(soft.soft_targets)
     content = file.read_bytes()
-    file.write_bytes(content[:-1])
+    damaged = content[:-1], content[:8] + b"\xff\xff" + content[10:], content[:4] + b"\xff\xff\xff\x7f" + content[8:]
+    for bad in (b"", *damaged):
+        file.write_bytes(bad)
+        with refuses("soft-targets-unfinished", file):
+            load_corpus(soft, cache)
+    facts = facts_file(file).read_text()
+    facts_file(file).write_text(facts.replace('"top": 2', '"top": -1'))
     with refuses("soft-targets-unfinished", file):
         load_corpus(soft, cache)
     facts_file(file).write_text("{")

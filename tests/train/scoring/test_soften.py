@@ -43,7 +43,7 @@ def test_every_place_has_its_record(corpus, tmp_path: Path) -> None:
     count = soften(corpus.train, tmp_path / "soft", FACTS, pairs_at, lambda *facts: told.append(facts))
     assert count == len(corpus.train.target_ids.flat) + 300
     assert told == [(70, 300), (140, 300), (210, 300), (280, 300), (300, 300)]
-    soft = SoftTargets.read(tmp_path / "soft", "c", corpus.train)
+    soft = SoftTargets.read(tmp_path / "soft", "c", corpus.train, 300)
     batch = make_batch(corpus.train, np.array([299, 5, 70, 141]))
     found = soft.padded(corpus.train, batch.indices)
     real = batch.target_out != PAD
