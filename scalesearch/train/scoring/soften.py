@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,9 +36,13 @@ def soften_data(teachers: Sequence[Path], data: DataSpec, out: Path, top: int,
         the number of ``pairs`` and of ``places``, and :class:`SoftFacts`.
 
     Raises:
-        UserError: one of ``teachers`` is no finished training, or not of these data's vocabulary, or ``out`` holds
-            other soft targets.
+        UserError: one of ``teachers`` is no finished training, or not of these data's vocabulary; the data have no
+            pairs; ``out`` holds other soft targets.
     """
+    if data.form == "text":
+        raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
+                        help="soft targets are for tasks that translate or correct")
+    data = replace(data, soft_targets=None)
     trained, hardware = read_ensemble(teachers), Hardware.of(Recipe(steps=1))
     own = trained.architecture.vocab  # where it has a vocabulary of its own, data that name none have that
     corpus = load_corpus(data if data.vocab or data.tokenizer else data.at(own), cache)
