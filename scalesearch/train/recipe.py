@@ -109,7 +109,7 @@ class Recipe:
                                synonyms=("max_grad_norm", "grad_clip", "gradient_clipping", "clip_grad_norm", "clip"))
     label_smoothing: float = setting(0.1, "share of the target's probability spread over all tokens", low=0,
                                      high=0.9999, synonyms=("smoothing", "label_smoothing_factor"))
-    soft_share: float = setting(1.0, "share of the target's probability that is the teacher's, where the data have "
+    soft_share: float = setting(0.5, "share of the target's probability that is the teacher's, where the data have "
                                 "`soft_targets`", low=0, high=1, synonyms=("distillation_weight", "kd_weight"))
     dropout: float = setting(0.1, "of sub-layer outputs and embeddings", low=0, high=0.9999,
                              synonyms=("dropout_rate", "hidden_dropout", "resid_dropout", "p_dropout"))
