@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from scalesearch.api.files import data_spec
-from scalesearch.cli.options import Output, json_option, print_json
+from scalesearch.cli.options import Output, json_option, print_json, progress_bars
 from scalesearch.cli.translate import search_options
-from scalesearch.terminal import open_console, say
+from scalesearch.terminal import say
 
 if TYPE_CHECKING:
     from scalesearch.data import DataSpec
@@ -31,20 +32,13 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
     Students are then trained on PREFIX.yaml, whose vocabulary, validation and test text stay those of the real data.
     Run again, it goes on where it was stopped; where teacher, text or search have changed, it refuses.
     """
-    from rich.progress import Progress
-
     from scalesearch.export.translator import Translator
     from scalesearch.train.scoring.distill import distill_data
 
     spec = data_spec(data)
     search = Translator(teachers, beam, length_penalty, batch).search
-    with Progress(console=open_console(stderr=True)) as progress:
-        task = progress.add_task("translating", total=None)
-
-        def tell(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-
-        said = distill_data(list(map(Path, teachers)), spec, out, search, tell)
+    with progress_bars() as tell:
+        said = distill_data(list(map(Path, teachers)), spec, out, search, partial(tell, "translating"))
     files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), write_data(spec, out, distilled=str(out.resolve()))]
     if as_json:
         print_json({**said, "files": files})

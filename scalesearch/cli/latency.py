@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.export import QUANTISATIONS
-from scalesearch.cli.options import THREADS, Output, json_option, load_space, print_json, set_option
+from scalesearch.cli.options import THREADS, Output, json_option, load_space, print_json, progress_bars, set_option
 from scalesearch.cost.fit import Setup
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMATS
@@ -86,7 +86,7 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
                 described, decoders[model] = open_artefact(folder, setup.threads)
                 words[model] = described.tokenizer.vocab_size
                 versions |= format_of(read_json(folder / FILE, Artefact).format).versions()
-            with _bar() as tell:
+            with progress_bars() as tell:
                 for at, times in enumerate(latency.rounds(decoders, words, setup, rounds)):
                     tell("rounds", at + 1, rounds)
                     for model, pair in times.items():
@@ -159,7 +159,7 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str
                         code="options-conflict")
     protocol = protocol_of(space.protocol, vocab=vocab)
     job = Job(space.name, name, quantisation, measurements, held_out, rounds, seed, clock, setup, protocol.settings)
-    with _bar() as tell:
+    with progress_bars() as tell:
         fit = calibrate(space, protocol, format, job, out, tell)
     if as_json:
         print_json(asdict(fit) | {"error": fit.error, "id": fit.id})
@@ -175,21 +175,3 @@ def _quantisation(format: Format, quantise: str | None) -> str:
         raise UserError(f"--quantize {quantise}: {format.name} has {', '.join(format.quantisations)}",
                         code="no-such-quantisation")
     return quantise or format.quantisations[0]
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error for each thing that is counted."""
-    from rich.progress import Progress
-
-    from scalesearch.terminal import open_console
-
-    with Progress(console=open_console(stderr=True)) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done)
-
-        yield tell

@@ -6,8 +6,8 @@ import errno
 import functools
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import click
 
 from scalesearch.errors import UserError
 from scalesearch.library import need
-from scalesearch.terminal import STEERING
+from scalesearch.terminal import STEERING, open_console
 
 if TYPE_CHECKING:
     from scalesearch.cost import Cost, Protocol
@@ -132,3 +132,19 @@ def print_json(value: Any) -> None:
     """One JSON value on standard output, in which nothing steers a terminal."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     click.echo(STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text))
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error for each thing that is counted."""
+    from rich.progress import Progress
+
+    with Progress(console=open_console(stderr=True)) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done)
+
+        yield tell

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from scalesearch.api.files import data_spec
 from scalesearch.cli.distill import write_data
-from scalesearch.cli.options import Output, json_option, print_json
-from scalesearch.terminal import open_console, say
+from scalesearch.cli.options import Output, json_option, print_json, progress_bars
+from scalesearch.terminal import say
 
 
 @click.command(name="soften")
@@ -27,18 +28,11 @@ def command(teachers: tuple[str, ...], data: str, out: Path, top: int, as_json: 
     may be a teacher's translations, real ones or both. Students are then trained on FILE.yaml; their recipe's
     `soft_share` says how much the teacher counts. Run again, it goes on where it was stopped.
     """
-    from rich.progress import Progress
-
     from scalesearch.train.scoring.soften import soften_data
 
     spec = data_spec(data)
-    with Progress(console=open_console(stderr=True)) as progress:
-        task = progress.add_task("softening", total=None)
-
-        def tell(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-
-        said = soften_data(list(map(Path, teachers)), spec, out, top, tell)
+    with progress_bars() as tell:
+        said = soften_data(list(map(Path, teachers)), spec, out, top, partial(tell, "softening"))
     files = [str(out), write_data(spec, out, soft_targets=str(out.resolve()))]
     if as_json:
         print_json({**said, "files": files})

@@ -15,6 +15,8 @@ from scalesearch.data.split import Ints, Split
 from scalesearch.errors import UserError
 from scalesearch.files import read_json
 
+_ROUNDED = 0.01  # by which probabilities that are kept in half precision may miss 1 together
+
 
 class SoftFacts(TypedDict):
     """What decides soft targets: hashes of the ``corpus`` and the ``teacher``, and how many are kept of a place."""
@@ -68,8 +70,9 @@ class SoftTargets:
             raise UserError(f"data: soft_targets: {file} is of other pairs or another vocabulary than these data's",
                             key="data.soft_targets", help="make it anew with `scalesearch soften`, from a teacher of "
                             "this vocabulary and for these data", code="soft-targets-of-other-data")
-        layout = record(max(1, facts["top"]))
-        records = np.asarray(np.memmap(file, layout, "r")) if size == places(split)[-1] * layout.itemsize else None
+        top = facts["top"]
+        whole = top > 0 and size == places(split)[-1] * top * record(1).itemsize
+        records = np.asarray(np.memmap(file, record(top), "r")) if whole else None
         if records is None or not _sound(records, vocab):
             raise UserError(f"data: soft_targets: {file} is not finished, or damaged", key="data.soft_targets",
                             help="run `scalesearch soften` again, which goes on; if it ends and this stays, delete it",
@@ -85,9 +88,10 @@ class SoftTargets:
 
 
 def _sound(records: NDArray[np.void], vocab: int) -> bool:
-    """Whether they hold tokens and probabilities."""
+    """Whether they hold tokens, and probabilities that sum to 1: zeros after a crash do not."""
     ids, probabilities = records["ids"], records["probabilities"]
-    return bool(ids.min() >= 0 and ids.max() < vocab and probabilities.min() >= 0 and probabilities.max() <= 1)
+    apart = np.abs(probabilities.sum(1, dtype=np.float32) - 1).max()
+    return bool(ids.min() >= 0 and ids.max() < vocab and probabilities.min() >= 0 and apart < _ROUNDED)
 
 
 def places(split: Split) -> Ints:

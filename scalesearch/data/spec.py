@@ -18,7 +18,7 @@ SPLITS = ("train", "valid", "test")
 FILES_VOCAB, BUILTIN_VOCAB, BUILTIN_PAIRS, WINDOW = 8000, 2000, 20_000, 128
 MAX_VOCAB = 1_000_000
 OF_FILES = ("source", "target", *SPLITS)
-OF_TEACHERS = ("tokenizer", "distilled", "soft_targets")
+FILES = ("tokenizer", "distilled", "soft_targets")
 OF_TASKS = ("tokenised", "comet", "window", "stride")
 Conflict = tuple[str, str, str | None]
 
@@ -175,7 +175,7 @@ class DataSpec:
             return full(split, value) if isinstance(value, str) else value.map_paths(lambda path: full(split, path))
 
         parts = {split: tuple(part(split, value) for value in getattr(self, split)) for split in SPLITS}
-        files = {key: full(key, getattr(self, key)) for key in OF_TEACHERS if getattr(self, key)}
+        files = {key: full(key, getattr(self, key)) for key in FILES if getattr(self, key)}
         return replace(self, **parts, **files)
 
 

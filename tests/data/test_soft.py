@@ -67,14 +67,15 @@ def test_what_is_missing_or_cut_off_is_refused(soft: DataSpec, cache: Path) -> N
     file = Path(soft.soft_targets)
     content = file.read_bytes()
     damaged = content[:-1], content[:8] + b"\xff\xff" + content[10:], content[:4] + b"\xff\xff\xff\x7f" + content[8:]
-    for bad in (b"", *damaged):
+    for bad in (b"", bytes(len(content)), *damaged):  # zeros, too: a file whose length alone outlived a crash
         file.write_bytes(bad)
         with refuses("soft-targets-unfinished", file):
             load_corpus(soft, cache)
     facts = facts_file(file).read_text()
-    facts_file(file).write_text(facts.replace('"top": 2', '"top": -1'))
-    with refuses("soft-targets-unfinished", file):
-        load_corpus(soft, cache)
+    for top in (-1, 0, 10**15):
+        facts_file(file).write_text(facts.replace('"top": 2', f'"top": {top}'))
+        with refuses("soft-targets-unfinished", file):
+            load_corpus(soft, cache)
     facts_file(file).write_text("{")
     with refuses("file-damaged", facts_file(file)):
         load_corpus(soft, cache)

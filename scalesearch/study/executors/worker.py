@@ -3,7 +3,7 @@
 ::
 
     architecture.yaml   what to train            job.json     how: data, recipe, seed, threads
-                                                              or who translates: teacher, data, search, threads
+                                                              or who teaches: teacher, data, search or top, threads
     progress.json       how far it is (about once a second; may be lost)
     lease.json          which worker is at it, while one is; its sign of life
     result.json         what came of it; written last, whole or not at all

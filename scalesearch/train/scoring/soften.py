@@ -61,7 +61,7 @@ def _check_vocabulary(theirs: Tokenizer, corpus: Corpus, top: int, teachers: Seq
                         help="train it on the same data and vocab, or have it translate with `scalesearch distill`",
                         code="teacher-of-another-vocabulary")
     if not 1 <= top <= theirs.vocab_size:
-        raise UserError(f"--top: {top} of a vocabulary of {theirs.vocab_size:,}", help="8 is enough for most",
+        raise UserError(f"{top} likeliest tokens of a vocabulary of {theirs.vocab_size:,}", help="8 is enough for most",
                         code="out-of-range")
 
 
