@@ -37,7 +37,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, beam: int | None, l
 
     spec = data_spec(data)
     search = Translator(teachers, beam, length_penalty, batch).search
-    with progress_bars() as tell:
+    with progress_bars("What is done is kept; the same command goes on from there.") as tell:
         said = distill_data(list(map(Path, teachers)), spec, out, search, partial(tell, "translating"))
     files = [*(f"{out}.{suffix}" for suffix in spec.suffixes), write_data(spec, out, distilled=str(out.resolve()))]
     if as_json:

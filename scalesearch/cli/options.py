@@ -135,11 +135,12 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error for each thing that is counted."""
+def progress_bars(stopped: str = "") -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error for each thing that is counted; ``stopped``: what Ctrl-C has left, and how to go on."""
     from rich.progress import Progress
 
-    with Progress(console=open_console(stderr=True)) as progress:
+    console = open_console(stderr=True)
+    with Progress(console=console) as progress:
         tasks: dict[str, Any] = {}
 
         def tell(what: str, done: int, total: int) -> None:
@@ -147,4 +148,9 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
                 tasks[what] = progress.add_task(what, total=total)
             progress.update(tasks[what], completed=done)
 
-        yield tell
+        try:
+            yield tell
+        except KeyboardInterrupt:
+            if stopped:
+                console.print(stopped)
+            raise

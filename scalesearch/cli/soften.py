@@ -31,7 +31,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, top: int, as_json: 
     from scalesearch.train.scoring.soften import soften_data
 
     spec = data_spec(data)
-    with progress_bars() as tell:
+    with progress_bars("What is done is kept; the same command goes on from there.") as tell:
         said = soften_data(list(map(Path, teachers)), spec, out, top, partial(tell, "softening"))
     files = [str(out), write_data(spec, out, soft_targets=str(out.resolve()))]
     if as_json:

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from scalesearch.cli.main import app
 from scalesearch.cli.soften import command
+from scalesearch.signals import Interrupted
 from scalesearch.train import train
 from tests.errors import refuses
 from tests.train.conftest import recipe, sentences, tiny
@@ -46,7 +48,7 @@ def test_a_student_trains_on_what_the_teacher_finds_probable(data: Path, tmp_pat
     hard = train(tiny(), real, recipe(), tmp_path / "hard")
     assert [point["train_loss"] for point in results[0].curve] == [point["train_loss"] for point in hard.curve]
     assert results[1].curve[-1]["valid_loss"] != hard.curve[-1]["valid_loss"]
-    with refuses("other-translations", "top"):
+    with refuses("other-settings", "top"):
         raise CliRunner().invoke(app, ["soften", *given, "--top", "4"]).exception
 
 
@@ -74,3 +76,16 @@ def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path
     with refuses("out-of-range", 61):
         raise CliRunner().invoke(app, ["soften", teacher, "--data", str(data), "--out", "soft",
                                        "--top", "61"]).exception
+
+
+@pytest.mark.parametrize("verb, works", [("soften", "soften.soften_data"), ("distill", "distill.distill_data")])
+def test_ctrl_c_says_that_the_same_command_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                   verb: str, works: str) -> None:
+    def stop(*given: object) -> None:
+        raise Interrupted("SIGINT")
+
+    monkeypatch.setattr(f"scalesearch.train.scoring.{works}", stop)
+    said = CliRunner().invoke(app, [verb, str(data.parent / "teacher"), "--data", str(data), "--out",
+                                    str(tmp_path / "out")], standalone_mode=False)
+    assert isinstance(said.exception, click.Abort | KeyboardInterrupt | SystemExit)
+    assert "same command" in said.stderr and not said.stdout

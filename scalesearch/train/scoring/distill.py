@@ -106,7 +106,7 @@ def check_settings(file: Path, settings: dict[str, Any], files: list[Path], what
         others = [str(path) for path in files if path.exists()]
         if others:
             raise UserError(f"{', '.join(others)}: there already, and not from here ({file.name} is missing); "
-                            f"write the {what} elsewhere", code="other-translations")
+                            f"write the {what} elsewhere", code="other-settings")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         return
@@ -114,4 +114,4 @@ def check_settings(file: Path, settings: dict[str, Any], files: list[Path], what
     differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
     if differing:
         raise UserError(f"{file}: the {what} there were made with another {', '.join(differing)}; "
-                        "delete them or write elsewhere", code="other-translations")
+                        "delete them or write elsewhere", code="other-settings")

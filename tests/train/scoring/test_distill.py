@@ -51,12 +51,12 @@ def test_it_goes_on_where_it_was_stopped_and_mends_a_cut_line(tmp_path: Path) ->
 
 def test_another_teacher_is_refused(tmp_path: Path) -> None:
     distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
-    with refuses("other-translations", "teacher"):
+    with refuses("other-settings", "teacher"):
         distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID | {"teacher": "xyz"})
 
 
 def test_files_of_someone_else_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kd.de").write_text("not a translation\n")
-    with refuses("other-translations"):
+    with refuses("other-settings"):
         distill(TEXTS, tmp_path / "kd", ("en", "de"), shout, SAID)
     assert (tmp_path / "kd.de").read_text() == "not a translation\n" and not (tmp_path / "kd.json").exists()

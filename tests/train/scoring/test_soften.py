@@ -88,5 +88,5 @@ def test_it_goes_on_where_it_was_stopped(corpus, tmp_path: Path) -> None:
     again: list[int] = []
     soften(corpus.train, file, FACTS, lambda batch: again.append(len(batch)) or pairs_at(batch))
     assert file.read_bytes() == whole.read_bytes() and sum(again) == 160
-    with refuses("other-translations", "teacher"):
+    with refuses("other-settings", "teacher"):
         soften(corpus.train, file, FACTS | {"teacher": "another"}, pairs_at)
