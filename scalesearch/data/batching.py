@@ -1,6 +1,6 @@
 """Batches of sentences of like length, in an order that seed and epoch alone decide."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -59,10 +59,14 @@ class Batches:
 
 
 class Feed:
-    """Training batches without end. ``epoch`` and ``index`` are the next one's, for checkpoints."""
+    """Training batches without end. ``epoch`` and ``index`` are the next one's, for checkpoints.
 
-    def __init__(self, split: Split, max_tokens: int, seed: int) -> None:
-        self.split, self.max_tokens, self.seed = split, max_tokens, seed
+    ``of_epoch`` makes the split of an epoch where its sentences are cut into tokens anew.
+    """
+
+    def __init__(self, split: Split, max_tokens: int, seed: int,
+                 of_epoch: Callable[[int], Split] | None = None) -> None:
+        self.split, self.max_tokens, self.seed, self.of_epoch = split, max_tokens, seed, of_epoch
         self.epoch = self.index = 0
         self._batches: Batches | None = None
 
@@ -76,7 +80,8 @@ class Feed:
 
     def _next(self) -> Batch:
         if self._batches is None:
-            self._batches = batches(self.split, self.max_tokens, self.seed, self.epoch)
+            split = self.of_epoch(self.epoch) if self.of_epoch else self.split
+            self._batches = batches(split, self.max_tokens, self.seed, self.epoch)
         batch = self._batches[self.index]
         self.index += 1
         if self.index == len(self._batches):

@@ -16,6 +16,7 @@ import errno
 import hashlib
 import io
 import re
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 
+_SEEDED = threading.Lock()
 _MAX_LINES = 4_000_000
 _MAX_LINE_BYTES = 1 << 16
 _MAX_MODEL_BYTES = 1 << 28  # of a vocabulary of a million entries about 30 MB
@@ -81,6 +83,28 @@ class Tokenizer:
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids of each sentence, without BOS and EOS."""
         return self._processor.encode(list(sentences), out_type=int) if len(sentences) else []
+
+    def sample(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        """Token ids of each sentence with merges left out at random (BPE-dropout, Provilkov et al. 2020).
+
+        Each merge is left out with probability ``dropout`` whenever it could be made; ``seed`` alone decides which.
+
+        Raises:
+            UserError: a unigram model, which merges nothing.
+        """
+        if self.is_unigram:
+            raise UserError("recipe: subword_dropout: it leaves merges out, and the tokenizer is a unigram model, which "
+                            "has none", help="leave subword_dropout out", key="recipe.subword_dropout",
+                            code="fixed-tokens")
+        with _SEEDED:  # the library has one seed, which a thread takes when it first draws: one new thread a call
+            sentencepiece.set_random_generator_seed(seed)
+            return self._processor.encode(list(sentences), out_type=int, enable_sampling=True, alpha=dropout,
+                                          nbest_size=-1, num_threads=1) if len(sentences) else []
+
+    @property
+    def is_unigram(self) -> bool:
+        """Whether scores are log-probabilities; those of BPE are ranks, whole numbers."""
+        return any(score != round(score) for _, score in self.pieces())
 
     def decode(self, rows: Iterable[Iterable[Any]]) -> list[str]:
         """Sentence of each row of ids (lists or integer arrays); PAD, BOS and EOS vanish, UNK is ⁇."""

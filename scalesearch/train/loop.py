@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, astuple
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from scalesearch.data import Corpus, Feed
+from scalesearch.data import Corpus, Feed, cut_anew
 from scalesearch.signals import Stop
 from scalesearch.tasks import TASKS
 from scalesearch.train import checkpoint
@@ -42,7 +42,8 @@ class Run:
         self.engine, self.corpus, self.recipe, self.directory = engine, corpus, recipe, directory
         self.stop, self.report, self.meter = stop, report, meter
         self.task = TASKS[corpus.spec.task]
-        self.feed = Feed(corpus.train, recipe.max_tokens, seed)
+        anew = partial(cut_anew, corpus, recipe.subword_dropout, seed) if recipe.subword_dropout else None
+        self.feed = Feed(corpus.train, recipe.max_tokens, seed, anew)
         self.spent, self.schedule = Spent(), Schedule(recipe)
         self.snapshots = Snapshots(directory, recipe.average_count)
         self.mean = (MovingAverage(engine.model, recipe.average_every * recipe.average_count)

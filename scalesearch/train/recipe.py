@@ -117,6 +117,9 @@ class Recipe:
                                        synonyms=("attn_dropout", "attention_probs_dropout_prob"))
     activation_dropout: float = setting(0.0, "inside feed-forward networks", low=0, high=0.9999,
                                         synonyms=("relu_dropout", "ffn_dropout"))
+    subword_dropout: float = setting(0.0, "BPE-dropout (Provilkov et al. 2020): share of the merges left out of the "
+                                     "training text, drawn anew every epoch", low=0, high=0.9999,
+                                     synonyms=("bpe_dropout", "subword_regularization", "subword_sampling"))
     rdrop: float = setting(0.0, "α of R-Drop (Liang et al. 2021): every batch is read twice, under dropout of its own, "
                            "and the two predictions are drawn together; 0 reads it once", low=0,
                            synonyms=("r_drop", "reg_alpha", "rdrop_alpha"))
@@ -275,6 +278,12 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
     """
     task = TASKS[spec.task]
     task.check(spec)
+    tokens = {"soft targets are of the tokens as they were": spec.soft_targets is not None,
+              "a language model's text is one stream, cut once": task.form == "text",
+              "it leaves merges out, and a unigram vocabulary has none": spec.model == "unigram" and not spec.tokenizer}
+    for why in [why for why, fixed in tokens.items() if fixed and recipe.subword_dropout][:1]:
+        raise UserError(f"recipe: subword_dropout: {why}", help="leave subword_dropout out",
+                        key="recipe.subword_dropout", code="fixed-tokens")
     if recipe.validate_bleu and task.score is None:
         raise UserError(f"recipe: validate_bleu: a {task.name} generates nothing that could be scored; its "
                         "perplexity is known at each validation, so leave it out, and `watch: loss`",

@@ -3,14 +3,16 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from scalesearch.signals import Interrupted
-from scalesearch.train import Result, read_checkpoint, train, training
+from scalesearch.train import Result, loop, read_checkpoint, train, training
 from scalesearch.train.checkpoint import load_state
+from scalesearch.train.recipe import check_compatible
 from scalesearch.train.updates import engine as engines
 from scalesearch.train.updates.averaging import read_weights
 from tests.errors import refuses
@@ -59,9 +61,10 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     assert all(torch.equal(weight, weights(out)[name]) for name, weight in trained.model.state_dict().items())
 
 
-@pytest.mark.parametrize("average", ["last", "best", "none", "ema"])
-def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average) -> None:
-    how = recipe(average=average, average_count=2, accumulate=2, patience=9, validate_bleu=average == "best")
+@pytest.mark.parametrize("average, changes", [
+    ("last", {}), ("best", {"validate_bleu": True}), ("none", {"subword_dropout": 0.3}), ("ema", {})])
+def test_interrupted_and_resumed_is_as_uninterrupted_to_the_bit(corpus, tmp_path, average, changes) -> None:
+    how = recipe(average=average, average_count=2, accumulate=2, patience=9, **changes)
     whole = train(tiny(), corpus, how, tmp_path / "whole")
     torch.rand(7)
     with pytest.raises(Interrupted):
@@ -219,6 +222,23 @@ def test_every_budget_ends_at_its_first_update_beyond(corpus, out, budget) -> No
     assert result.curve[-1]["share"] >= 1
     assert used[name] is None or used[name] >= limit
     assert all(point["share"] < 1 for point in result.curve[:-1])
+
+
+def test_with_subword_dropout_the_text_is_cut_anew_each_epoch(corpus, tmp_path, monkeypatch) -> None:
+    cut, cuts = loop.cut_anew, []
+    monkeypatch.setattr(loop, "cut_anew", lambda *given: cuts.append(given[1:]) or cut(*given))
+    plain, dropped = (train(tiny(), corpus, recipe(steps=None, epochs=2, subword_dropout=rate), tmp_path / str(rate))
+                      for rate in (0.0, 0.3))
+    assert cuts == [(0.3, 1, 0), (0.3, 1, 1)]
+    assert dropped.tokens > 1.1 * plain.tokens and dropped.steps > plain.steps
+    assert dropped.metrics["valid_loss"] != plain.metrics["valid_loss"]
+
+
+@pytest.mark.parametrize("changes", [{"soft_targets": "soft"}, {"model": "unigram"}])
+def test_tokens_that_must_stay_are_not_cut_anew(corpus, changes) -> None:
+    with refuses("fixed-tokens", key="recipe.subword_dropout"):
+        check_compatible(replace(corpus.spec, **changes), recipe(subword_dropout=0.1))
+    check_compatible(replace(corpus.spec, **changes), recipe())
 
 
 def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:

@@ -1,0 +1,21 @@
+"""Training text cut into tokens anew, with merges left out at random."""
+
+import numpy as np
+
+from scalesearch.data.corpus import Corpus
+from scalesearch.data.split import Rows, Split
+
+
+def cut_anew(corpus: Corpus, dropout: float, seed: int, epoch: int) -> Split:
+    """Training pairs as tokens of BPE-dropout, which the arguments alone decide.
+
+    Pairs keep their places; a side that grows beyond ``max_length`` is cut there.
+
+    Raises:
+        UserError: as :meth:`Tokenizer.sample`.
+    """
+    texts = corpus.train.texts
+    seeds = np.random.SeedSequence([seed, epoch]).generate_state(2)
+    source, target = (Rows.of(corpus.tokenizer.sample(lines, dropout, int(side))).cut(corpus.spec.max_length)
+                      for lines, side in zip((texts.source, texts.target), seeds))
+    return Split.of_rows(source, target, texts.source, texts.target)
