@@ -58,16 +58,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         Interrupted: Ctrl-C or SIGTERM, after saving; a result that was complete by then is on disk.
     """
     folder, tell, meter = Path(directory), report or (lambda event: None), Meter()
-    check_compatible(corpus.spec, recipe)
-    if recipe.decode_with != MODEL and artefacts is None:
-        raise UserError(f"decode_with: {recipe.decode_with} needs what makes artefacts",
-                        help="pass artefacts=scalesearch.export.scoring.artefact_decoder", code="no-artefacts")
-    kind = "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder"
-    check_model_kind(corpus.spec.task, kind)
-    if architecture.vocab not in (None, corpus.tokenizer.vocab_size):
-        raise UserError(f"the architecture has a vocabulary of {architecture.vocab:,} of its own, and the data "
-                        f"{corpus.tokenizer.vocab_size:,} entries", help="load the data at that size (DataSpec.at)",
-                        code="vocab-misfit")
+    _check_fit(architecture, corpus, recipe, artefacts)
     done = Result.read(folder) if resume else None
     processes = team.size if team else processes
     wanted = checkpoint.identity(architecture, corpus, recipe, seed, processes)
@@ -81,7 +72,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
                     corpus=corpus.hash, architecture_id=architecture.id, versions=versions(), processes=processes)
     checkpoint.describe(folder, architecture, corpus, recipe)
     with stoppable() as stop, _joined_team(processes, team, recipe, hardware) as members:
-        try:
+        with _failures_noted(result):
             model = first_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
             result.params = sum(weight.numel() for weight in model.parameters())
             _check_soft(model, corpus)
@@ -92,19 +83,40 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
             run.identity = wanted
             _train_and_score(run, resume, result, until, artefacts)
             result.metrics |= scores
-        except (TrainingFailed, CausalityError) as error:
-            result.state, result.reason = "failed", str(error)
-        except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
-                raise
-            why = str(error).partition("\n")[0] or type(error).__name__
-            result.state, result.reason = "failed", f"out of memory on {hardware.name}: {why}"
     if result.state != "paused":
         result.write(folder)
     tell({"kind": "done", "state": result.state, "reason": result.reason})
     # Ctrl-C too late to interrupt anything must still reach the caller, who may have more to train.
     stop.check()
     return result
+
+
+def _check_fit(architecture: Any, corpus: Corpus, recipe: Recipe, artefacts: Artefacts | None) -> None:
+    """Checks that model, data and recipe go together. Raises UserError."""
+    check_compatible(corpus.spec, recipe)
+    if recipe.decode_with != MODEL and artefacts is None:
+        raise UserError(f"decode_with: {recipe.decode_with} needs what makes artefacts",
+                        help="pass artefacts=scalesearch.export.scoring.artefact_decoder", code="no-artefacts")
+    kind = "decoder-only" if isinstance(architecture.block, DecoderOnly) else "encoder-decoder"
+    check_model_kind(corpus.spec.task, kind)
+    if architecture.vocab not in (None, corpus.tokenizer.vocab_size):
+        raise UserError(f"the architecture has a vocabulary of {architecture.vocab:,} of its own, and the data "
+                        f"{corpus.tokenizer.vocab_size:,} entries", help="load the data at that size (DataSpec.at)",
+                        code="vocab-misfit")
+
+
+@contextmanager
+def _failures_noted(result: Result) -> Iterator[None]:
+    """Context in which divergence, a model that is not causal and lack of memory make ``result`` a failed one."""
+    try:
+        yield
+    except (TrainingFailed, CausalityError) as error:
+        result.state, result.reason = "failed", str(error)
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        why = str(error).partition("\n")[0] or type(error).__name__
+        result.state, result.reason = "failed", f"out of memory on {result.device}: {why}"
 
 
 def _check_soft(model: Any, corpus: Corpus) -> None:
