@@ -18,4 +18,4 @@ def cut_anew(corpus: Corpus, dropout: float, seed: int, epoch: int) -> Split:
     seeds = np.random.SeedSequence([seed, epoch]).generate_state(2)
     source, target = (Rows.of(corpus.tokenizer.sample(lines, dropout, int(side))).cut(corpus.spec.max_length)
                       for lines, side in zip((texts.source, texts.target), seeds))
-    return Split.of_rows(source, target, texts.source, texts.target)
+    return Split(source, target, lambda: texts)

@@ -37,8 +37,7 @@ def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
     if spec.lowercase:
         text = {split: _lower(pairs) for split, pairs in text.items()}
     if spec.limit is not None:
-        limited = {split: _first(text[split], spec.limit) for split in ("train", DISTILLED) if split in text}
-        text = text | limited
+        text = text | {"train": text["train"].first(spec.limit)}
     if spec.tokenizer is None:
         assert spec.entries is not None, "a spec has a vocabulary size or a tokenizer"
         lines = text["train"].source + text["train"].target
@@ -59,11 +58,6 @@ def _lower(pairs: Pairs) -> Pairs:
     gold = pairs.gold and [tuple(lowered(edits, line) for edits in annotators)
                            for line, annotators in zip(pairs.source, pairs.gold)]
     return Pairs(source, target, pairs.counts, gold)
-
-
-def _first(pairs: Pairs, limit: int) -> Pairs:
-    counts = pairs.counts | {"beyond_limit": max(0, len(pairs.target) - limit)}
-    return Pairs(pairs.source[:limit], pairs.target[:limit], counts)
 
 
 def _joined(first: Pairs, second: Pairs) -> Pairs:

@@ -30,6 +30,11 @@ class Pairs:
     counts: dict[str, int] = field(default_factory=dict)
     gold: list[tuple[Edits, ...]] | None = None
 
+    def first(self, limit: int) -> "Pairs":
+        """The first pairs, and in the counts how many there are beyond."""
+        counts = self.counts | {"beyond_limit": max(0, len(self.target) - limit)}
+        return Pairs(self.source[:limit], self.target[:limit], counts)
+
 
 def fingerprint(spec: DataSpec) -> dict[str, Any]:
     """Fingerprint of the text: hashes of the files' content.
@@ -43,7 +48,7 @@ def fingerprint(spec: DataSpec) -> dict[str, Any]:
 
 def _of_files(spec: DataSpec) -> tuple[str, ...]:
     """Names of the splits that are text files, a teacher's translations (``distilled``) among them."""
-    return (() if spec.builtin else SPLITS) + (() if spec.distilled is None else (DISTILLED,))
+    return (() if spec.builtin else SPLITS) + ((DISTILLED,) if spec.distilled else ())
 
 
 def read(spec: DataSpec) -> dict[str, Pairs]:
@@ -69,8 +74,7 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
             return (part,)
         return f"{part}.{spec.suffixes[0]}", f"{part}.{spec.suffixes[1]}"
 
-    parts = (spec.distilled,) if split == DISTILLED else getattr(spec, split)
-    return [tuple(text_file(path, split) for path in files(part)) for part in parts]
+    return [tuple(text_file(path, split) for path in files(part)) for part in getattr(spec, split)]
 
 
 def _read_split(spec: DataSpec, split: str) -> Pairs:
@@ -78,12 +82,14 @@ def _read_split(spec: DataSpec, split: str) -> Pairs:
     whole = Pairs([], [], {"read": 0, "empty": 0}, [] if with_gold else None)
     for files in find_files(spec, split):
         part = _read_text(files[0]) if spec.form == "text" else read_pairs(files, split, with_gold)
+        if split == DISTILLED and spec.limit is not None:  # of every teacher's
+            part = part.first(spec.limit)
         whole.source += part.source
         whole.target += part.target
         if whole.gold is not None:
             whole.gold += part.gold or []
         for key, count in part.counts.items():
-            whole.counts[key] += count
+            whole.counts[key] = whole.counts.get(key, 0) + count
     if not whole.target:
         what = "line of text" if spec.form == "text" else "sentence pair"
         names = ", ".join(str(path) for files in find_files(spec, split) for path in files)

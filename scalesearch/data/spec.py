@@ -18,7 +18,8 @@ SPLITS = ("train", "valid", "test")
 FILES_VOCAB, BUILTIN_VOCAB, BUILTIN_PAIRS, WINDOW = 8000, 2000, 20_000, 128
 MAX_VOCAB = 1_000_000
 OF_FILES = ("source", "target", *SPLITS)
-FILES = ("tokenizer", "distilled", "soft_targets")
+FILES = ("tokenizer", "soft_targets")
+PARTS = (*SPLITS, "distilled")
 OF_TASKS = ("tokenised", "comet", "window", "stride")
 Conflict = tuple[str, str, str | None]
 
@@ -86,8 +87,8 @@ class DataSpec:
     window: int | None = setting(None, f"tokens that a language model sees at once ({WINDOW})", low=2, unit="tokens",
                                  synonyms=("block_size", "context", "context_length", "bptt"))
     stride: int | None = setting(None, "distance of the windows that perplexity is of (half a window)", unit="tokens")
-    distilled: str | None = setting(None, "prefix of a teacher's translations of the training text, as `scalesearch "
-                                    "distill` writes them, to learn from")
+    distilled: Any = setting((), "teachers' translations of the training text, as `scalesearch distill` writes them, to "
+                             "learn from, such as kd/train", read=read_parts, form=FORM)
     mix: bool = setting(False, "learn from the real pairs as well as from `distilled`")
     soft_targets: str | None = setting(None, "file of a teacher's probabilities at every place of the training pairs, "
                                        "as `scalesearch soften` writes it, to learn beside the tokens")
@@ -141,7 +142,7 @@ class DataSpec:
         """The fields that say something, as JSON values; ``from_mapping`` reads them back."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         said = {key: value for key, value in given.items() if value not in (None, ())}
-        return said | {split: plain(said[split]) for split in SPLITS if split in said}
+        return said | {split: plain(said[split]) for split in PARTS if split in said}
 
     def describe(self, vocab: str = "") -> str:
         """One line for a person: what text, and which vocabulary (``vocab`` in place of the number of entries)."""
@@ -153,7 +154,8 @@ class DataSpec:
         fitted = f"{self.model} vocabulary of {vocab or self.entries}"
         vocabulary = f"tokenizer {self.tokenizer}" if self.tokenizer else fitted
         extras = [f"first {self.limit} pairs"] * bool(self.limit) + ["lower-cased"] * self.lowercase
-        extras += [f"{'with' if self.mix else 'as'} translated in {self.distilled}"] * bool(self.distilled)
+        translated = ", ".join(map(str, self.distilled))
+        extras += [f"{'with' if self.mix else 'as'} translated in {translated}"] * bool(translated)
         extras += [f"soft targets in {self.soft_targets}"] * bool(self.soft_targets)
         return "; ".join([text, vocabulary, *extras])
 
@@ -174,7 +176,7 @@ class DataSpec:
         def part(split: str, value: Part) -> Part:
             return full(split, value) if isinstance(value, str) else value.map_paths(lambda path: full(split, path))
 
-        parts = {split: tuple(part(split, value) for value in getattr(self, split)) for split in SPLITS}
+        parts = {split: tuple(part(split, value) for value in getattr(self, split)) for split in PARTS}
         files = {key: full(key, getattr(self, key)) for key in FILES if getattr(self, key)}
         return replace(self, **parts, **files)
 
@@ -186,7 +188,7 @@ def _conflicts(values: Mapping[str, Any]) -> Iterator[Conflict]:
     yield from _of_task(said)
     if said["vocab"] is not None and said["tokenizer"] is not None:
         yield "tokenizer", "give `vocab` (to fit a vocabulary) or `tokenizer` (to use one as it is), not both", None
-    if said["mix"] and said["distilled"] is None:
+    if said["mix"] and not said["distilled"]:
         yield "mix", "there is nothing to mix with", "name a teacher's translations under `distilled`"
     window = said["window"] or WINDOW
     if said["stride"] and said["stride"] > window:

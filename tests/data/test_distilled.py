@@ -39,6 +39,23 @@ def test_mixed_has_both(spec: DataSpec, taught: DataSpec, cache: Path) -> None:
     assert corpus.hash != load_corpus(taught, cache).hash
 
 
+def test_several_teachers_are_read_one_after_the_other(taught: DataSpec, write: Write, cache: Path) -> None:
+    """The second's is made from the German side: its sources are translations, its targets real."""
+    words = [f"haus {i}" for i in range(40)]
+    write("back/de-en.en", ["the house"] * 40)
+    write("back/de-en.de", words)
+    both = replace(taught, distilled=(taught.distilled[0], str(Path(taught.distilled[0]).parents[1] / "back/de-en")))
+    corpus = load_corpus(both, cache)
+    assert corpus.train.target_text == [SAID] * 39 + words
+    assert corpus.train.source_text[39:] == ["the house"] * 40
+    assert corpus.tokenizer == load_corpus(taught, cache).tokenizer
+    assert DataSpec.from_mapping(both.to_json()) == both
+    real = Path(f"{taught.train[0]}.de").read_text().splitlines()
+    limited = load_corpus(replace(both, limit=10, mix=True), cache)
+    assert limited.train.target_text == [SAID] * 10 + words[:10] + real[:10]
+    assert limited.counts["train"]["beyond_limit"] == 29 + 30 + 30
+
+
 def test_a_limit_holds_for_the_translations_too(taught: DataSpec, cache: Path) -> None:
     assert load_corpus(replace(taught, limit=10), cache).train.source_text == [
         f"{SOURCE[i % len(SOURCE)]} {i}" for i in range(1, 11)]
