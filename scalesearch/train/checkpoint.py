@@ -24,7 +24,7 @@ from scalesearch.files import read_json, read_regular, write_atomic, write_json,
 from scalesearch.nn import build
 from scalesearch.space.schema.cost_names import OWN
 from scalesearch.train.hardware import TrainingFailed, require_memory
-from scalesearch.train.recipe import FREE, Recipe
+from scalesearch.train.recipe import FREE, Recipe, with_defaults
 from scalesearch.train.updates.averaging import read_weights
 
 FORMAT = 5
@@ -45,7 +45,7 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directo
     Raises:
         UserError: naming those that differ.
     """
-    before = dict(_flat(stored))
+    before = dict(_flat(with_defaults(stored)))
     differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in _flat(wanted)
               if before.get(key) != value]
     if differ:

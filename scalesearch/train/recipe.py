@@ -270,6 +270,11 @@ def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None
         yield "watch", "bleu is only known with `validate_bleu: yes`", None
 
 
+def with_defaults(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored recipe's JSON with the fields that have come since: by their defaults, training is what it was."""
+    return Recipe(steps=1).to_json() | {"steps": None} | dict(stored)
+
+
 def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
     """Checks that the task's metrics can be computed here, and that the recipe fits it.
 

@@ -11,7 +11,7 @@ import torch
 
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, loop, read_checkpoint, train, training
-from scalesearch.train.checkpoint import load_state
+from scalesearch.train.checkpoint import check_identity, identity, load_state
 from scalesearch.train.recipe import check_compatible
 from scalesearch.train.updates import engine as engines
 from scalesearch.train.updates.averaging import read_weights
@@ -131,6 +131,14 @@ def test_a_complete_result_is_not_trained_again_and_no_other_is_mistaken_for_it(
     with refuses("other-training", "seed was 1 and is now 2"):
         train(tiny(), corpus, recipe(), out, seed=2)
     assert train(tiny(), corpus, recipe(lr=1e-3), out, resume=False).recipe["lr"]["base"] == 1e-3
+
+
+def test_a_training_goes_on_that_began_before_a_field_was_there(corpus, out) -> None:
+    stored, wanted = (identity(tiny(), corpus, recipe(subword_dropout=rate), 1) for rate in (0.0, 0.1))
+    del stored["subword_dropout"]
+    check_identity(stored, {**stored, "subword_dropout": 0.0}, out)
+    with refuses("other-training", "subword_dropout was 0.0 and is now 0.1"):
+        check_identity(stored, wanted, out)
 
 
 def test_a_damaged_checkpoint_is_a_clear_message(corpus, out) -> None:

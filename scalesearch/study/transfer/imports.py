@@ -11,7 +11,7 @@ from scalesearch.study.trials.evaluator import Evaluator
 from scalesearch.study.trials.record import Record
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Params, State, Trial
-from scalesearch.train.recipe import FREE
+from scalesearch.train.recipe import FREE, with_defaults
 from scalesearch.train.recipe_space import laid_over
 
 NOT_COPIED = (".*", "progress.*", "job.json", "record.json", "crash.txt", "*.part")
@@ -66,7 +66,7 @@ def params_here(evaluator: Evaluator, trial: Trial) -> Params | None:
 
 def same_recipe(record: Record, trial: Trial, recipe: Params) -> bool:
     """Whether ``record`` was trained as ``trial`` would be in a study of ``recipe``, whatever else was measured."""
-    theirs, ours = ({key: value for key, value in one.items() if key not in (*FREE, "measure")}
+    theirs, ours = ({key: value for key, value in with_defaults(one).items() if key not in (*FREE, "measure")}
                     for one in (record.get("recipe", {}), laid_over(recipe, trial.tuned)))
     return theirs == ours
 

@@ -7,6 +7,7 @@ from scalesearch.errors import UserError
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, Params, State
 from scalesearch.study.trials.trials import Trials
+from scalesearch.train.recipe import with_defaults
 from scalesearch.train.recipe_space import laid_over
 
 # What changes which candidates are looked for, and not what a trained one is worth: numbers stay comparable.
@@ -79,7 +80,7 @@ def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[st
 
 def _fixed(recipe: Params, *studies: StudyMeta) -> Params:
     """A recipe without what any of the studies asks."""
-    return laid_over(recipe, {key: None for study in studies for key in study.questions})
+    return laid_over(with_defaults(recipe), {key: None for study in studies for key in study.questions})
 
 
 def _and(words: list[str]) -> str:

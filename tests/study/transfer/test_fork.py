@@ -177,6 +177,20 @@ def test_what_changes_the_numbers_themselves_cannot_be_forked(call, change, what
     assert what in said and "nothing that it trained compares" in said and not StudyDir(Path("new")).exists()
 
 
+def test_a_field_that_the_recipe_has_had_only_since_changes_nothing(call):
+    """By its default a recipe is what it was: a study goes on, and its candidates may be taken over."""
+    call("s.yaml", "--trials", "1")
+    old = StudyDir(Path("old")).load()
+    for file in old.folder.glob("trials/*/record.json"):
+        del (text := json.loads(file.read_text()))["recipe"]["subword_dropout"]
+        file.write_text(json.dumps(text))
+    old.revise(recipe={key: value for key, value in old.meta.recipe.items() if key != "subword_dropout"})
+    assert "training recipe" in call("s.yaml", "--resume", "--set", "recipe.subword_dropout=0.1", status=2)
+    call("s.yaml", "--resume", "--trials", "2")
+    call("s.yaml", "--fork", "new", "--trials", "3")
+    assert len(StudyDir(Path("new")).load().trials.having(State.COMPLETE)) >= 3
+
+
 def test_where_a_fork_may_go(call):
     assert "there is no study here" in call("s.yaml", "--fork", "new", status=2)
     call("s.yaml", "--trials", "1")
