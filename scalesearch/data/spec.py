@@ -87,8 +87,8 @@ class DataSpec:
     window: int | None = setting(None, f"tokens that a language model sees at once ({WINDOW})", low=2, unit="tokens",
                                  synonyms=("block_size", "context", "context_length", "bptt"))
     stride: int | None = setting(None, "distance of the windows that perplexity is of (half a window)", unit="tokens")
-    distilled: Any = setting((), "teachers' translations of the training text, as `scalesearch distill` writes them, to "
-                             "learn from, such as kd/train", read=read_parts, form=FORM)
+    distilled: Any = setting((), "teachers' translations of the training text, as `scalesearch distill` writes them, "
+                             "to learn from, such as kd/train", read=read_parts, form=FORM)
     mix: bool = setting(False, "learn from the real pairs as well as from `distilled`")
     soft_targets: str | None = setting(None, "file of a teacher's probabilities at every place of the training pairs, "
                                        "as `scalesearch soften` writes it, to learn beside the tokens")
@@ -232,7 +232,7 @@ def _of_task(said: Mapping[str, Any]) -> Iterator[Conflict]:
                 yield split, "several references are for the validation and test text of `task: correction`", None
     if task.form == "text":
         for key in ("source", "target", "max_ratio", "distilled", "soft_targets"):
-            if said[key] is not None:
+            if said[key] not in (None, ()):
                 yield key, f"it is for pairs of texts, and the task is {task.name}", None
 
 

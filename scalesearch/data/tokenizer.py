@@ -93,8 +93,8 @@ class Tokenizer:
             UserError: a unigram model, which merges nothing.
         """
         if self.is_unigram:
-            raise UserError("recipe: subword_dropout: it leaves merges out, and the tokenizer is a unigram model, which "
-                            "has none", help="leave subword_dropout out", key="recipe.subword_dropout",
+            raise UserError("recipe: subword_dropout: it leaves merges out, and the tokenizer is a unigram model, "
+                            "which has none", help="leave subword_dropout out", key="recipe.subword_dropout",
                             code="fixed-tokens")
         with _SEEDED:  # the library has one seed, which a thread takes when it first draws: one new thread a call
             sentencepiece.set_random_generator_seed(seed)

@@ -71,18 +71,17 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
     result = Result("complete", device=hardware.name, dtype=hardware.dtype, seed=seed, recipe=recipe.to_json(),
                     corpus=corpus.hash, architecture_id=architecture.id, versions=versions(), processes=processes)
     checkpoint.describe(folder, architecture, corpus, recipe)
-    with stoppable() as stop, _joined_team(processes, team, recipe, hardware) as members:
-        with _failures_noted(result):
-            model = first_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
-            result.params = sum(weight.numel() for weight in model.parameters())
-            _check_soft(model, corpus)
-            causality(model, corpus.tokenizer.vocab_size)
-            scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
-            engine = _engine(model, architecture, corpus, recipe, seed, hardware, members)
-            run = Run(engine, corpus, recipe, folder, seed, stop, tell, meter)
-            run.identity = wanted
-            _train_and_score(run, resume, result, until, artefacts)
-            result.metrics |= scores
+    with stoppable() as stop, _joined_team(processes, team, recipe, hardware) as members, _failures_noted(result):
+        model = first_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
+        result.params = sum(weight.numel() for weight in model.parameters())
+        _check_soft(model, corpus)
+        causality(model, corpus.tokenizer.vocab_size)
+        scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
+        engine = _engine(model, architecture, corpus, recipe, seed, hardware, members)
+        run = Run(engine, corpus, recipe, folder, seed, stop, tell, meter)
+        run.identity = wanted
+        _train_and_score(run, resume, result, until, artefacts)
+        result.metrics |= scores
     if result.state != "paused":
         result.write(folder)
     tell({"kind": "done", "state": result.state, "reason": result.reason})
