@@ -283,16 +283,23 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
     """
     task = TASKS[spec.task]
     task.check(spec)
-    tokens = {"soft targets are of the tokens as they were": spec.soft_targets is not None,
-              "a language model's text is one stream, cut once": task.form == "text",
-              "it leaves merges out, and a unigram vocabulary has none": spec.model == "unigram" and not spec.tokenizer}
-    for why in [why for why, fixed in tokens.items() if fixed and recipe.subword_dropout][:1]:
+    if recipe.subword_dropout and (why := _fixed_tokens(spec)):
         raise UserError(f"recipe: subword_dropout: {why}", help="leave subword_dropout out",
                         key="recipe.subword_dropout", code="fixed-tokens")
     if recipe.validate_bleu and task.score is None:
         raise UserError(f"recipe: validate_bleu: a {task.name} generates nothing that could be scored; its "
                         "perplexity is known at each validation, so leave it out, and `watch: loss`",
                         key="recipe.validate_bleu", code="nothing-to-score")
+
+
+def _fixed_tokens(spec: DataSpec) -> str:
+    """Why the training text of ``spec`` cannot be cut into tokens anew; empty where it can."""
+    if spec.soft_targets is not None:
+        return "soft targets are of the tokens as they were"
+    if spec.form == "text":
+        return "a language model's text is one stream, cut once"
+    unigram = spec.model == "unigram" and spec.tokenizer is None
+    return "it leaves merges out, and a unigram vocabulary has none" if unigram else ""
 
 
 def check_model_kind(task: str, kind: str) -> None:

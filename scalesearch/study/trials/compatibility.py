@@ -1,10 +1,11 @@
 """Changes of a study file since its study began, and their meaning for its trials."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from scalesearch.errors import UserError
-from scalesearch.study.trials.study_meta import StudyMeta
+from scalesearch.study.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.study.trials.trial import Origin, Params, State
 from scalesearch.study.trials.trials import Trials
 from scalesearch.train.recipe import with_defaults
@@ -23,7 +24,7 @@ SEARCHED = {
     "questions": "the recipe's questions",
 }
 # What changes what comes of training the same architecture.
-TRAINED = {"seed": "the training seed", "teacher": "the teacher"}
+TRAINED = {"seed": "the training seed"}
 
 
 class Changed(UserError):
@@ -71,7 +72,8 @@ def trained_otherwise(old: StudyMeta, new: StudyMeta) -> list[str]:
     before, after = (_fixed({**one.recipe, "measure": None}, old, new) for one in (old, new))  # measured afterwards
     recipe = ["the training recipe"] if before != after else []
     data = ["the data"] if old.data.hash != new.data.hash else []
-    return recipe + _differing(TRAINED, old, new) + data
+    teacher = ["the teacher"] if _teacher(old) != _teacher(new) else []
+    return recipe + _differing(TRAINED, old, new) + teacher + data
 
 
 def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[str]:
@@ -81,6 +83,12 @@ def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[st
 def _fixed(recipe: Params, *studies: StudyMeta) -> Params:
     """A recipe without what any of the studies asks."""
     return laid_over(with_defaults(recipe), {key: None for study in studies for key in study.questions})
+
+
+def _teacher(study: StudyMeta) -> TeacherMeta | None:
+    """A study's teacher, with the fields that recipes have had only since."""
+    teacher = study.teacher
+    return replace(teacher, recipe=with_defaults(teacher.recipe)) if teacher and teacher.recipe else teacher
 
 
 def _and(words: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from scalesearch.cli.main import main
 from scalesearch.space import read_space
 from scalesearch.study.executors.worker import finish
 from scalesearch.study.results.results import load
+from scalesearch.study.trials.compatibility import trained_otherwise
 from scalesearch.study.trials.study_dir import StudyDir
+from scalesearch.study.trials.study_meta import TeacherMeta
 from scalesearch.study.trials.trial import Origin, State
 
 STUDY = """\
@@ -189,6 +192,15 @@ def test_a_field_that_the_recipe_has_had_only_since_changes_nothing(call):
     call("s.yaml", "--resume", "--trials", "2")
     call("s.yaml", "--fork", "new", "--trials", "3")
     assert len(StudyDir(Path("new")).load().trials.having(State.COMPLETE)) >= 3
+
+
+def test_nor_does_one_of_the_teachers_recipe(call):
+    call("s.yaml", "--trials", "1")
+    meta = StudyDir(Path("old")).load().meta
+    earlier = {key: value for key, value in meta.recipe.items() if key != "subword_dropout"}
+    before, same, other = (replace(meta, teacher=TeacherMeta("id", recipe=recipe)) for recipe in (
+        earlier, meta.recipe, {**meta.recipe, "subword_dropout": 0.1}))
+    assert trained_otherwise(before, same) == [] and trained_otherwise(before, other) == ["the teacher"]
 
 
 def test_where_a_fork_may_go(call):
