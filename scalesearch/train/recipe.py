@@ -8,7 +8,7 @@ from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError
 from scalesearch.space.binding.constants import node_of, read_constants, settle
 from scalesearch.space.schema.cost_names import RUNTIMES
-from scalesearch.space.schema.settings import schema_of, setting
+from scalesearch.space.schema.settings import OPTIONAL, schema_of, setting
 from scalesearch.space.schema.types import Field
 from scalesearch.tasks import TASKS
 
@@ -249,7 +249,7 @@ DROPPED = ("dropout", "attention_dropout", "activation_dropout")  # what two pas
 def _over_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a recipe whose file gives ``values``."""
     given = {key: value for key, value in values.items() if key != "preset"}
-    if "preset" not in values:
+    if values.get("preset") is None:
         return given
     budgets = dict.fromkeys(BUDGETS) if any(given.get(key) is not None for key in BUDGETS) else {}
     return {"name": values["preset"]} | PRESETS[values["preset"]] | budgets | given
@@ -316,6 +316,6 @@ def check_model_kind(task: str, kind: str) -> None:
 
 FIELDS = schema_of(Recipe, check=_conflicts)
 RECIPE = replace(
-    FIELDS, fields={"preset": Field("word", tuple(PRESETS), default="none", doc="the recipe that the other keys change",
-                                    synonyms=("base", "extends", "defaults")), **FIELDS.fields},
+    FIELDS, fields={"preset": Field("word", tuple(PRESETS), default=OPTIONAL, also=(OPTIONAL,), synonyms=(
+        "base", "extends", "defaults"), doc="the recipe that the other keys change"), **FIELDS.fields},
     bare="preset", make=lambda **values: Recipe(**_over_preset(values)))

@@ -90,6 +90,8 @@ class Reader:
             inner = join(path, name)
             if name in entries:
                 node = entries[name][1]
+                if _is_default(child, node):
+                    continue
                 self.places[inner] = node.here
                 before = len(self.problems)
                 value = self.group(child, node, inner) if isinstance(child, Group) else self.value(child, node, inner)
@@ -142,6 +144,13 @@ class Reader:
         words = (*field.words, *field.also)
         help = suggest(node.text, words) if words and field.kind == "word" else None
         self.wrong(node, f"{path}: expected {describe(field)}, found `{node.text}`", help)
+
+
+def _is_default(child: "Field | Group", node: Node) -> bool:
+    """Whether ``node`` is the ``none`` that pages of reference show as the default of a value of no plain kind."""
+    if not isinstance(child, Field) or child.default != OPTIONAL or not (child.kind == "node" or child.items):
+        return False
+    return isinstance(node, Text) and not node.quoted and node.text in NOTHING and node.text != ""
 
 
 def scalar(node: Node) -> Any:

@@ -16,7 +16,7 @@ from scalesearch.study.config.storage_url import storage_url
 LEAST = 1e-4  # Ray counts resources in such steps
 ANSWERS = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
 TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-LOGGERS, NONE = ("tensorboard", "mlflow"), "none"
+LOGGERS = ("tensorboard", "mlflow")
 LOGGERS_FORM = "`tensorboard`, `mlflow`, or a list of both"
 OWN = ("CPU", "GPU", "memory", "object_store_memory")
 
@@ -58,8 +58,6 @@ def read_texts(node: Node, complain: Complain) -> tuple[str, ...]:
 
 def read_loggers(node: Node, complain: Complain) -> tuple[str, ...]:
     """Names of loggers."""
-    if isinstance(node, Text) and node.text in ("", NONE):
-        return ()
     items = node.items if isinstance(node, Sequence) else (node,)
     for item in items:
         if not isinstance(item, Text) or item.text not in LOGGERS:
@@ -87,10 +85,8 @@ def read_gain(node: Node, complain: Complain) -> float:
 
 
 def read_time(node: Node, complain: Complain) -> float | None:
-    """A length of time, in seconds; None for none."""
+    """A length of time, in seconds."""
     text = written(node).strip() if isinstance(node, Text) else ""
-    if text in ("", NONE):
-        return None
     found = TIME.fullmatch(text)
     if found is None or not (seconds := _seconds(found)):
         complain(node, "expected a length of time", "such as `20h`, `90m` or `1h30m`")
