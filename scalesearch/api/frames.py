@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from rich.table import Table
 
-from scalesearch.api.html import Shown, as_table, to_html
+from scalesearch.api.html import as_table, to_html, to_text
 from scalesearch.report.labels import unit
 from scalesearch.report.table import architectures, filled, texts
 from scalesearch.study.results.results import Results
@@ -26,18 +26,10 @@ class Front(pd.DataFrame):  # type: ignore[misc]
         return pd.DataFrame
 
     def __repr__(self) -> str:
-        return repr(_Parts(self._shown))
+        return to_text(self._shown)
 
     def _repr_html_(self) -> str:
         return to_html(self._shown)
-
-
-class _Parts(Shown):
-    def __init__(self, parts: list[Table | str]) -> None:
-        self._list = parts
-
-    def _parts(self) -> list[Table | str]:
-        return self._list
 
 
 def front_of(results: Results) -> Front:

@@ -31,15 +31,19 @@ class Shown:
         return Group(*(as_text(part) if isinstance(part, str) else part for part in self._parts()))
 
     def __repr__(self) -> str:
-        """The tables as text, as wide as the terminal."""
-        written = StringIO()
-        console = open_console(file=written, width=shutil.get_terminal_size((WIDEST, 24)).columns)
-        for part in self._parts():
-            say(part, console)
-        return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
+        return to_text(self._parts())
 
     def _repr_html_(self) -> str:
         return to_html(self._parts())
+
+
+def to_text(parts: Iterable[Table | str]) -> str:
+    """Tables as text, as wide as the terminal."""
+    written = StringIO()
+    console = open_console(file=written, width=shutil.get_terminal_size((WIDEST, 24)).columns)
+    for part in parts:
+        say(part, console)
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
 
 
 def to_html(parts: Iterable[Table | str]) -> str:

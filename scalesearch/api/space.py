@@ -13,6 +13,7 @@ from scalesearch.api.questions import Answered, Feasible
 from scalesearch.api.words import in_python
 from scalesearch.library import find_file
 from scalesearch.space import Space, read_space
+from scalesearch.space.binding.constants import flattened
 from scalesearch.space.python_api import write
 from scalesearch.space.questionnaire.count import TooTangled
 from scalesearch.terminal import make_table
@@ -189,7 +190,7 @@ class SearchSpace(Shown):
         return self.form.to_yaml()
 
     def _parts(self) -> Iterator[Table | str]:
-        yield f"{self.name or 'a space without a name'}: {size_words(self.form)}"
+        yield f"{self.name or 'a space without a name'}: {size_words(len(self.form.dimensions()), size_of(self.form))}"
         rows = [(name, parameter, parameter.count()) for name, parameter in self.form.dimensions()]
         if rows:
             yield parameters_table(rows)
@@ -198,21 +199,23 @@ class SearchSpace(Shown):
         yield f"protocol {named_protocol(self.form.protocol)}"
 
 
-def flat(answers: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+def flat(answers: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Keys with dots and the texts of their values, of answers that may be nested."""
-    for key, value in answers.items():
-        inner = f"{path}{key}"
-        yield from flat(value, f"{inner}.") if isinstance(value, Mapping) else [(inner, write(value))]
+    return ((key, write(value)) for key, value in flattened(answers))
 
 
-def size_words(space: Space) -> str:
-    """``7 parameters, 392 answer sheets``."""
-    count = len(space.dimensions())
+def size_of(space: Space) -> int | str:
+    """How many answer sheets there are, or why that is not known."""
     try:
         size = space.size()
-        sheets = "endless: a range is continuous" if size is None else f"{size:,} answer sheet{'s' * (size != 1)}"
     except TooTangled as error:
-        sheets = f"not counted: {error}"
+        return f"not counted: {error}"
+    return "endless: a range is continuous" if size is None else size
+
+
+def size_words(count: int, size: int | str) -> str:
+    """``7 parameters, 392 answer sheets``."""
+    sheets = f"{size:,} answer sheet{'s' * (size != 1)}" if isinstance(size, int) else size
     return f"{count} parameter{'s' * (count != 1)}, {sheets}"
 
 

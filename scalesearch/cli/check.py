@@ -104,6 +104,7 @@ def problems_json(error: UserError, file: str) -> list[dict[str, Any]]:
 
 def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> Report:
     """Describes ``space`` and tries ``samples`` random candidates on its constraints and budgets."""
+    from scalesearch.api.space import size_of
     from scalesearch.cost import protocol_of
     from scalesearch.feasible.candidates import Candidate, priced
     from scalesearch.feasible.limits import costs_of
@@ -125,7 +126,7 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
     formats = [Share.count("exportable to ctranslate2", taken), Share.count("exportable to onnx, huggingface, torch",
                                                                             built)] if exportable else []
     split = len(space.where)
-    return Report(space.name, space.hash, _size(space), dimensions, space.protocol, samples, seed,
+    return Report(space.name, space.hash, size_of(space), dimensions, space.protocol, samples, seed,
                   Share.count("can be built", built), shares[:split], shares[split:], formats,
                   Share.count("passes everything", every), dict(unbuildable), problems)
 
@@ -144,17 +145,6 @@ def _reason(space: Space, sheet: Any) -> str:
     except Unbuildable as error:
         return str(error)
     raise AssertionError("a candidate without costs can be built")
-
-
-def _size(space: Space) -> int | str:
-    """How many answer sheets there are, or why that is not known."""
-    from scalesearch.space.questionnaire.count import TooTangled
-
-    try:
-        size = space.size()
-    except TooTangled as error:
-        return f"not counted: {error}"
-    return "endless: a range is continuous" if size is None else size
 
 
 # -- constraints that no candidate meets
@@ -202,13 +192,12 @@ def _number(number: int | float) -> str:
 
 def show(report: Report) -> None:
     """Prints the report as tables."""
-    size = f"{report.size:,} answer sheet{'s' * (report.size != 1)}" if isinstance(report.size, int) else report.size
-    parameters = f"{len(report.dimensions)} parameter{'s' * (len(report.dimensions) != 1)}"
-    sound = "" if report.problems else " is sound"
-    say(f"{report.name or 'a space without a name'}{sound}: {parameters}, {size}", style="bold")
-    if report.dimensions:
-        from scalesearch.api.space import parameters_table
+    from scalesearch.api.space import parameters_table, size_words
 
+    sound = "" if report.problems else " is sound"
+    size = size_words(len(report.dimensions), report.size)
+    say(f"{report.name or 'a space without a name'}{sound}: {size}", style="bold")
+    if report.dimensions:
         say(parameters_table((d["name"], d["values"], d["count"]) for d in report.dimensions))
     if report.samples:
         sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")

@@ -20,7 +20,7 @@ from scalesearch.export.formats import FORMATS
 from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
-    from scalesearch.export.base import Format
+    pass
 
 MIB = 1 << 20
 
@@ -110,14 +110,14 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
 def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
     """The artefact in ``folder``, or one that is made for now of the training in it."""
     from scalesearch.export.export import FILE, describe
-    from scalesearch.export.formats import check, format_of
+    from scalesearch.export.formats import check, format_of, quantisation_of
     from scalesearch.train import read_checkpoint
 
     if (folder / FILE).is_file() and not (folder / "result.json").is_file():  # not a training's copy
         yield folder
         return
     trained, format = read_checkpoint(folder), format_of(name)
-    quantisation = quantise or format.quantisations[0]
+    quantisation = quantisation_of(format, quantise)
     check(format, trained.architecture.block, quantisation)
     format.versions()
     with tempfile.TemporaryDirectory() as place:
@@ -150,10 +150,12 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str
     """
     from scalesearch.cost import protocol_of
     from scalesearch.export.calibration import Job, calibrate, summary
-    from scalesearch.export.formats import format_of
+    from scalesearch.export.formats import format_of, quantisation_of
 
     format, space = format_of(name), load_space(file, settings)
-    quantisation = _quantisation(format, quantise)
+    if not format.decodes:
+        raise UserError(f"--to {format.name} holds a training's own files; give another format", code="not-exportable")
+    quantisation = quantisation_of(format, quantise)
     if clock == "cpu" and setup.threads > 1:
         raise UserError("--clock cpu counts the time of all threads, which is no latency; give --threads 1",
                         code="options-conflict")
@@ -168,10 +170,3 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str
         say(line)
 
 
-def _quantisation(format: Format, quantise: str | None) -> str:
-    if not format.decodes:
-        raise UserError(f"--to {format.name} holds a training's own files; give another format", code="not-exportable")
-    if quantise not in (None, *format.quantisations):
-        raise UserError(f"--quantize {quantise}: {format.name} has {', '.join(format.quantisations)}",
-                        code="no-such-quantisation")
-    return quantise or format.quantisations[0]

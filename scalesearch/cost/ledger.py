@@ -20,11 +20,9 @@ from scalesearch.cost.load import load_of
 from scalesearch.cost.protocol import ELEMENTS, Protocol, training_pass, weight_size
 from scalesearch.errors import UserError
 from scalesearch.lowering.refusals import refusals
-from scalesearch.space.schema.cost_names import ARTEFACTS
+from scalesearch.space.schema.cost_names import ARTEFACTS, PARTS
 
-SECTIONS = ("total", "embedding", "non_embedding", "encoder", "decoder", "output")
 QUANTITIES = ("params", "macs", "flops")
-MEMORY_NAMES = ("weights", "cache", "activations")
 BYTES = 4  # of a number in float32, in which memory is stated
 
 
@@ -97,7 +95,7 @@ def cost(block: Block, protocol: Protocol) -> Cost:
         values |= _by_section(quantity, ((entry.path, getattr(entry, quantity)) for entry in entries))
     single = protocol.counts.keys() & set(ELEMENTS)
     others = _by_section("others", ((line.path, _steps(line, protocol, single)) for line in lines)) if single else {}
-    for section in SECTIONS:
+    for section in PARTS:
         values[f"flops.{section}"] = 2 * values[f"macs.{section}"] - others.get(f"others.{section}", 0)
     once = training_pass(protocol)
     values["macs.once"] = sum(work_done(line, "once", once) for line in lines)
@@ -145,7 +143,7 @@ def _by_section(quantity: str, items: Iterable[tuple[str, Size]]) -> dict[str, i
         sums[section] = sums[section] + value  # not in place: a population's sizes are arrays that others hold, too
     total = sum(sums.values())
     by_name = {"total": total, "non_embedding": total - sums["embedding"]} | sums
-    return {f"{quantity}.{section}": by_name.get(section, 0) for section in SECTIONS}
+    return {f"{quantity}.{section}": by_name.get(section, 0) for section in PARTS}
 
 
 def _memory(lines: list[Line], params: Size, once: Protocol) -> dict[str, int]:

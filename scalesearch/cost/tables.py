@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scalesearch.cost.latency import interval
-from scalesearch.cost.ledger import QUANTITIES, SECTIONS, Cost
+from scalesearch.cost.ledger import QUANTITIES, Cost
 from scalesearch.cost.modules import rows
+from scalesearch.space.schema.cost_names import PARTS
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _modules(result: Cost, levels: int) -> Table:
 def _totals(result: Cost) -> Table:
     return make_table(("", *QUANTITIES), [
         (section.replace("_", "-"), *(f"{result[f'{quantity}.{section}']:,}" for quantity in QUANTITIES))
-        for section in SECTIONS
+        for section in PARTS
     ])
 
 

@@ -22,7 +22,7 @@ from scalesearch.data import DataSpec, Split
 from scalesearch.data.sources import read
 from scalesearch.errors import UserError
 from scalesearch.export.base import Decoder, Format
-from scalesearch.export.formats import check, format_of
+from scalesearch.export.formats import check, format_of, quantisation_of
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import read_json, room_for, sync_folder, write_json
 from scalesearch.tasks import TASKS, Texts
@@ -139,7 +139,7 @@ def export_training(source: Path, folder: Path, name: str, quantise: str | None 
     if format.decodes:
         spec = data or DataSpec.from_mapping(read_json(source / DATA, dict[str, Any])["spec"]).resolve()
         sample = Sample.of(trained, spec, sentences)
-    return export(trained, folder, format, quantise or format.quantisations[0], sample, {"chosen": why}, threads)
+    return export(trained, folder, format, quantisation_of(format, quantise), sample, {"chosen": why}, threads)
 
 
 def describe(trained: Checkpoint, made: Path, format: Format, quantise: str) -> Artefact:

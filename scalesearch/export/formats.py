@@ -24,11 +24,17 @@ def format_of(name: str) -> Format:
     return found
 
 
-def check(format: Format, block: object, quantise: str) -> None:
-    """Checks that ``format`` can hold an architecture. Raises UserError with every reason, and formats that can."""
-    if quantise not in format.quantisations:
+def quantisation_of(format: Format, quantise: str | None) -> str:
+    """The quantisation that is asked for, or the format's first. Raises UserError where the format has not that one."""
+    if quantise not in (None, *format.quantisations):
         raise UserError(f"--quantize {quantise}: {format.name} has {', '.join(format.quantisations)}",
                         code="no-such-quantisation")
+    return quantise or format.quantisations[0]
+
+
+def check(format: Format, block: object, quantise: str) -> None:
+    """Checks that ``format`` can hold an architecture. Raises UserError with every reason, and formats that can."""
+    quantisation_of(format, quantise)
     if reasons := format.refusals(block):  # type: ignore[arg-type]
         others = [name for name in FORMATS if name != format.name and not format_of(name).refusals(block)]  # type: ignore[arg-type]
         listed = "".join(f"\n  {reason}" for reason in reasons)

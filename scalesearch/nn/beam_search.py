@@ -13,7 +13,7 @@ from scalesearch.nn.model import Groups
 
 @folding
 def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float = 1.0,
-                max_length: int | Tensor | None = None, nbest: int = 1, bos: int = BOS, eos: int = EOS) -> Hypotheses:
+                max_length: int | Tensor | None = None, nbest: int = 1, eos: int = EOS) -> Hypotheses:
     """Beam search in which a finished hypothesis keeps its place: ``beam`` = 1 is greedy.
 
     Score: log P(y | x) / \\|y\\|^α, with EOS counted in \\|y\\| and α = ``length_penalty`` ≥ 0 (fairseq's ``lenpen``;
@@ -31,9 +31,9 @@ def beam_search(model: Any, source: Tensor, beam: int = 5, length_penalty: float
         raise ValueError(f"beam {beam}, nbest {nbest}, penalty {length_penalty}: beam >= nbest >= 1, penalty >= 0")
     search = _Beams(source, beam, length_penalty, limits(model, source, max_length), nbest, eos)
     sources = _Sources(model, source)
-    rows, token = search.first(bos), source.new_full((len(source),), bos)
+    rows, token = search.first(), source.new_full((len(source),), BOS)
     for step in range(int(search.limit.max()) + 1):
-        logits, norm = next_logits(model, token, sources.memory, sources.cache, bos)
+        logits, norm = next_logits(model, token, sources.memory, sources.cache)
         parents, sentences, token = search.advance(step, logits, norm, rows)
         if not len(parents):
             break
@@ -84,7 +84,7 @@ class _Beams:
         self.ended = source.new_zeros(len(source))
         self.history: list[tuple[Tensor, Tensor]] = []
 
-    def first(self, bos: int) -> Tensor:
+    def first(self) -> Tensor:
         """One row a sentence: all its beams are still the same."""
         self.rows = torch.arange(len(self.alive), device=self.alive.device) * self.size
         return self.rows

@@ -70,7 +70,7 @@ def folding(search: Callable[P, T]) -> Callable[P, T]:
 
 
 @folding
-def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, bos: int = BOS, eos: int = EOS,
+def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, eos: int = EOS,
            apart: int | None = None) -> Hypotheses:
     """The likeliest token at each step until EOS; n is 1 and scores are log-probabilities a token (EOS counted).
 
@@ -83,11 +83,11 @@ def greedy(model: Any, source: Tensor, max_length: int | Tensor | None = None, b
     limit, apart = limits(model, source, max_length), apart or (1 if source.device.type == "cpu" else APART)
     rows = torch.arange(len(source), device=source.device)
     memory, cache = model.encode(source), model.new_cache()
-    token = source.new_full((len(source),), bos)
+    token = source.new_full((len(source),), BOS)
     tokens = source.new_zeros((len(source), int(limit.max()) + 1))
     total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
     for step in range(tokens.shape[1]):
-        logits, norm = next_logits(model, token, memory, cache, bos)
+        logits, norm = next_logits(model, token, memory, cache)
         before = token
         token = torch.where(step == limit[rows], eos, top(logits, 1)[1][:, 0])
         gain = (logits.gather(1, token[:, None]) - norm)[:, 0]
@@ -117,7 +117,7 @@ def limits(model: Any, source: Tensor, max_length: int | Tensor | None = None) -
     return limit if room is None else limit.clamp(max=max(room - 1, 1))
 
 
-def next_logits(model: Any, token: Tensor, memory: Any, cache: Any, bos: int) -> tuple[Tensor, Tensor]:
+def next_logits(model: Any, token: Tensor, memory: Any, cache: Any) -> tuple[Tensor, Tensor]:
     """(R, V) logits after ``token`` (R,) and their (R, 1) log-partition, in fp32 or better.
 
     PAD and BOS have their share of the probability, but are never chosen.
@@ -125,7 +125,7 @@ def next_logits(model: Any, token: Tensor, memory: Any, cache: Any, bos: int) ->
     logits = model.logits(model.decode(token[:, None], memory, cache))[:, -1]
     logits = logits if logits.dtype == torch.float64 else logits.float()
     norm = log_partition(logits)
-    logits[:, PAD] = logits[:, bos] = NEG_INF
+    logits[:, PAD] = logits[:, BOS] = NEG_INF
     return logits, norm
 
 

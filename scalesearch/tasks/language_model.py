@@ -24,11 +24,13 @@ def perplexities(loss: float, tokens: int, texts: Texts, options: MetricOptions)
     count = words(texts.target)
     signature = (f"window:{options.window}|stride:{options.stride}|tokens:{tokens}|words:{count}, apart by blanks, "
                  "and an end of line each")
-    return {"perplexity": _exp(loss), "word_perplexity": _exp(loss * tokens / count), "perplexity_signature": signature}
+    return {"perplexity": perplexity(loss), "word_perplexity": perplexity(loss * tokens / count),
+            "perplexity_signature": signature}
 
 
-def _exp(nats: float) -> float | None:
-    return math.exp(nats) if nats < 700 else None
+def perplexity(loss: float) -> float | None:
+    """Exponential of the loss; None where that overflows."""
+    return math.exp(loss) if loss < 700 else None
 
 
 TASK = Task("language-model", "text", METRICS, ("window", "stride"), of_loss=perplexities, model="decoder-only")

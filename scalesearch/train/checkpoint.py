@@ -10,7 +10,7 @@
 import hashlib
 import io
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -22,6 +22,7 @@ from scalesearch.data import Corpus, DataSpec, Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.files import read_json, read_regular, write_atomic, write_json, write_text
 from scalesearch.nn import build
+from scalesearch.space.binding.constants import flattened
 from scalesearch.space.schema.cost_names import OWN
 from scalesearch.train.hardware import TrainingFailed, require_memory
 from scalesearch.train.recipe import FREE, Recipe, with_defaults
@@ -45,18 +46,12 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], directo
     Raises:
         UserError: naming those that differ.
     """
-    before = dict(_flat(with_defaults(stored)))
-    differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in _flat(wanted)
+    before = dict(flattened(with_defaults(stored)))
+    differ = [f"{key} was {before.get(key)!r} and is now {value!r}" for key, value in flattened(wanted)
               if before.get(key) != value]
     if differ:
         raise UserError(f"{directory}: holds another training: {'; '.join(differ)}. "
                         "Give the same settings to go on, or another folder", code="other-training")
-
-
-def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting by its dotted path."""
-    for key, value in settings.items():
-        yield from _flat(value, f"{path}{key}.") if isinstance(value, Mapping) else [(f"{path}{key}", value)]
 
 
 def describe(directory: Path, architecture: Any, corpus: Corpus, recipe: Recipe) -> None:

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scalesearch.blocks.core import join
 from scalesearch.errors import UserError
 from scalesearch.space.binding.binder import Binder, Spot
 from scalesearch.space.binding.constants import Reader
 from scalesearch.space.binding.static_checks import cycles
 from scalesearch.space.questionnaire.answers import Answers, AskFunction, Questionnaire
-from scalesearch.space.schema.bound_tree import Leaf, index_of, join
+from scalesearch.space.schema.bound_tree import Leaf, index_of
 from scalesearch.space.schema.settings import OPTIONAL
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.choices import expressions

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import cost
-from scalesearch.cost.ledger import SECTIONS
 from scalesearch.cost.modules import rows
 from scalesearch.cost.protocol import Protocol
 from scalesearch.space import Space
 from scalesearch.space.assembly.architecture import network
+from scalesearch.space.schema.cost_names import PARTS
 from scalesearch.space.syntax.choices import Computed, Conditional
 from scalesearch.space.syntax.domains import Spec
 from scalesearch.space.syntax.evaluator import evaluate
@@ -87,7 +87,7 @@ def cite(space: Space, answers: Mapping[str, Any], protocol: Protocol, levels: i
     symbols = Symbols(lengths_of(protocol) | own)
     sizes = {key: symbols.sizes[_origin(key, copies)] for key in specs}
     bill = cost(network({**answers, **sizes})[1], Symbolic.of(protocol, symbols))
-    named = [*(f"{quantity}.{section}" for quantity in ("params", "macs") for section in SECTIONS), "macs.once"]
+    named = [*(f"{quantity}.{section}" for quantity in ("params", "macs") for section in PARTS), "macs.once"]
     sections = {name: symbols.formula(bill[name]) for name in named}
     modules = {row.path: (symbols.formula(row.params), symbols.formula(row.macs)) for row in rows(bill, levels)}
     used = set().union(*(formula.names for formula in sections.values()))

@@ -6,10 +6,9 @@ from random import Random
 import pytest
 
 from scalesearch.cost import PROTOCOLS, cost, find_protocol, protocol_of
-from scalesearch.cost.ledger import SECTIONS
 from scalesearch.cost.modules import rows
 from scalesearch.space.assembly.architecture import assemble
-from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.space.schema.cost_names import COST_NAMES, PARTS
 from scalesearch.testing import random_architecture
 from tests.architectures import answers
 from tests.cost.fits import fit_file
@@ -32,7 +31,7 @@ def test_sections_add_up(name: str) -> None:
             assert c[f"{quantity}.non_embedding"] == c[f"{quantity}.total"] - c[f"{quantity}.embedding"]
         single = {kind: count for kind, count in c.protocol.counts.items() if kind in ("norm", "bias")}
         others = cost(c.block, replace(c.protocol, counts=single))  # steps that are no multiply-adds are not doubled
-        assert all(c[f"flops.{part}"] == 2 * c[f"macs.{part}"] - others[f"macs.{part}"] for part in SECTIONS)
+        assert all(c[f"flops.{part}"] == 2 * c[f"macs.{part}"] - others[f"macs.{part}"] for part in PARTS)
         assert sum(row.macs for row in rows(c, 1)) == c["macs.total"]
         assert all(row.params >= 0 and row.macs >= 0 for row in rows(c, 4))
 

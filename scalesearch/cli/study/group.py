@@ -19,12 +19,11 @@ from scalesearch.cli.study.show import (
     show_proxies,
     show_trial,
     study_argument,
-    tabled,
     trial_of,
     with_lost,
 )
 from scalesearch.errors import UserError
-from scalesearch.terminal import make_table, open_console, say
+from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
     from scalesearch.study.results.results import Results
@@ -82,6 +81,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 @json_option
 def front(results: Results, as_csv: bool, everything: bool, as_latex: bool, as_json: bool) -> None:
     """The candidates that no other dominates."""
+    from scalesearch.api.html import as_table
     from scalesearch.report.table import filled, texts
     from scalesearch.report.text_tables import to_csv, to_latex
 
@@ -94,7 +94,7 @@ def front(results: Results, as_csv: bool, everything: bool, as_latex: bool, as_j
         notes = "".join(f"% {line}\n" for line in results.warnings())
         click.echo(to_latex(texts(rows, results.objectives, *["state"] * everything)) + notes, nl=False)
     elif everything:
-        say(make_table(*tabled(texts(rows, results.objectives, "state")), lines=True))
+        say(as_table(texts(rows, results.objectives, "state"), lines=True))
     else:
         show_front(results, open_console())
 

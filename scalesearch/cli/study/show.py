@@ -95,14 +95,10 @@ def show_front(results: Results, console: Console) -> None:
         say(part, console)
 
 
-def tabled(cells: pd.DataFrame) -> tuple[Iterable[str], Iterable[Any]]:
-    """Headings and rows of a table of texts."""
-    return cells.columns, cells.itertuples(index=False)
-
-
 def show_trial(results: Results, number: int, console: Console) -> None:
     """Prints everything of one trial."""
     from scalesearch.report.labels import conventions, protocol_words
+    from scalesearch.space.binding.constants import flattened
 
     trial = trial_of(results, number)
     record = results.study.record(trial) or {}
@@ -113,7 +109,7 @@ def show_trial(results: Results, number: int, console: Console) -> None:
              "architecture": trial.architecture, "seed": record.get("seed"), "replicates": ", ".join(again),
              **{name: record.get(name) for name in ("device", "dtype", "tokens", "seconds", "total_seconds")}}
     violated = {f"misses {name}": f"{miss:.3g}" for name, miss in trial.constraints.items() if miss > 0}
-    scores = {**(trial.values or {}), **_numbers(record.get("metrics"))}
+    scores = {**(trial.values or {}), **dict(flattened(record.get("metrics") or {}))}
     rungs = {f"rung {at}": f"loss {rung.loss:.4g}" + (f" after {rung.step:,} updates" if rung.step else "")
              for at, rung in enumerate(trial.rungs, 1)}
     for title, rows in (("Trial", facts | violated), ("Scores", scores), ("Costs", trial.costs), ("Rungs", rungs),
@@ -137,14 +133,6 @@ def trial_of(results: Results, number: int) -> Trial:
     return trial
 
 
-def _numbers(metrics: Any, prefix: str = "") -> dict[str, Any]:
-    """Scores by name, those of the test split as ``test.bleu``."""
-    found: dict[str, Any] = {}
-    for name, value in (metrics or {}).items():
-        found |= _numbers(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
-
-
 def show_proxies(results: Results, console: Console) -> None:
     if len(results.finished) > MAX_PROXIES:  # each of their records would be read
         say("Whether early measurements rank the candidates: see `scalesearch study report`, or status --json", console)
@@ -155,20 +143,21 @@ def show_proxies(results: Results, console: Console) -> None:
 
 def show_table(results: Results, table: Ablation, console: Console | None = None) -> None:
     """Prints the table of a study's rows, with what its numbers mean."""
-    kind, texts = "References" if results.study.meta.rows is None else "Rows", table.texts()
-    cells = texts.itertuples(index=False)
-    say(make_table(texts.columns, cells, title=f"{kind} of {results.study.meta.name}"), console)
+    from scalesearch.api.html import as_table
+
+    kind = "References" if results.study.meta.rows is None else "Rows"
+    say(as_table(table.texts(), title=f"{kind} of {results.study.meta.name}"), console)
     for line in table.notes():
         say(line, console)
 
 
 def show_scaling(study: ScalingStudy, console: Console | None = None) -> None:
     """Prints the tables of a scaling study, with what their numbers mean."""
+    from scalesearch.api.html import as_table
     from scalesearch.report.scaling.tables import notes, sheets
 
     for sheet in sheets(study):
-        cells = sheet.texts.itertuples(index=False)
-        say(make_table(sheet.texts.columns, cells, range(sheet.left), sheet.title, lines=True), console)
+        say(as_table(sheet.texts, left=range(sheet.left), title=sheet.title, lines=True), console)
         for line in sheet.below:
             say(line, console)
     for line in notes(study):

@@ -36,31 +36,25 @@ def tokenizer_json(tokenizer: Tokenizer, lowercase: bool) -> dict[str, Any]:
         "normalizer": _several("normalizer", [*([{"type": "Lowercase"}] if lowercase else []), _replace(BLANK, " "),
                                               _replace(r"\A +| +\z", "", "Regex"), _replace(" +", " ", "Regex")]),
         "pre_tokenizer": _several("pretokenizer", [
-            {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}, *_apart(pieces)]),
+            {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True},
+            *(_apart(pieces) if tokenizer.is_unigram else [])]),
         "post_processor": {"type": "TemplateProcessing", "single": [first, end], "pair": [first, end, second, end],
                            "special_tokens": {named["eos"]: {"id": named["eos"], "ids": [EOS],
                                                              "tokens": [named["eos"]]}}},
         "decoder": _several("decoder", [_replace(named["unk"], " ⁇ "), {"type": "Fuse"},
                                         _replace(rf"\A{BLANK}", "", "Regex"), _replace(BLANK, " ")]),
-        "model": _model(pieces),
+        "model": _unigram(pieces) if tokenizer.is_unigram else _bpe(pieces),
     }
 
 
 def _apart(pieces: list[tuple[str, float]]) -> list[dict[str, Any]]:
     """A cut within what reads as a special piece, which unigrams take for it: before a character that is known."""
-    if _is_bpe(pieces):
-        return []
     known = {piece for piece, _ in pieces}
     cuts = []
     for piece, _ in pieces[: EOS + 1]:
         at = next((at for at in range(1, len(piece)) if piece[at] in known), 1)
         cuts.append(f"{re.escape(piece[:at])}(?={re.escape(piece[at:])})")
     return [{"type": "Split", "pattern": {"Regex": "|".join(cuts)}, "behavior": "Isolated", "invert": False}]
-
-
-def _is_bpe(pieces: list[tuple[str, float]]) -> bool:
-    """True if scores are ranks."""
-    return all(score.is_integer() for _, score in pieces)
 
 
 def _several(what: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -71,10 +65,11 @@ def _replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]
     return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
 
 
-def _model(pieces: list[tuple[str, float]]) -> dict[str, Any]:
-    """Unigram or BPE."""
-    if not _is_bpe(pieces):
-        return {"type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces], "byte_fallback": False}
+def _unigram(pieces: list[tuple[str, float]]) -> dict[str, Any]:
+    return {"type": "Unigram", "unk_id": UNK, "vocab": [list(piece) for piece in pieces], "byte_fallback": False}
+
+
+def _bpe(pieces: list[tuple[str, float]]) -> dict[str, Any]:
     ids = {piece: id for id, (piece, _) in enumerate(pieces)}
     halves = ((piece[:at], piece[at:]) for piece, _ in sorted(pieces[EOS + 1 :], key=lambda piece: -piece[1])
               for at in range(1, len(piece)))

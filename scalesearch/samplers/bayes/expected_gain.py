@@ -32,11 +32,6 @@ def expected_gain(mean: Array, spread: Array, costs: Array, front: Array, corner
     return np.asarray((alone * np.diff(below, axis=1, prepend=0.0)).sum(1))
 
 
-def gain_at(loss: Array, costs: Array, front: Array, corner: Array) -> Array:
-    """Gain of candidates whose loss is known, too."""
-    return expected_gain(loss, np.full(len(loss), 1e-12), costs, front, corner)
-
-
 def _expected_excess(end: Array, mean: Array, spread: Array) -> Array:
     """E[max(0, end - z)] of normal z."""
     far = (end - mean) / spread

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from scalesearch.blocks.core import join
 from scalesearch.space.binding.calls import spelled_out
 from scalesearch.space.binding.name_resolution import Resolver
 from scalesearch.space.binding.unknown_keys import help_with
-from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, guards_of, join
+from scalesearch.space.schema.bound_tree import Branch, Guards, Index, Leaf, chooser_field, guards_of
 from scalesearch.space.schema.type_check import describe, fit
 from scalesearch.space.schema.types import Beside, Field, Group
 from scalesearch.space.syntax.choices import Alternatives, each_option, options

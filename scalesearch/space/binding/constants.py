@@ -1,12 +1,13 @@
 """Files of constants: study files, recipes and data files, read by a schema as a space is, with the same errors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from scalesearch.blocks.core import join
 from scalesearch.errors import UserError
 from scalesearch.space.binding.binder import Binder
-from scalesearch.space.schema.bound_tree import index_of, join
+from scalesearch.space.schema.bound_tree import index_of
 from scalesearch.space.schema.settings import OPTIONAL
 from scalesearch.space.schema.type_check import describe, fit
 from scalesearch.space.schema.types import Field, Group
@@ -204,6 +205,12 @@ def _with(table: Table, schema: Field | Group | None, path: list[str], value: No
         value = _with(within, child, rest, value, place)
     entries = tuple((name, value if name.text == key.text else old) for name, old in table.entries)
     return replace(table, entries=entries if inner is not None else (*entries, (key, value)))
+
+
+def flattened(mapping: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its dotted path, as ``--set`` would write it."""
+    for key, value in mapping.items():
+        yield from flattened(value, join(path, key)) if isinstance(value, Mapping) else [(join(path, key), value)]
 
 
 def placed(error: UserError, places: Mapping[str, Place]) -> UserError:

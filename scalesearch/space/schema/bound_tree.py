@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
+from scalesearch.blocks.core import join
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place, either
 from scalesearch.space.syntax.domains import Spec
@@ -146,6 +147,3 @@ def guards_of(group: Group, name: str, key: str) -> Guards:
     return ((join(key, beside.group), beside.variant),) if beside and name in beside.alone else ()
 
 
-def join(path: str, name: str) -> str:
-    """A dotted path one level down."""
-    return f"{path}.{name}" if path else name

@@ -26,7 +26,7 @@ NAME = "a name (a text without slashes, of at most 200 bytes)"
 
 
 def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None, high: float | None = None,
-            words: tuple[str, ...] = (), also: tuple[str, ...] = (), synonyms: tuple[str, ...] = (),
+            words: tuple[str, ...] = (), synonyms: tuple[str, ...] = (),
             read: Callable[[Node, Complain], Any] | None = None, form: str = "", key: str = "", of: Group | None = None,
             items: Group | None = None, shown: str = "") -> Any:
     """A field of a dataclass that a file may give.
@@ -39,7 +39,7 @@ def setting(default: Any, doc: str, *, unit: str = "", low: float | None = None,
         items: the schema of each of a list of mappings.
         shown: the default in words, where it follows from other keys.
     """
-    given = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words, "also": also, "synonyms": synonyms}
+    given = {"doc": doc, "unit": unit, "low": low, "high": high, "words": words, "synonyms": synonyms}
     extra = {"read": read, "form": form, "items": items} if read or items or form else {}
     meta = {"setting": given, "extra": extra, "key": key, "group": of, "shown": shown}
     if isinstance(default, dict | list):
@@ -87,7 +87,7 @@ def _child(field: "dataclasses.Field[Any]", hint: Any) -> Field | Group:
         return Field("node", **{**said, **given, "default": _default(field)})
     options = get_args(hint) or (hint,)
     plain = next(option for option in options if option is not NoneType)
-    also = (*said["also"], *([OPTIONAL] if NoneType in options else []))
+    also = (OPTIONAL,) if NoneType in options else ()
     kind = "word" if said["words"] else KINDS[plain]
     return Field(kind, **{**said, "also": also, "default": _default(field)})
 

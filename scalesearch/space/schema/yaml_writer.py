@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scalesearch.space.schema.bound_tree import Branch, Leaf, join
+from scalesearch.blocks.core import join
+from scalesearch.space.schema.bound_tree import Branch, Leaf
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.domains import Items, Literal, Spec
 from scalesearch.space.syntax.parameters import say

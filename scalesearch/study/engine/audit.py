@@ -4,6 +4,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 
+from msgspec import to_builtins
+
 from scalesearch.errors import UserError
 from scalesearch.files import DiskFull, write_json
 from scalesearch.report.fairness import Fairness, Training, words
@@ -19,7 +21,6 @@ from scalesearch.study.results.audit import (
     make_plan,
     read_plan,
     trainings_of,
-    write_form,
 )
 from scalesearch.study.results.results import Results
 from scalesearch.train.result import FILE
@@ -49,7 +50,7 @@ def audit(results: Results, plan: AuditPlan, runner: Runner, tell: Callable[[str
     """
     study = results.study
     with study.owned():
-        write_json(study.folder / FOLDER / PLAN, write_form(plan))
+        write_json(study.folder / FOLDER / PLAN, to_builtins(plan))
         try:
             _Audit(results, plan, runner, tell).run()
         finally:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from scalesearch.errors import UserError
@@ -237,11 +236,6 @@ def read_plan(folder: Path) -> AuditPlan | None:
     """The plan of the audit in a study's ``folder``; None where there is none. Raises UserError where damaged."""
     file = folder / FOLDER / PLAN
     return read_json(file, AuditPlan) if file.is_file() else None
-
-
-def write_form(plan: AuditPlan) -> Any:
-    """JSON of a plan."""
-    return msgspec.to_builtins(plan)
 
 
 def trainings_of(plan: AuditPlan, member: Member, folder: Path, metric: str) -> list[Training]:

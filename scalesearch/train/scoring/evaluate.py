@@ -1,6 +1,5 @@
 """Evaluation of a model: loss and perplexity per token, translations, metrics of its task."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from scalesearch.errors import UserError
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import greedy
 from scalesearch.tasks import TASKS
+from scalesearch.tasks.language_model import perplexity
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
 from scalesearch.train.updates.engine import Engine
@@ -75,11 +75,6 @@ def tokens_per_character(corpus: Corpus, name: str) -> float:
         for place, text in zip(cut, corpus.tokenizer.decode(split.target_ids[place] for place in cut)):
             lengths[place] = len(text) + 1
     return tokens / sum(lengths)
-
-
-def perplexity(loss: float) -> float | None:
-    """Exponential of the loss; None where that overflows."""
-    return math.exp(loss) if loss < 700 else None
 
 
 def translate(model: Any, split: Split, tokenizer: Tokenizer, hardware: Hardware, search: Search,

@@ -56,8 +56,10 @@ def adamw(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer
 class OfMatrices(torch.optim.Optimizer):
     """Base of optimisers of matrices; ``matrices`` in a group says how many each of its weights is."""
 
-    def __init__(self, groups: list[dict[str, Any]], lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(self, groups: list[dict[str, Any]], bf16: bool, lr: float, momentum: float,
+                 weight_decay: float) -> None:
         super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "matrices": 1})
+        self.dtype = torch.bfloat16 if bf16 else torch.float32
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -80,10 +82,6 @@ class Muon(OfMatrices):
     and matrices of one shape go through them together.
     """
 
-    def __init__(self, groups: list[dict[str, Any]], bf16: bool, **settings: float) -> None:
-        super().__init__(groups, **settings)
-        self.dtype = torch.bfloat16 if bf16 else torch.float32
-
     def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
         stacked = _as_matrices(torch.stack(self._momenta(weights, group["momentum"])), group["matrices"])
         steps = orthogonal(stacked, self.dtype).view(len(weights), *weights[0].shape).unbind()
@@ -103,10 +101,6 @@ class Soap(OfMatrices):
     The bases follow by one step of a power iteration every ``EVERY`` updates, and means are kept in them. A side longer
     than ``MAX_SIDE`` keeps its own basis. The first gradient only makes the bases.
     """
-
-    def __init__(self, groups: list[dict[str, Any]], bf16: bool, **settings: float) -> None:
-        super().__init__(groups, **settings)
-        self.dtype = torch.bfloat16 if bf16 else torch.float32
 
     def move(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
         for weight in weights:
