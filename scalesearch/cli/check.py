@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import json_option, load_space, print_json, set_option
+from scalesearch.cli.options import json_option, load_space, print_json, seed_option, set_option
 from scalesearch.errors import UserError
 from scalesearch.terminal import make_table, say
 
 if TYPE_CHECKING:
     from scalesearch.feasible.candidates import Candidate
-    from scalesearch.space import Constraint, Space
+    from scalesearch.space import Constraint, Space, Unbuildable
     from scalesearch.space.syntax.diagnostics import Problem
 
 
@@ -71,7 +71,7 @@ class Report:
 @click.argument("file")
 @set_option
 @click.option("--samples", default=1000, show_default=True, type=click.IntRange(min=0), help="Random candidates.")
-@click.option("--seed", default=0, show_default=True, help="Of the random candidates.")
+@seed_option(0, "Of the random candidates.")
 @click.option("--exportable", is_flag=True, help="Also say what share each format of `scalesearch export` takes.")
 @json_option
 def command(file: str, settings: tuple[str, ...], samples: int, seed: int, exportable: bool, as_json: bool) -> None:
@@ -121,7 +121,9 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
                 for (_, constraint), answers, share in zip(named, met, shares) if share.of and not share.met]
     every = [all(one is not False for one in (ok, *answers)) for ok, *answers in zip(built, *met)]
     dimensions = [{"name": name, "values": str(p), "count": p.count()} for name, p in space.dimensions()]
-    unbuildable = Counter(_reason(space, sheet) for sheet, ok in zip(sheets, built) if not ok)
+    reasons = [_reason(space, sheet) for sheet, ok in zip(sheets, built) if not ok]
+    unbuildable = Counter(map(str, reasons))
+    problems += [_never_built(space, reasons)] if reasons and not any(built) else []
     taken = [bool(one.costs and one.costs[REFUSALS] == 0) for one in candidates] if exportable else []
     formats = [Share.count("exportable to ctranslate2", taken), Share.count("exportable to onnx, huggingface, torch",
                                                                             built)] if exportable else []
@@ -136,18 +138,30 @@ def _holds(constraint: Constraint, candidate: Candidate) -> bool | None:
     return None if constraint.costs and candidate.costs is None else constraint.holds(candidate.__getitem__)
 
 
-def _reason(space: Space, sheet: Any) -> str:
+def _reason(space: Space, sheet: Any) -> Unbuildable:
     """Why no network can be built."""
     from scalesearch.space import Unbuildable
 
     try:
         space.architecture(sheet)
     except Unbuildable as error:
-        return str(error)
+        return error
     raise AssertionError("a candidate without costs can be built")
 
 
-# -- constraints that no candidate meets
+# -- what no candidate meets
+
+
+def _never_built(space: Space, reasons: Sequence[Unbuildable]) -> Problem:
+    """The complaint that none of the candidates can be built, at the key that is at fault most often."""
+    from scalesearch.space.syntax.diagnostics import Problem
+
+    path = Counter(error.path for error in reasons).most_common(1)[0][0]
+    leaf = next(iter(space.form.by_key.get(path, ())), None)
+    place = leaf.place((0, 0)) if leaf else space.document.place
+    built = f"none of the {len(reasons):,} random candidates can" if len(reasons) > 1 else "the only candidate cannot"
+    reason = next(error.reason for error in reasons if error.path == path)
+    return Problem(place, f"{built} be built: {path}: {reason}", code=reasons[0].code)
 
 
 def _unmet(constraint: Constraint, candidates: Iterable[Candidate]) -> Problem:

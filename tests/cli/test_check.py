@@ -128,6 +128,18 @@ def test_what_cannot_be_built_is_counted_with_its_reason(file):
     assert any("share.encoder.attention" in reason for reason in report["unbuildable"])
 
 
+@pytest.mark.parametrize(("text", "place", "reason"), [
+    ("width: 64\nembedding: h-softpos\n", "s.yaml:2:12: the only candidate cannot be built: embedding:",
+     "embedding.tie"),
+    ("encoder.depth: 1 | 2\nwidth: = 64 / 0\n", "s.yaml:2:8: none of the 9 random candidates can be built: width:",
+     "divides by zero"),
+])
+def test_a_space_of_which_nothing_can_be_built_is_not_sound(tmp_path, text, place, reason):
+    (tmp_path / "s.yaml").write_text(text)
+    with refuses("unbuildable", place, reason):
+        check(str(tmp_path / "s.yaml"), "--samples", "1" if "only" in place else "9")
+
+
 def test_errors_reach_the_user_without_a_traceback(file):
     with refuses("unknown-key", "`encoder.depth`"):
         check(file, "--set", "encoder.dept=3")
