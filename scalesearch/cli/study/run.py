@@ -44,10 +44,12 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
         sets: tuple[str, ...], measure: float, **flags: Any) -> None:
     """Run the study that the file STUDY describes, to its end: a search, a grid, an ablation or a scaling study.
 
-    Ctrl-C (exit status 130) and SIGTERM (143) have the workers save and stop; --resume goes on from there.
+    Ctrl-C (exit status 130) and SIGTERM (143) have the workers save and stop; --resume goes on from there. STUDY may be
+    the folder of a study that was begun: it is then the file, with the options, that it was last run with.
     """
 
     from scalesearch.library import find_file
+    from scalesearch.study.config.command import begun_in, read_begun
     from scalesearch.study.config.reader import at_its_place, one_at_a_time, read_study
     from scalesearch.study.trials.compatibility import Changed
 
@@ -56,7 +58,11 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     if flags["address"] is not None and flags["backend"] is None:
         flags["backend"] = "ray"
     flagged = tuple(f"{names.get(key, key)}={value}" for key, value in flags.items() if value is not None)
-    spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
+    if begun := begun_in(study):
+        fork = fork and fork.absolute()  # since reading it may change the working folder
+        spec = read_begun(begun, (*sets, *flagged), out)
+    else:
+        spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
     said = {change.partition("=")[0].strip() for change in (*sets, *flagged)}
     need("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
     spec = one_at_a_time(spec, said, partial(say, console=console))

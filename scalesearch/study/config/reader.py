@@ -78,7 +78,7 @@ def parse_study(text: str, path: Path, sets: Sequence[str] = (), out: Path | Non
     spec = _Study(path, text, table, reader, asked, folder).read(out)
     if spec is None:
         raise shown(reader.problems)
-    return spec
+    return replace(spec, sets=tuple(sets))
 
 
 def at_its_place(error: UserError, spec: StudySpec) -> UserError:

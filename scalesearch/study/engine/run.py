@@ -51,6 +51,8 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
             callbacks: Sequence[Callback]) -> str:
     tell = partial(say, console=console)
     old, spec = (None, spec) if fork is None else open_old(spec, fork)
+    if resume and not StudyDir(spec.out).begun():
+        tell(f"nothing to resume in {spec.out}; starting from the beginning")
     spec = setup.as_begun(spec, resume and old is None)
     setup.refuse_the_unreachable(spec)
     corpora = setup.load_data(spec, tell)

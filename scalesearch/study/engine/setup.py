@@ -18,6 +18,7 @@ from scalesearch.library import find_file
 from scalesearch.samplers import make_sampler
 from scalesearch.space import Space, read_space
 from scalesearch.space.schema.cost_names import COST_NAMES
+from scalesearch.study.config.command import command_of
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import ReferenceSpec
 from scalesearch.study.config.spec import StudySpec
@@ -197,6 +198,7 @@ def open_study(setup: Setup) -> StudyDir:
     study = StudyDir(spec.out)
     if not study.begun():
         study.create(meta, spec.text, spec.space.to_yaml())
+        command_of(spec).write(spec.out, spec.text)
         return study.load()
     study.log.repair()
     study.load()
@@ -206,6 +208,7 @@ def open_study(setup: Setup) -> StudyDir:
     revised = {key: getattr(meta, key) for key in REVISED}
     if any(getattr(study.meta, key) != value for key, value in revised.items()):
         study.revise(**revised)
+    command_of(spec).write(spec.out, spec.text)
     return study
 
 

@@ -6,6 +6,7 @@
       study.json        what the study is: objectives, protocol, space hash, recipe, data, versions; only `seeds`
                         may change later
       study.yaml        the study file as it was run, without passwords        space.yaml   the space, in canonical form
+      command.json      which file that was, what options changed in it, and where it was run
       events.jsonl      every event, appended and synced before anything acts on it
       forecast.json     what it was expected to take when it began, or when more was asked of it
       gain.json         what further trainings are expected to bring, as of the latest that ended
@@ -37,7 +38,7 @@ from scalesearch.study.trials.trial import Event, Kind, State, Trial
 from scalesearch.study.trials.trials import Trials
 
 # Files that the driver alone writes; the others of a trial's folder are its worker's.
-OF_THE_DRIVER = (".owner", "architecture.yaml", "forecast.json", "gain.json",
+OF_THE_DRIVER = (".owner", "architecture.yaml", "command.json", "forecast.json", "gain.json",
                  "job.json", "owner.json", "record.json", "space.yaml",
                  "study.json", "study.yaml", "warm.json")
 AGAIN = "What finished is safe; go on with the same command and --resume"

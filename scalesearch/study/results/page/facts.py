@@ -23,7 +23,7 @@ from scalesearch.study.trials.trial import Kind, Origin, State, Trial
 from scalesearch.study.trials.trials import Trials
 
 LINKED = ("architecture.yaml", "job.json", "record.json")
-OWN = ("study.yaml", "space.yaml", "study.json", "events.jsonl", "front.csv", "all.csv", "seeds.csv")
+OWN = ("study.yaml", "command.json", "space.yaml", "study.json", "events.jsonl", "front.csv", "all.csv", "seeds.csv")
 MAX_CURVES = 400  # in one figure
 
 

@@ -1,0 +1,89 @@
+"""Command that a study was run by, kept in its folder, so that the folder alone is enough to go on.
+
+::
+
+    runs/edge/command.json   the study file, what options set besides, and the working folder
+    runs/edge/study.yaml     the text of that file
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from scalesearch.errors import UserError
+from scalesearch.files import read_json, write_json, write_text
+from scalesearch.space.syntax.yaml_reader import read_text
+from scalesearch.study.config.reader import parse_study
+from scalesearch.study.config.spec import StudySpec
+from scalesearch.study.config.storage_url import HIDDEN, hide
+
+FILE, TEXT, BEGUN = "command.json", "study.yaml", "study.json"
+
+
+@dataclass(frozen=True)
+class Command:
+    """What was asked of a study, without passwords.
+
+    Attributes:
+        file: the study file, absolute; paths in it may begin at its folder.
+        sets: what options changed in it, as ``--set`` takes them.
+        within: the working folder, where other relative paths begin.
+    """
+
+    file: str
+    sets: tuple[str, ...] = ()
+    within: str = ""
+
+    def write(self, folder: Path, text: str) -> None:
+        """Keeps the command and the ``text`` of its file in a study's ``folder``."""
+        write_text(folder / TEXT, hide(text))
+        write_json(folder / FILE, msgspec.to_builtins(self))
+
+
+def command_of(spec: StudySpec) -> Command:
+    """The command that ``spec`` was read from."""
+    return Command(str(spec.file.absolute()), tuple(map(hide, spec.sets)), os.getcwd())
+
+
+def begun_in(name: str) -> Path | None:
+    """The folder of a begun study that ``name`` means: the folder itself, or the ``study.yaml`` in it."""
+    place = Path(name)
+    folder = place.parent if place.name == TEXT else place
+    return folder if (folder / BEGUN).is_file() else None
+
+
+def read_begun(folder: Path, sets: Sequence[str] = (), out: Path | None = None) -> StudySpec:
+    """The study in ``folder`` as it was run last, with ``sets`` laid over it; changes to the working folder of then.
+
+    ``out`` is the folder of another study that this one is a beginning of.
+
+    A study file that is still what it was is read itself, since the folder keeps no passwords.
+
+    Raises:
+        UserError: anything wrong with it, such as a password that would have to be given again.
+    """
+    given = folder / FILE
+    command = read_json(given, Command) if given.is_file() else Command(str(folder / TEXT))
+    text, out = read_text(folder / TEXT), (out or folder).absolute()
+    if command.within and Path(command.within).is_dir():
+        os.chdir(command.within)
+    file = _nearby(Path(command.file))
+    if file.is_file() and hide(whole := read_text(file)) == text:
+        text = whole
+    spec = parse_study(text, file, tuple({_key(one): one for one in (*command.sets, *sets)}.values()), _nearby(out))
+    if HIDDEN in (spec.storage or ""):
+        raise UserError("storage: a study's folder keeps no passwords; give the whole URL again: --set storage=URL",
+                        key="storage", code="no-password")
+    return spec
+
+
+def _nearby(path: Path) -> Path:
+    """``path`` as it is called in the working folder."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _key(assignment: str) -> str:
+    return assignment.partition("=")[0].strip()

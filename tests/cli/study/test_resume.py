@@ -1,0 +1,52 @@
+"""``scalesearch study run FOLDER --resume``: the folder of a study is enough to go on with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from scalesearch.cli.study.group import command
+from tests.cli.study.test_rows import KINDS, REST
+from tests.errors import refuses
+
+pytestmark = pytest.mark.usefixtures("beside_a_text")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, ["run", *arguments], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def folder(beside_a_text: Path) -> Path:
+    """A study of two rows that was run with an option and in a folder that its file does not name."""
+    Path("s.yaml").write_text(f"kind: grid\n{REST}{KINDS['grid']}")
+    assert run("s.yaml", "--set", "recipe.steps=3", "--out", "mine").exit_code == 0
+    return beside_a_text / "mine"
+
+
+@pytest.mark.parametrize("name", ["mine", "mine/study.yaml"])
+def test_nothing_is_trained_again(folder, name):
+    before = (folder / "events.jsonl").read_text()
+    done = run(name, "--resume", "--json")
+    assert json.loads(done.stdout)["counts"]["complete"] == 2 and (folder / "events.jsonl").read_text() == before
+
+
+def test_from_another_folder_and_with_more_asked_for(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run(str(folder), "--resume", "--set", "seeds=2", "--json")
+    events = (folder / "events.jsonl").read_text().splitlines()
+    assert done.exit_code == 0 and sum('"replicate"' in line for line in events) == 2
+    assert json.loads((folder / "command.json").read_text())["sets"] == ["recipe.steps=3", "seeds=2"]
+
+
+def test_without_resume_it_is_refused_and_another_recipe_too(folder):
+    with refuses("study-exists", "--resume"):
+        run("mine")
+    with refuses("study-changed", "recipe"):
+        run("mine", "--resume", "--set", "recipe.steps=4")
+
+
+def test_nothing_to_resume_is_said(folder):
+    done = run("s.yaml", "--resume", "--set", "recipe.steps=1", "--out", "typo")
+    assert done.exit_code == 0 and "nothing to resume in typo; starting from the beginning" in done.output
