@@ -63,7 +63,7 @@ def rows(group: Group, path: str = "") -> Iterator[tuple[str, ...]]:
 
 
 def _field(path: str, field: Field) -> tuple[str, ...]:
-    default = ("absent" if field.optional else "must be given") if field.default is None else field.default
+    default = ("may be left out" if field.optional else "must be given") if field.default is None else field.default
     return f"`{path}`", field.doc, describe(field), field.unit, _default(default), _words(field.synonyms)
 
 

@@ -15,14 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.sizes import truth
+from scalesearch.errors import UserError
 
 Key = tuple[int, ...]  # the columns of a monomial, sorted, each as often as its power
 CHUNK = 8192  # rows whose products stay in a cache
 LARGEST = 2**63 - 1
 
 
-class Overflow(ArithmeticError):
-    """A cost that may not fit 64 bits."""
+class Overflow(UserError):
+    """A cost that may not fit 64 bits, in which populations are costed."""
+
+    code = "too-large"
 
 
 class Columns:
@@ -82,7 +85,8 @@ class Columns:
                 product *= self.largest(column)
             most += product
         if most > LARGEST:
-            raise Overflow(f"{name} may reach {most:.3g}, which 64 bits do not hold: cost such candidates one by one")
+            raise Overflow(f"{name} may reach {most:.3g}, which 64 bits do not hold; smaller sizes, lengths or "
+                           "vocabularies do")
 
     def largest(self, column: int) -> int:
         """The largest absolute value in a column."""

@@ -54,9 +54,9 @@ def command(model: str, trial: int | None, best: str | None, under: str | None, 
 
 def _chosen(model: str, trial: int | None, best: str | None, under: str | None) -> tuple[Path, str, str]:
     """Folder of the training to export, what to call it, and why it is this one."""
-    from scalesearch.train.checkpoint import WEIGHTS
+    from scalesearch.train.checkpoint import ARCHITECTURE
 
-    if (Path(model) / WEIGHTS).is_file():
+    if (Path(model) / ARCHITECTURE).is_file():
         if (trial, best, under) != (None, None, None):
             raise UserError(f"{model} is one training; TRIAL, --best and --under choose among a study's",
                             code="options-conflict")

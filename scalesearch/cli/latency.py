@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.cli.export import QUANTISATIONS
-from scalesearch.cli.options import THREADS, Output, json_option, load_space, print_json, progress_bars, set_option
+from scalesearch.cli.options import (
+    THREADS,
+    Output,
+    json_option,
+    load_space,
+    print_json,
+    progress_bars,
+    seed_option,
+    set_option,
+)
 from scalesearch.cost.fit import Setup
 from scalesearch.errors import UserError
 from scalesearch.export.formats import FORMATS
@@ -137,7 +146,7 @@ def _artefact(folder: Path, name: str, quantise: str | None) -> Iterator[Path]:
 @setup_options
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
               help="Whose median is predicted; cpu on a machine that others use, too.")
-@click.option("--seed", default=0, show_default=True, help="Of the random candidates.")
+@seed_option(0, "Of the random candidates.")
 @click.option("--out", required=True, type=Output(), metavar="FIT.json", help="File to write; work goes on beside it.")
 @json_option
 def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, name: str, quantise: str | None,

@@ -15,6 +15,7 @@ import click
 
 from scalesearch.errors import UserError
 from scalesearch.library import need
+from scalesearch.space.schema.settings import LARGEST_SEED
 from scalesearch.terminal import STEERING, open_console
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ THREADS = click.IntRange(1, 1024)
 LENGTHS = ("protocol", "source", "target", "vocab", "artefact", "latency")
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
                           help="Answer or change a key: --set encoder.depth=12.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value instead.")
 
 
 class Output(click.Path):
@@ -57,6 +58,11 @@ class Output(click.Path):
             return f"{above} is no folder"
         writable = os.access(path if path.exists() and not path.is_file() else above, os.W_OK)
         return None if writable else os.strerror(errno.EACCES)
+
+
+def seed_option(default: int, help: str) -> Callable[..., Any]:
+    """``--seed``, within what every generator takes."""
+    return click.option("--seed", type=click.IntRange(0, LARGEST_SEED), default=default, show_default=True, help=help)
 
 
 def protocol_options(command: Callable[..., Any]) -> Callable[..., Any]:

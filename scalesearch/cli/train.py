@@ -9,7 +9,7 @@ import click
 
 from scalesearch.api.files import load_data, load_recipe
 from scalesearch.api.progress import training_bar
-from scalesearch.cli.options import Output, json_option, load_architecture, print_json, set_option
+from scalesearch.cli.options import Output, json_option, load_architecture, print_json, seed_option, set_option
 from scalesearch.errors import UserError
 from scalesearch.signals import Interrupted
 from scalesearch.terminal import open_console, plain, say
@@ -34,7 +34,7 @@ DESCRIPTION = ("architecture.yaml", "tokenizer.model", "recipe.json", "data.json
               help="A preset (quick, short, base, transformer-tiny, partialformer, edgeformer, anthe) or a YAML file; "
                    "--set recipe.lr=1e-3 changes a key, of which docs/reference/recipe.md has all.")
 @click.option("--out", required=True, type=Output(folder=True), help="Folder for the result.")
-@click.option("--seed", default=1, show_default=True, help="Of first weights, order of batches and dropout.")
+@seed_option(1, "Of first weights, order of batches and dropout.")
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1),
               help="That share each update: CPU processes, or with a GPU each. Cores are shared out among them.")
 @click.option("--resume", is_flag=True, help="Go on with what is in the folder.")

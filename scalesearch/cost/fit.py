@@ -111,6 +111,9 @@ def read_fit(path: str) -> Fit:
     except FileNotFoundError:
         raise UserError(f"latency: there is no file {path}", help="`scalesearch latency calibrate` writes one",
                         code="no-fit") from None
+    except UserError as error:
+        raise UserError(f"latency: {path} is no fit: {error.message.removeprefix(f'{path}: ').partition(';')[0]}",
+                        help="`scalesearch latency calibrate` writes one", code="no-fit") from None
     size = len(fit.features)
     if {len(fit.weights), *map(len, fit.without)} != {size} or len(fit.without) != len(fit.residuals):
         raise UserError(f"{path}: {size} features, and weights of another number; the file was changed",

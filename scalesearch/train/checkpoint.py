@@ -133,6 +133,19 @@ class Checkpoint:
     folder: Path | None = None
 
 
+def _in_its_place(folder: Path, missing: Sequence[str]) -> str:
+    """What ``folder`` is, where it is no finished training."""
+    if not folder.is_dir():
+        return "there is no such folder"
+    if (folder / "study.json").is_file():
+        trials = sorted((folder / "trials").glob(f"*/{WEIGHTS}"))
+        return f"this is a study. Name a trial of it{f', such as {trials[0].parent}' if trials else ''}"
+    if (folder / "artefact.json").is_file():
+        return "this is an artefact. Name the training that it was made from"
+    unfinished = ". It is a training that is not finished; go on with --resume" * (folder / STATE).exists()
+    return f"{', '.join(missing)} missing{unfinished}"
+
+
 def read_checkpoint(directory: Path | str, weights: bool = True) -> Checkpoint:
     """Reads the finished model in ``directory``, in eval mode on the CPU; without ``weights`` on the meta device.
 
@@ -144,8 +157,7 @@ def read_checkpoint(directory: Path | str, weights: bool = True) -> Checkpoint:
     folder = Path(directory)
     missing = [name for name in (*DESCRIPTION, *[WEIGHTS] * weights) if not (folder / name).is_file()]
     if missing:
-        unfinished = " It is a training that is not finished; go on with --resume." * (folder / STATE).exists()
-        raise UserError(f"{folder}: no checkpoint: {', '.join(missing)} missing.{unfinished}", code="no-checkpoint")
+        raise UserError(f"{folder}: no checkpoint: {_in_its_place(folder, missing)}", code="no-checkpoint")
     architecture = read_space(folder / ARCHITECTURE).closed()
     tokenizer = Tokenizer.from_file(folder / TOKENIZER)
     spec = DataSpec.from_mapping(read_json(folder / DATA, _Data)["spec"])

@@ -77,6 +77,12 @@ def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
     assert "training" not in other.output.replace("holds another training", "")
 
 
+@pytest.mark.parametrize("seed", ["-1", str(2**32)])
+def test_a_seed_that_no_generator_takes_leaves_no_folder(data: Path, tmp_path: Path, seed: str) -> None:
+    done = trained(data, tmp_path / "out", "--seed", seed)
+    assert (done.exit_code, (tmp_path / "out").exists()) == (2, False) and "is not in the range" in done.output
+
+
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
 def test_a_folder_with_other_files_is_refused(data: Path, tmp_path: Path, resume: list[str]) -> None:
     out = tmp_path / "out"

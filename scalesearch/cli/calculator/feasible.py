@@ -15,6 +15,7 @@ from scalesearch.cli.options import (
     load_space,
     print_costs,
     protocol_options,
+    seed_option,
     set_option,
 )
 from scalesearch.terminal import as_text, open_console, say, wide_console
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--csv", type=Output(folder=True), help="Write the tables as CSV.")
 @click.option("--draws", type=click.IntRange(100), default=4000, show_default=True,
               help="Candidates drawn for the figure, and for the share where a space cannot be counted.")
-@click.option("--seed", type=int, default=1, show_default=True)
+@seed_option(1, "Of the random candidates.")
 @json_option
 def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str, Any], near: str | None,
             references: tuple[str, ...], folder: Path | None, csv: Path | None, draws: int, seed: int,

@@ -85,6 +85,9 @@ def front(results: Results, as_csv: bool, everything: bool, as_latex: bool, as_j
     from scalesearch.report.table import filled, texts
     from scalesearch.report.text_tables import to_csv, to_latex
 
+    if as_csv + as_json + as_latex > 1:
+        raise UserError("--csv, --json and --latex each print the front in a form of its own: give one of them",
+                        code="options-conflict")
     rows = results.table if everything else results.front
     if as_csv:
         click.echo(to_csv(filled(with_lost(results, rows))), nl=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import Output, json_option, print_json
+from scalesearch.cli.options import Output, json_option, print_json, seed_option
 from scalesearch.cli.study.show import reading, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
 from scalesearch.library import need
@@ -92,7 +92,7 @@ def size_at(text: str) -> tuple[str, float]:
 @click.option("--draws", type=click.IntRange(100), default=2000, show_default=True, help="Of the bootstrap.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
               help="Of the interval of the difference.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the bootstrap.")
+@seed_option(1, "Of the bootstrap.")
 @json_option
 def compare(first: str, second: str, to: Path | None, draws: int, confidence: float, seed: int,
             as_json: bool) -> None:

@@ -147,10 +147,13 @@ class Reader:
         self.wrong(node, f"{path}: expected {describe(field)}, found `{node.text}`", help)
 
 
-def _is_default(child: "Field | Group", node: Node) -> bool:
-    """Whether ``node`` is the ``none`` that pages of reference show as the default of a value of no plain kind."""
-    if not isinstance(child, Field) or child.default != OPTIONAL or not (child.kind == "node" or child.items):
-        return False
+def _is_default(child: Field | Group, node: Node) -> bool:
+    """Whether ``node`` is the ``none`` that pages of reference show as the default of a text or a value of no kind."""
+    return isinstance(child, Field) and child.default == OPTIONAL and child.kind in ("text", "node") and is_none(node)
+
+
+def is_none(node: Node) -> bool:
+    """Whether a file says that there is nothing under a key."""
     return isinstance(node, Text) and not node.quoted and node.text in NOTHING and node.text != ""
 
 

@@ -22,6 +22,7 @@ from scalesearch.space.syntax.parameters import say
 REQUIRED: Any = dataclasses.MISSING
 KINDS = {bool: "flag", int: "size", float: "number", str: "text", Path: "text"}
 OPTIONAL = "none"
+LARGEST_SEED = 2**32 - 1  # that the generators of Python, NumPy and PyTorch all take
 NAME = "a name (a text without slashes, of at most 200 bytes)"
 
 

@@ -22,8 +22,8 @@ Complain = Callable[[SyntaxProblem], None]
 def describe(field: Field) -> str:
     """The legal values of a field, in words."""
     also = f", or {either(field.also)}" if field.also else ""
-    low = lowest(field)
-    bounds = " and".join(f" {sign} {bound:g}" for sign, bound in ((">=", low), ("<=", field.high)) if bound is not None)
+    signs = ((">=", lowest(field)), ("<=", field.high))
+    bounds = " and".join(f" {sign} {bound:.12g}" for sign, bound in signs if bound is not None)
     return {"size": either(map(say, field.among)) + also if field.among else f"a whole number{bounds}{also}",
             "number": f"a number{bounds}{also}",
             "word": f"{'one of ' * (len(field.words) > 1)}{either(field.words)}{also}", "flag": "`yes` or `no`",

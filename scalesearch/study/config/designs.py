@@ -24,7 +24,7 @@ from typing import Any
 
 from scalesearch.errors import UserError
 from scalesearch.space import Space
-from scalesearch.space.binding.constants import Reader
+from scalesearch.space.binding.constants import Reader, is_none
 from scalesearch.space.syntax.diagnostics import Place
 from scalesearch.space.syntax.nodes import Node, Sequence, Table
 from scalesearch.study.config.rows import ABLATION, GRID, SCALING, SEARCH, Reference, Rows
@@ -44,7 +44,8 @@ Open = Callable[[str], Space]
 
 def check_keys(kind: str, table: Table, reader: Reader) -> None:
     """Reports keys that a study of ``kind`` does not take, and those that it lacks."""
-    for key, _ in table:
+    given = [key for key, node in table if not is_none(node)]
+    for key in given:
         name = key.text.partition(".")[0]
         kinds = OWN.get(name, (kind,))
         if kind not in kinds:
@@ -54,7 +55,7 @@ def check_keys(kind: str, table: Table, reader: Reader) -> None:
             reader.wrong(key, f"`{name}` belongs to a search, and a study of kind {kind} trains its rows",
                          "how often, `seeds` says" if name == "trials" else "remove it", code="key-of-another-kind")
     key, example = NEEDS.get(kind, ("", ""))
-    if key and not any(name.text.partition(".")[0] == key for name, _ in table):
+    if key and not any(name.text.partition(".")[0] == key for name in given):
         reader.wrong(table.place, f"a study of kind {kind} needs the key `{key}`", f"such as `{key}: {example}`",
                      code="missing-key")
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from scalesearch.pareto.noise import CONFIDENCE
 from scalesearch.pareto.objective import Objective
-from scalesearch.space.schema.settings import REQUIRED, schema_of, setting
+from scalesearch.space.schema.settings import LARGEST_SEED, REQUIRED, schema_of, setting
 from scalesearch.space.syntax.nodes import Node, Text
 from scalesearch.study.config.values import (
     ANSWERS,
@@ -133,7 +133,7 @@ class TeacherSpec:
                                      read=read_answers, form=ANSWERS)
     recipe: Recipe | None = setting(None, "how it is trained; without one, as the candidates are", of=RECIPE,
                                     shown="the study's")
-    seed: int = setting(1, "of its training", low=0)
+    seed: int = setting(1, "of its training", low=0, high=LARGEST_SEED)
     beam: int = setting(5, "of its translations", synonyms=("beam_size", "num_beams"))
     length_penalty: float = setting(1.0, "of its translations", low=0, synonyms=("lenpen", "alpha"))
     mix: bool = setting(False, "candidates learn from the real pairs as well")

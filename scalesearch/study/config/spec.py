@@ -14,7 +14,7 @@ from scalesearch.samplers import NAMES, SamplerSpec
 from scalesearch.schedule.rungs import FULL, Rungs
 from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import ARTEFACTS, OWN, PROTOCOL_NAMES
-from scalesearch.space.schema.settings import NAME, REQUIRED, read_name, schema_of, setting
+from scalesearch.space.schema.settings import LARGEST_SEED, NAME, REQUIRED, read_name, schema_of, setting
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.diagnostics import Place
 from scalesearch.space.syntax.nodes import Node
@@ -78,10 +78,12 @@ PROPOSER = Group({
                   synonyms=("algorithm", "name", "type", "method", "strategy", "search_alg")),
     "sampler": Field("text", default=NONE, doc="a class of optuna.samplers, or a sampler that an installed package "
                      "registers; its arguments stand beside it", synonyms=("class", "class_name")),
-    "seed": Field("size", default="the study's", low=0, doc="of what is proposed", synonyms=("random_state",)),
+    "seed": Field("size", default="the study's", low=0, high=LARGEST_SEED, doc="of what is proposed",
+                  synonyms=("random_state",)),
     "startup": Field("size", default="as suits the proposer", doc="random proposals before a model is trusted",
                      unit="proposals", synonyms=("n_startup_trials", "initial", "num_initial", "warmup_trials")),
-    "population": Field("size", default="20", low=2, doc="of nsga2", synonyms=("population_size", "pop_size")),
+    "population": Field("size", default="20, with nsga2", low=2, doc="of nsga2",
+                        synonyms=("population_size", "pop_size")),
 }, bare="kind", open="sampler", check=_proposer_conflicts, make=_proposer)
 EXPORTABLE = (NONE, "ctranslate2")  # the others take everything
 PROTOCOL = Group({
@@ -112,7 +114,7 @@ class StudySpec:
     search.
 
     Attributes:
-        file, text: where it was read from.
+        file, text: where it was read from. sets: what options changed in it, as ``--set`` takes them.
         places: where the value of each key stands in the file, by dotted path.
         recipe_space: the recipe's questions, of which ``recipe`` has the defaults.
     """
@@ -120,6 +122,7 @@ class StudySpec:
     file: Path
     text: str
     places: Mapping[str, Place]
+    sets: tuple[str, ...] = ()
     recipe_space: RecipeSpace = NO_QUESTIONS
     name: str | None = setting(None, "its name", key="study", read=read_name, form=NAME, shown="the file's name",
                                synonyms=("name", "study_name"))
@@ -149,7 +152,7 @@ class StudySpec:
     proposer: SamplerSpec = setting(SamplerSpec("", seed=None), "who proposes candidates", of=PROPOSER,
                                     synonyms=("sampler", "algorithm", "optimizer", "optimiser", "searcher",
                                               "search_alg"))
-    trials: int = setting(20, "full trainings, or as much compute in a study with rungs", unit="trainings",
+    trials: int = setting(20, "full trainings, or as much compute in a study with rungs", unit="trainings", high=10**6,
                           shown=f"20; {MOST_TRIALS} where `compute` is given",
                           synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
     compute: float | None = setting(None, "of the search: what training, validating and translating take, restarts "
@@ -195,7 +198,7 @@ class StudySpec:
                                        form=LOGGERS_FORM, synonyms=("logger", "callbacks", "report_to"))
     out: Path | None = setting(None, "the study's folder", shown="runs/NAME",
                                synonyms=("output", "output_dir", "folder", "directory", "save_dir"))
-    seed: int = setting(1, "of every training, and of what is proposed", low=0,
+    seed: int = setting(1, "of every training, and of what is proposed", low=0, high=LARGEST_SEED,
                         synonyms=("random_seed", "random_state"))
     attempts: int = setting(3, "of a training that fails", unit="attempts",
                             synonyms=("max_failures", "retries", "max_retries"))

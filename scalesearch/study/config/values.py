@@ -15,6 +15,7 @@ from scalesearch.study.config.storage_url import storage_url
 
 LEAST = 1e-4  # Ray counts resources in such steps
 ANSWERS = "a mapping of keys to values of the space language, such as `{encoder.depth: 6}`"
+LONGEST = 10**9  # seconds, some thirty years
 TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 LOGGERS = ("tensorboard", "mlflow")
 LOGGERS_FORM = "`tensorboard`, `mlflow`, or a list of both"
@@ -88,8 +89,8 @@ def read_time(node: Node, complain: Complain) -> float | None:
     """A length of time, in seconds."""
     text = written(node).strip() if isinstance(node, Text) else ""
     found = TIME.fullmatch(text)
-    if found is None or not (seconds := _seconds(found)):
-        complain(node, "expected a length of time", "such as `20h`, `90m` or `1h30m`")
+    if found is None or not 0 < (seconds := _seconds(found)) <= LONGEST:
+        complain(node, "expected a length of time of at most thirty years", "such as `20h`, `90m` or `1h30m`")
         return None
     return seconds
 
@@ -101,10 +102,10 @@ def _seconds(found: re.Match[str]) -> float:
 def read_amount(node: Node, complain: Complain) -> Amount:
     """Full trainings, or a length of time."""
     text = written(node).strip() if isinstance(node, Text) else ""
-    if text.isdigit() and int(text):
+    if text.isdigit() and 0 < int(text) <= LONGEST:
         return Amount(trainings=int(text))
     found = TIME.fullmatch(text)
-    if found is None or not _seconds(found):
+    if found is None or not 0 < _seconds(found) <= LONGEST:
         complain(node, "expected a number of trainings, or a length of time", "such as `10`, `2h`, `90m` or `1h30m`")
         return Amount(1)
     return Amount(seconds=_seconds(found))

@@ -39,6 +39,9 @@ def choose(results: Results, best: str | None, trial: int | None, under: str | N
                         f"{name.removeprefix('test.')}, which is of the validation text, or name a trial",
                         code="chosen-on-test")
     rows, among = (results.front, "the front") if under is None else (_eligible(results), f"those with {under}")
+    if not len(results.finished):
+        raise UserError(f"{results.study.folder}: no candidate is finished yet, so there is nothing to choose",
+                        code="nothing-finished")
     if name not in rows.columns or not len(rows):
         raise UserError(f"there is no {name} on the front; it has {', '.join(results.objectives)}",
                         code="unknown-objective")

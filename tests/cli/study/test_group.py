@@ -29,6 +29,11 @@ def call(*arguments):
     return result.output
 
 
+def test_one_form_at_a_time(folder):
+    with refuses("options-conflict", "give one of them"):
+        call("front", folder, "--csv", "--json")
+
+
 def test_the_front_as_table_csv_and_json(folder):
     table, csv = call("front", folder), call("front", folder, "--csv")
     rows = json.loads(call("front", folder, "--json"))
