@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -87,7 +88,7 @@ class Study(Shown):
 
     Attributes:
         folder: of the study.
-        spec: what its file says; None where a folder was opened.
+        spec: what its file says; None where a folder was opened, which says it too once it is run.
     """
 
     folder: Path
@@ -112,16 +113,20 @@ class Study(Shown):
             UserError: something is wrong with it, or too many trials failed.
             KeyboardInterrupt: after workers have saved; nothing finished is lost.
         """
+        place = None if fork is None else Path(fork)
+        if self.spec is None:
+            from scalesearch.study.config.command import read_begun
+
+            place = place and place.absolute()
+            with chdir("."):  # to come back to: what is read goes to where the study was run
+                begun = Study(self.folder.absolute(), read_begun(self.folder))
+                return begun.run(callbacks, resume=resume, fork=place, measure=measure, quiet=quiet)
         spec = self.spec
-        if spec is None:
-            raise UserError(f"{self.folder}: a folder says what was found, not how to go on",
-                            help='give the study\'s file, as in ss.study("tour.yaml").run()', code="no-study-file")
         need("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
         from scalesearch.study.config.reader import at_its_place
         from scalesearch.study.engine.run import launch
         from scalesearch.terminal import open_console
 
-        place = None if fork is None else Path(fork)
         try:
             launch(spec, resume, open_console(file=StringIO() if quiet else None), place, measure, callbacks)
         except UserError as error:

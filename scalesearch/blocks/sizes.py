@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 MAX_SPREAD = 1 << 20  # numbers that differ by less are looked up in a table, not sorted
 
@@ -23,6 +23,11 @@ class Split(Exception):
     def __init__(self, labels: Any) -> None:
         super().__init__("the population has to be split")
         self.labels = labels
+
+
+def is_number(x: Any) -> TypeGuard[int | float]:
+    """Whether ``x`` is a whole or a real number; yes and no are none."""
+    return isinstance(x, int | float) and not isinstance(x, bool)
 
 
 def is_array(x: Any) -> bool:

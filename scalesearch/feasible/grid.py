@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.blocks.sizes import Split, fixed
+from scalesearch.blocks.sizes import Split, fixed, is_number
 from scalesearch.errors import UserError
 from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
 from scalesearch.space.syntax.evaluator import ABSENT
@@ -67,13 +67,9 @@ def numeric_parameters(form: Questionnaire) -> frozenset[str]:
     for leaf in form.leaves:
         if leaf.field.kind in ("size", "number"):
             for name, parameter in form.domains[leaf.path].dimensions():
-                if not isinstance(parameter, Choice) or all(_is_number(option) for option in parameter.options):
+                if not isinstance(parameter, Choice) or all(is_number(option) for option in parameter.options):
                     names.add(name)
     return frozenset(names)
-
-
-def _is_number(option: Any) -> bool:
-    return isinstance(option, int | float) and not isinstance(option, bool)
 
 
 @dataclass(frozen=True)

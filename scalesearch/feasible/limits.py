@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError
 from scalesearch.space import Constraint, Space
 from scalesearch.space.binding.name_resolution import Resolver
@@ -117,8 +118,7 @@ def _bounding(constraint: Constraint) -> tuple[str, str, int | float] | None:
         number = evaluate(sides[2], {}.__getitem__)
     except EvaluationError:
         return None
-    is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    return (*sides[:2], number) if is_number else None
+    return (*sides[:2], number) if is_number(number) else None
 
 
 @dataclass(frozen=True)

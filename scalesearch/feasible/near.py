@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.cost.protocol import Protocol
 from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate, Costs, priced
@@ -62,8 +63,8 @@ def _nearest(wanted: Any, parameter: Parameter) -> Any:
     values = parameter.values()
     if values is None:
         values = (parameter.low, parameter.high)  # type: ignore[union-attr]  # of a continuous range, its nearer end
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    if not numbers or not isinstance(wanted, int | float) or isinstance(wanted, bool):
+    numbers = [value for value in values if is_number(value)]
+    if not numbers or not is_number(wanted):
         return values[0]
     return min(numbers, key=lambda value: abs(value - wanted))
 

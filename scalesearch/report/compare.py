@@ -26,7 +26,7 @@ from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.figures.plot import draw_stairs
 from scalesearch.report.figures.style import COLORS, INK, canvas, name_in
-from scalesearch.report.labels import conventions, describe, direction, once, protocol_words
+from scalesearch.report.labels import costs_line, describe, direction, once, protocol_words
 from scalesearch.report.table import eligible
 
 Points = NDArray[np.float64]
@@ -179,7 +179,7 @@ def _counted(sides: tuple[Side, Side]) -> list[str]:
     """What costs are of and leave out, and the work on weights alone of what is on the fronts."""
     protocol = sides[0].protocol
     work = [work for side in sides for work in side.once]
-    return [f"Costs: {protocol_words(protocol)}; {conventions(protocol)}.", *once(protocol, *work)]
+    return [costs_line(protocol), *once(protocol, *work)]
 
 
 def refuse_the_incomparable(first: Side, second: Side) -> None:

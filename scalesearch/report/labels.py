@@ -111,6 +111,11 @@ def conventions(protocol: Protocol) -> str:
     return _read(protocol).conventions
 
 
+def costs_line(protocol: Protocol) -> str:
+    """What costs of a protocol are of, as a sentence."""
+    return f"Costs: {protocol_words(protocol)}; {conventions(protocol)}."
+
+
 def once(protocol: Protocol, *work: int) -> list[str]:
     """Line on the ``macs.once`` of some architectures; none where all are 0."""
     return _read(protocol).once(*work)

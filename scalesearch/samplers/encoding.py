@@ -13,6 +13,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.samplers import sheet
 from scalesearch.space.syntax.parameters import Choice, FloatRange, IntRange, Parameter
 
@@ -126,4 +127,4 @@ def to_param(parameter: Parameter, answer: Any) -> Any:
 
 
 def _ordinal(options: tuple[Any, ...]) -> bool:
-    return all(isinstance(option, int | float) and not isinstance(option, bool) for option in options)
+    return all(map(is_number, options))

@@ -1,5 +1,7 @@
 """Studies from Python: a mapping or a file, callbacks, frames that know their units, figures, the best model."""
 
+from pathlib import Path
+
 import matplotlib
 import pandas as pd
 import pytest
@@ -113,8 +115,15 @@ def test_the_folder_opens_as_a_study(study):
     opened = ss.load(study.folder)
     assert isinstance(opened, Study) and repr(opened) == repr(study) and ss.study(study.folder).folder == study.folder
     assert opened.report().stat().st_size > 1000
-    with refuses("no-study-file", study.folder):
-        opened.run()
+
+
+def test_a_folder_is_enough_to_go_on_from_anywhere(study, tmp_path, monkeypatch):
+    folder, before = study.folder.absolute(), (study.folder / "events.jsonl").read_bytes()
+    monkeypatch.chdir(tmp_path)
+    again = ss.load(folder).run(quiet=True)
+    assert again.folder == folder and (folder / "events.jsonl").read_bytes() == before and Path.cwd() == tmp_path
+    with refuses("study-exists"):
+        ss.load(folder).run(resume=False)
 
 
 def test_a_finished_study_runs_no_further(study, run):

@@ -97,7 +97,7 @@ def show_front(results: Results, console: Console) -> None:
 
 def show_trial(results: Results, number: int, console: Console) -> None:
     """Prints everything of one trial."""
-    from scalesearch.report.labels import conventions, protocol_words
+    from scalesearch.report.labels import costs_line
     from scalesearch.space.binding.constants import flattened
 
     trial = trial_of(results, number)
@@ -119,7 +119,7 @@ def show_trial(results: Results, number: int, console: Console) -> None:
                  if value not in (None, "")]
         if cells:
             say(make_table((f"{title} {number}" if title == "Trial" else title, ""), cells, (0, 1)), console)
-    say(f"Costs: {protocol_words(results.study.meta.protocol)}; {conventions(results.study.meta.protocol)}.", console)
+    say(costs_line(results.study.meta.protocol), console)
     folder = results.study.trial_folder(trial)
     say(f"Files: {folder}" if folder.is_dir() else "It has no files.", console)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.cli.options import Output, json_option, print_json, seed_option
 from scalesearch.cli.study.show import reading, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
@@ -79,7 +80,7 @@ def size_at(text: str) -> tuple[str, float]:
     except SyntaxProblem:
         spec = None
     value = spec.value if isinstance(spec, Literal) else None
-    if not cost or isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    if not cost or not is_number(value) or value <= 0:
         raise UserError(f"--at {text}: write COST=SIZE with a size above 0, for example --at params.total=2M or "
                         "--at macs.total=1.5G", code="not-cost-and-size")
     return cost, float(value)

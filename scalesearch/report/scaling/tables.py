@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.pareto.noise import percent
-from scalesearch.report.labels import conventions, protocol_words
+from scalesearch.report.labels import costs_line
 from scalesearch.report.scaling.laws import DRAWS, Fit
 from scalesearch.report.scaling.rows import Row
 from scalesearch.report.scaling.study import Curve, Ranking, ScalingStudy
@@ -107,7 +107,7 @@ def notes(study: ScalingStudy) -> list[str]:
 def _conditions(study: ScalingStudy) -> list[str]:
     data = study.meta["data"]
     synthetic = " (a synthetic corpus: scores on it compare architectures, and say nothing of real text)"
-    return [f"Costs: {protocol_words(study.meta['protocol'])}; {conventions(study.meta['protocol'])}.",
+    return [costs_line(study.meta["protocol"]),
             f"Data: {data['name']}, hash {data['hash']}{synthetic if study.meta.get('synthetic') else ''}.",
             *([study.teacher] if study.teacher else []),
             *([f"{study.metric}: {study.signature}"] if study.signature else [])]

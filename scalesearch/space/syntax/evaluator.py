@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from scalesearch.blocks.sizes import is_array, truth
+from scalesearch.blocks.sizes import is_array, is_number, truth
 from scalesearch.space.syntax.expressions import LEVEL, Compare, Expr, Name, Operation, Ref, Value
 
 
@@ -80,7 +80,7 @@ def opposite(truth: Any) -> Any:
 
 
 def _number(value: Any) -> bool:
-    return is_array(value) or (isinstance(value, int | float) and not isinstance(value, bool))
+    return is_array(value) or is_number(value)
 
 
 def _layered(*operands: Any) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError
 from scalesearch.space.binding.constants import scalar
 from scalesearch.space.schema.types import Complain
@@ -79,7 +80,7 @@ def read_gain(node: Node, complain: Complain) -> float:
     """A share, such as ``1%`` or 0.01."""
     text = written(node).strip()
     value = scalar(Text(node.place, text.removesuffix("%").strip())) if isinstance(node, Text) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if not is_number(value) or not 0 < value < math.inf:
         complain(node, "expected a share above 0", "such as `1%` or 0.01")
         return 0.0
     return value / 100 if text.endswith("%") else float(value)
@@ -132,7 +133,7 @@ def read_custom(node: Node, complain: Complain) -> dict[str, float]:
         if key.text in OWN:
             complain(key, f"`{key.text}` is none of a cluster's own",
                      "such are `cpus_per_trial` and `gpus_per_trial`")
-        elif isinstance(amount, bool) or not isinstance(amount, int | float) or amount < LEAST:
+        elif not is_number(amount) or amount < LEAST:
             complain(value, f"{key.text}: expected a number of at least {LEAST:g}", None)
         else:
             amounts[key.text] = float(amount)

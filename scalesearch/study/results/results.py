@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
-from scalesearch.report.labels import conventions, once, protocol_words
+from scalesearch.report.labels import costs_line, once
 from scalesearch.study.replicates.replicated import Replicated
 from scalesearch.study.replicates.summary import Verdict, with_replicates
 from scalesearch.study.trials.record import Record, TeacherFacts, describe_taught
@@ -171,7 +171,7 @@ class Results:
         """Notes for reading the numbers: protocol, corpus, signature, seed."""
         meta = self.study.meta
         synthetic = " (a synthetic corpus: scores on it compare candidates, and say nothing of real translation)"
-        lines = [f"Costs: {protocol_words(meta.protocol)}; {conventions(meta.protocol)}.",
+        lines = [costs_line(meta.protocol),
                  *once(meta.protocol, *self.once),
                  f"Data: {meta.data.name}, hash {meta.data.hash}{synthetic if meta.synthetic else ''}.",
                  "Chosen by scores on valid; what is called test was not looked at in choosing.",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.report.figures.style import FRONT, INK, WIDTH, canvas, name_in
 from scalesearch.report.labels import brief, direction, label
 from scalesearch.report.table import eligible
@@ -72,7 +73,7 @@ def _axes(params: Sequence[Params]) -> dict[str, _Axis]:
         values = [value for _, value in known]
         cells = np.full(len(params), -1)
         rows = [at for at, _ in known]
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        if all(map(is_number, values)):
             low, high = min(values), max(values)
             whole = all(isinstance(value, int) for value in values)
             size = min(int(high - low) + 1, CELLS) if whole else CELLS

@@ -14,6 +14,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap, Normalize
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.report.figures.style import INK, name_in, panel
 from scalesearch.report.labels import brief, direction, label
 from scalesearch.report.table import HALF, summary
@@ -41,7 +42,7 @@ class Coordinate(NamedTuple):
 def coordinate(name: str, values: Sequence[Any]) -> Coordinate:
     """Axis of a hyperparameter: numbers to scale, words evenly spaced; a value of None is unset."""
     known = [value for value in values if value is not None]
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
+    if all(map(is_number, known)):
         low, high = min(known), max(known)
         places = {brief(value): (value - low) / (high - low) if high > low else 0.5 for value in sorted(known)}
         ticks = list(places) if len(places) <= FEW else [brief(low), brief(high)]

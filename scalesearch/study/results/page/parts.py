@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from markupsafe import Markup
 
+from scalesearch.blocks.sizes import is_number
+
 Part = tuple[str, Any]
 
 
@@ -55,8 +57,7 @@ class Cell:
     @property
     def align(self) -> str | None:
         """CSS class by which a number, or its absence, is set to the right."""
-        is_number = isinstance(self.key, int | float) and not isinstance(self.key, bool)
-        return "number" + " left" * self.left if is_number or self is MISSING else None
+        return "number" + " left" * self.left if is_number(self.key) or self is MISSING else None
 
 
 MISSING = Cell("–")

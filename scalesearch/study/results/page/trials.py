@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.report.labels import brief, heading, protocol_words
 from scalesearch.report.table import REPORTED, cell, differing
 from scalesearch.study.results.page.facts import Facts, name_of
@@ -57,7 +58,7 @@ def _row(facts: Facts, row: Any, metrics: list[str], params: list[str], rungs: b
 
 
 def _param(value: Any) -> Cell:
-    plain = isinstance(value, int | float) and not isinstance(value, bool) and pd.notna(value)
+    plain = is_number(value) and pd.notna(value)
     return Cell(brief(value), value if plain else brief(value))
 
 
