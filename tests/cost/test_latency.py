@@ -61,6 +61,9 @@ def test_what_no_fit_can_predict_is_refused(tmp_path) -> None:
     lost = cost(block(), protocol_of({"vocab": 300, "latency": str(tmp_path / "lost.json")}))
     with refuses("no-fit", "lost.json"):
         lost["latency.predicted"]
+    (tmp_path / "space.yaml").write_text("width: 64\n")
+    with refuses("no-fit", "space.yaml", "is no fit"):
+        read_fit(str(tmp_path / "space.yaml"))
     with refuses("file-damaged", "onnx-none.json"):
         read_fit(fit_file(tmp_path, weights=[1.0]))
     other = protocol_of({"vocab": 300, "latency": fit_file(tmp_path, "ctranslate2-int8")})

@@ -254,8 +254,25 @@ def test_an_unfinished_folder_is_no_checkpoint(corpus, out) -> None:
         train(tiny(), corpus, recipe(), out, report=stop_at(4))
     with refuses("no-checkpoint", "model.safetensors", "not finished"):
         read_checkpoint(out)
-    with refuses("no-checkpoint"):
-        read_checkpoint(out / "nothing")
+
+
+@pytest.mark.parametrize(("file", "said"), [
+    (None, "no such folder"), ("study.json", "a study"), ("artefact.json", "an artefact"), ("notes.txt", "recipe.json"),
+])
+def test_what_is_no_training_is_named(tmp_path, file: str | None, said: str) -> None:
+    if file:
+        (tmp_path / "given").mkdir()
+        (tmp_path / "given" / file).write_text("{}")
+    with refuses("no-checkpoint", said):
+        read_checkpoint(tmp_path / "given")
+
+
+def test_a_study_in_a_training_s_place_names_one_of_its_trials(tmp_path) -> None:
+    (tmp_path / "trials" / "0003-ab").mkdir(parents=True)
+    for file in ("study.json", "trials/0003-ab/model.safetensors"):
+        (tmp_path / file).touch()
+    with refuses("no-checkpoint", "trials/0003-ab"):
+        read_checkpoint(tmp_path)
 
 
 def diverging(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:

@@ -68,6 +68,11 @@ def test_the_hypervolume_names_its_reference_point(folder):
     assert value > 0 and corner[0] < done["bleu"].min() and corner[1] > done["params.total"].max()
 
 
+def test_nothing_is_chosen_where_nothing_is_finished(made):
+    with refuses("nothing-finished", made.study.folder):
+        choose(load(made.study.folder), None, None)
+
+
 def test_export_takes_the_best_or_the_given_one(folder):
     results = load(folder)
     rows = results.front.set_index("trial")
