@@ -104,14 +104,16 @@ def _command_of(fork: Path) -> str:
 
 
 def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None, measure: float) -> None:
+    from scalesearch.study.config.command import begun_in
     from scalesearch.study.engine.run import launch
 
     try:
         with interruptible():
             reason = launch(spec, resume, console, fork, measure)
     except Interrupted as stopped:
-        how = f"--out {fork} --resume in place of --fork" if fork else "the same command and --resume"
-        say(f"Stopped; nothing finished is lost. Go on in {fork or spec.out} with {how}.", console)
+        folder = str(fork or spec.out)
+        again = shlex.join(["scalesearch", "study", "run", folder, "--resume"])
+        say(f"Stopped; nothing finished is lost. Go on with: {again if begun_in(folder) else 'the same command'}", console)
         raise SystemExit(stopped.status) from None
     say(f"The study ended: {reason}.", console)
 

@@ -197,8 +197,8 @@ def open_study(setup: Setup) -> StudyDir:
     spec, meta = setup.spec, setup.meta
     study = StudyDir(spec.out)
     if not study.begun():
-        study.create(meta, spec.text, spec.space.to_yaml())
         command_of(spec).write(spec.out, spec.text)
+        study.create(meta, spec.text, spec.space.to_yaml())
         return study.load()
     study.log.repair()
     study.load()

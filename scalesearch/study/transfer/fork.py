@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scalesearch.errors import UserError
+from scalesearch.study.config.command import command_of
 from scalesearch.study.config.objectives import values
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.transfer.imports import evaluate_here, import_trial, origin_of, same_recipe
@@ -124,4 +125,5 @@ def write(old: StudyDir, trials: list[Carried], folder: Path, meta: StudyMeta, s
     if (old.folder / "teacher").is_dir():
         shutil.copytree(old.folder / "teacher", folder / "teacher", ignore=shutil.ignore_patterns(".*", "progress.*"),
                         dirs_exist_ok=True)
+    command_of(spec).write(folder, spec.text)
     new.create(replace(meta, forked_from={**origin_of(old), "trials": len(taken)}), spec.text, spec.space.to_yaml())

@@ -221,7 +221,7 @@ def test_a_fork_that_was_cut_off_is_made_again(call, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(StudyDir, "create", die)
-    assert "--out new --resume in place of --fork" in call("s.yaml", *change, "--fork", "new", status=130)
+    assert "Go on with: the same command" in call("s.yaml", *change, "--fork", "new", status=130)
     monkeypatch.setattr(StudyDir, "create", create)
     assert "3 candidates trained" in call("s.yaml", *change, "--fork", "new")
     events = [json.loads(line) for line in Path("new/events.jsonl").read_text().splitlines()]

@@ -39,7 +39,7 @@ def test_a_signal_with_two_ray_workers_saves_both_and_the_resumed_study_goes_on_
     process.send_signal(number)
     status, out, err = ended(process)
     assert status == 128 + number and "Traceback" not in out + err
-    assert "with the same command and --resume" in out
+    assert "scalesearch study run found --resume" in out
     store = StudyDir(folder / "found").load()
     stopped = [store.trial_folder(trial) for trial in store.trials.having("pending")]
     assert len(stopped) == 2 and not list(folder.glob("found/trials/*/lease.json"))
