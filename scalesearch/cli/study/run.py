@@ -112,8 +112,9 @@ def _run(spec: StudySpec, resume: bool, console: Console, fork: Path | None, mea
             reason = launch(spec, resume, console, fork, measure)
     except Interrupted as stopped:
         folder = str(fork or spec.out)
-        again = shlex.join(["scalesearch", "study", "run", folder, "--resume"])
-        say(f"Stopped; nothing finished is lost. Go on with: {again if begun_in(folder) else 'the same command'}", console)
+        again = ("scalesearch", "study", "run", folder, "--resume")
+        how = shlex.join(again) if begun_in(folder) else "the same command"
+        say(f"Stopped; nothing finished is lost. Go on with: {how}", console)
         raise SystemExit(stopped.status) from None
     say(f"The study ended: {reason}.", console)
 
