@@ -25,7 +25,7 @@ from scalesearch.pareto.front import losses
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.noise import CONFIDENCE, percent
 from scalesearch.report.figures.plot import draw_stairs
-from scalesearch.report.figures.style import COLORS, INK, canvas, name_in
+from scalesearch.report.figures.style import COLORS, INK, canvas, name_in, upright
 from scalesearch.report.labels import costs_line, describe, direction, once, protocol_words
 from scalesearch.report.table import eligible
 
@@ -216,7 +216,7 @@ def both(sides: tuple[Side, Side], found: Comparison, x: str, y: str, corpus: st
             limit(min(values) - room, max(values) + room)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.set_xlabel(describe(x, sides[0].protocol))
-        axes.set_ylabel(describe(y, sides[0].protocol) + (f" on {name_in(corpus)}" if corpus else ""))
+        axes.set_ylabel(upright(describe(y, sides[0].protocol), corpus))
         for side, mine, color, marker in zip(sides, rows, COLORS, MARKERS):
             best = mine["front"].astype(bool)
             words = f"{name_in(side.name)}: front of {int(best.sum())} among {len(mine)}"

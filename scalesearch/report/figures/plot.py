@@ -24,6 +24,7 @@ from scalesearch.report.figures.style import (
     log_sizes,
     name_in,
     panel,
+    upright,
 )
 from scalesearch.report.labels import describe
 from scalesearch.report.table import HALF, eligible
@@ -105,8 +106,8 @@ def _stopped(axes: Axes, heights: pd.Series, costs: pd.Series, y: str) -> None:
 
 def _axis(axes: Axes, done: pd.DataFrame, barred: pd.DataFrame, early: pd.DataFrame, subject: Subject, x: str, y: str
           ) -> None:
-    data = f" on {name_in(subject.corpus)}" + (" (synthetic)" if subject.synthetic else "") if subject.corpus else ""
-    axes.set(xlabel=describe(x, subject.protocol), ylabel=describe(y, subject.protocol) + data)
+    axes.set(xlabel=describe(x, subject.protocol),
+             ylabel=upright(describe(y, subject.protocol), subject.corpus, subject.synthetic))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if done.empty:
         return

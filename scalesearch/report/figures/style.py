@@ -42,6 +42,7 @@ STYLE: Any = {
     "text.parse_math": False,  # a `$` is a dollar
 }
 MAX_LETTERS = 60  # of a name in a figure
+LETTERS_UPRIGHT = 40  # that fit along an upright axis
 WIDTH = 5.2  # inches of a figure in a column, at which its letters can be read on a phone
 TICKS = 5  # steps of an axis at most: drawing them is most of what a small figure takes
 MARGINS = (0.7, 0.63, 0.1, 0.11)  # inches left, below (a label of two lines), right, above
@@ -95,6 +96,12 @@ def name_in(text: object) -> str:
     line = one_line(text)
     line = line if len(line) <= MAX_LETTERS else line[:MAX_LETTERS - 1] + "…"
     return f" {line}" if line.startswith("_") else line  # which would keep it out of legends
+
+
+def upright(what: str, corpus: object, synthetic: bool = False) -> str:
+    """Words for an upright axis: ``what`` on a corpus, if any, in two lines where one would be longer than the axis."""
+    where = f"on {name_in(corpus)}{' (synthetic)' * synthetic}" if corpus else ""
+    return what + ("\n" if len(what + where) > LETTERS_UPRIGHT else " ") * bool(where) + where
 
 
 def log_sizes(axis: Axis, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalesearch.pareto.noise import percent
-from scalesearch.report.figures.style import COLORS, DASHED, INK, canvas, log_sizes, name_in
+from scalesearch.report.figures.style import COLORS, DASHED, INK, canvas, log_sizes, name_in, upright
 from scalesearch.report.labels import describe
 from scalesearch.report.scaling.laws import Fit, Forecast, HeldOut
 from scalesearch.report.scaling.study import Curve, ScalingStudy
@@ -52,9 +52,9 @@ def _means(axes: Axes, study: ScalingStudy, curve: Curve, color: str, marker: st
 
 
 def _score(study: ScalingStudy) -> str:
-    """The axis of the score; in two lines, since some are long."""
-    synthetic = " (synthetic)" if study.meta.get("synthetic") else ""
-    return f"{describe(study.metric, study.meta['protocol'])}\non {name_in(study.meta['data']['name'])}{synthetic}"
+    """The axis of the score."""
+    meta = study.meta
+    return upright(describe(study.metric, meta["protocol"]), meta["data"]["name"], bool(meta.get("synthetic")))
 
 
 def laws(study: ScalingStudy, cost: str) -> Figure | None:

@@ -1,0 +1,15 @@
+"""What figures have in common."""
+
+import pytest
+
+from scalesearch.report.figures.style import upright
+
+
+@pytest.mark.parametrize(("what", "corpus", "synthetic", "words"), [
+    ("BLEU (valid)", "grammar", True, "BLEU (valid) on grammar (synthetic)"),
+    ("BLEU (valid)", "", False, "BLEU (valid)"),
+    ("Tokenised BLEU (valid)", "multi30k en-de (distilled, mixed)", False,
+     "Tokenised BLEU (valid)\non multi30k en-de (distilled, mixed)"),
+])
+def test_an_upright_axis_is_labelled_in_lines_that_fit_along_it(what, corpus, synthetic, words):
+    assert upright(what, corpus, synthetic) == words
