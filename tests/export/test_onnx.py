@@ -23,6 +23,7 @@ from scalesearch.testing import random_architecture
 from scalesearch.train.scoring.evaluate import Search
 from tests.architectures import answers
 from tests.errors import refuses
+from tests.processor import WIDE_SUMS
 
 V = 40
 
@@ -135,7 +136,7 @@ def test_weights_are_stored_once_and_integers_stay_near_them(tmp_path: Path, mon
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
     logits = [decoder.model.decode(ids[:, :1], decoder.model.encode(ids), decoder.model.new_cache())
               for decoder in (floats, integers)]
-    assert 0 < float((logits[0] - logits[1]).std() / logits[0].std()) < 0.05
+    assert 0 < float((logits[0] - logits[1]).std() / logits[0].std()) < (0.05 if WIDE_SUMS else 0.2)
     (folders[1] / WEIGHTS).write_bytes(b"cut")
     with refuses("file-damaged", "encoder.onnx"):
         Onnx().open(folders[1], 1)
