@@ -65,12 +65,12 @@ class Space:
 
         return cls.parse(to_yaml(forms), "<python>", schema)
 
-    def set(self, overrides: Mapping[str, str]) -> "Space":
-        """This space with some keys given anew, as by ``--set``. Raises SpaceErrors."""
+    def set(self, overrides: Mapping[str, str], option: str = "--set") -> "Space":
+        """This space with some keys given anew, as by ``option``, which errors name. Raises SpaceErrors."""
         from scalesearch.space.binding.overrides import override
 
         problems: list[Problem] = []
-        document = override(self.document, self.schema, overrides, problems)
+        document = override(self.document, self.schema, overrides, problems, option)
         return Space(document, self.schema, problems)
 
     def dimensions(self) -> list[tuple[str, Parameter]]:

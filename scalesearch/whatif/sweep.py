@@ -87,7 +87,7 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
 
 def _sheets(space: Space, keys: Mapping[str, str], most: int) -> list[Answers]:
     """Every answer sheet in which only the keys differ."""
-    changed, many = space.set(keys) if keys else space, False
+    changed, many = space.set(keys, "--sweep") if keys else space, False
     for leaf in changed.form.leaves:
         mine = any(leaf.key == key or leaf.key.startswith(f"{key}.") for key in keys)
         for name, parameter in changed.form.domains[leaf.path].dimensions():

@@ -11,6 +11,7 @@ from scalesearch.cost import PROTOCOLS, Cost, cost, find_protocol, protocol_of
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
 from scalesearch.space.assembly.architecture import assemble
+from scalesearch.space.syntax.diagnostics import SpaceErrors
 from scalesearch.testing import random_architecture
 from scalesearch.whatif import cite, compare, crossings, sweep
 from scalesearch.whatif.crossings import positive
@@ -76,6 +77,13 @@ def test_the_quadratic_term_is_what_two_products_of_each_attention_cost() -> Non
 def test_bad_sweeps_are_user_errors(over: dict[str, str], code: str) -> None:
     with refuses(code):
         sweep(TRANSFORMER, over)
+
+
+@pytest.mark.parametrize("key, text", [("width", "abc"), ("widht", "1..3"), ("encoder.geglu", "{"), ("width", "{a")])
+def test_what_is_wrong_with_a_swept_key_is_said_of_the_sweep(key: str, text: str) -> None:
+    with pytest.raises(SpaceErrors) as raised:
+        sweep(TRANSFORMER, {key: text})
+    assert {problem.place.source.name for problem in raised.value.problems} == {"--sweep"}
 
 
 def test_a_space_has_to_be_closed_but_for_what_is_swept() -> None:

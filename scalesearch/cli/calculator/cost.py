@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 @click.option("--verify", "verified", is_flag=True, help="Count again with PyTorch's counter and with fvcore.")
 @click.option("--random", "seed", is_flag=False, flag_value=0, type=int, metavar="[SEED]",
               help="Of a space that leaves something open: a random candidate.")
-@click.option("--smallest", "way", flag_value="smallest", help="Its candidate with the fewest weights.")
-@click.option("--largest", "way", flag_value="largest", help="Its candidate with the most.")
+@click.option("--smallest", is_flag=True, help="Its candidate with the fewest weights.")
+@click.option("--largest", is_flag=True, help="Its candidate with the most.")
 @json_option
 def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str, Any], against: tuple[str, ...],
             sweeps: tuple[str, ...], plot: str | None, csv: str | None, cited: bool, levels: int, verified: bool,
-            seed: int | None, way: str | None, as_json: bool) -> None:
+            seed: int | None, smallest: bool, largest: bool, as_json: bool) -> None:
     """Params, MACs, FLOPs (2 · MACs) and memory of the architecture in FILE, exactly, under a named protocol.
 
     Several FILEs are set side by side, each compared with the first.
@@ -55,7 +55,9 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str
 
     beside = len(files) + len(against) > 1
     _check_options(beside, bool(sweeps), cited, verified, plot, csv)
-    if (seed is not None or way) and (beside or sweeps or cited or (way and seed is not None)):
+    asked = {"random": seed is not None, "smallest": smallest, "largest": largest}
+    ways = [way for way, given in asked.items() if given]
+    if len(ways) > 1 or (ways and (beside or sweeps or cited)):
         raise UserError("--random, --smallest and --largest choose one candidate of one FILE: give one of them, and no "
                         "other view", code="options-conflict")
     if beside:
@@ -65,8 +67,7 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], lengths: dict[str
     elif cited:
         what_if.show_formulas(files[0], settings, lengths, levels, as_json)
     else:
-        _one(files[0], settings, lengths, levels, verified, way or ("random" if seed is not None else ""), seed or 0,
-             as_json)
+        _one(files[0], settings, lengths, levels, verified, "".join(ways), seed or 0, as_json)
 
 
 def _check_options(beside: bool, swept: bool, cited: bool, verified: bool, plot: str | None, csv: str | None) -> None:

@@ -8,7 +8,7 @@ from scalesearch.space.binding.calls import spelled_out
 from scalesearch.space.schema.bound_tree import Index, chooser_field, index_of
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.syntax.choices import expressions
-from scalesearch.space.syntax.diagnostics import Problem, Source, SpaceErrors, closest, either
+from scalesearch.space.syntax.diagnostics import Place, Problem, Source, SpaceErrors, closest, either
 from scalesearch.space.syntax.domains import Spec
 from scalesearch.space.syntax.nodes import Node, Table, Text, from_text, unfold
 from scalesearch.space.syntax.yaml_reader import compose
@@ -16,31 +16,37 @@ from scalesearch.space.syntax.yaml_reader import compose
 TOP = ("space", "notes")
 
 
-def override(document: Table, schema: Group, overrides: Mapping[str, str], problems: list[Problem]) -> Table:
-    """``document`` with every override in place; notes what is wrong with them in ``problems``."""
+def override(document: Table, schema: Group, overrides: Mapping[str, str], problems: list[Problem],
+             option: str = "--set") -> Table:
+    """``document`` with every override in place; notes what is wrong with them, as of ``option``, in ``problems``."""
     index = index_of(schema)
     kinds_first = sorted(overrides.items(), key=lambda item: (item[0].count("."), item[0] not in index.groups))
     for path, value in kinds_first:
-        node = _value(f"--set {path}=", value, problems)
+        node = _value(option, path, value, problems)
         path = index.spellings.get(path, path)
         if path in TOP:
             document = _put(document, path, node)
         elif not path or (path not in index.paths and path not in index.groups):
-            problems.append(_unknown(index, path, value))
-        elif (problem := _not_offered(document, schema, path, value)) is not None:
+            problems.append(_unknown(index, _place(option, path, value), path))
+        elif (problem := _not_offered(document, schema, path, _place(option, path, value))) is not None:
             problems.append(problem)
         else:
             document = _apply(document, schema, path.split("."), node)
     return _without(document, ("cost", "protocol", "vocab")) if "vocab" in overrides else document
 
 
-def _value(prefix: str, value: str, problems: list[Problem]) -> Node:
+def _place(option: str, path: str, value: str) -> Place:
+    """Where the key ``path`` stands in what was given."""
+    return from_text(option, f"{option} ", f"{path}={value}").at((0, len(path)))
+
+
+def _value(option: str, path: str, value: str, problems: list[Problem]) -> Node:
     """The node of a value: YAML for a mapping in braces, else a text."""
-    text = from_text("--set", prefix, value)
+    text = from_text(option, f"{option} {path}=", value)
     if not value.lstrip().startswith("{"):
         return text
     try:
-        table, wrong = compose(Source("--set", value, numbered=False))
+        table, wrong = compose(Source(option, value, numbered=False))
     except SpaceErrors as errors:
         problems.extend(errors.problems)
         return Node(text.place)
@@ -48,7 +54,7 @@ def _value(prefix: str, value: str, problems: list[Problem]) -> Node:
     return table
 
 
-def _not_offered(document: Table, schema: Group, path: str, value: str) -> Problem | None:
+def _not_offered(document: Table, schema: Group, path: str, place: Place) -> Problem | None:
     """The complaint about a key of variants of which the space offers none."""
     table, group, names = document, schema, path.split(".")
     for at, name in enumerate(names):
@@ -59,7 +65,6 @@ def _not_offered(document: Table, schema: Group, path: str, value: str) -> Probl
             owners = [own for own, inside in group.variants.items() if name == own or name in inside.fields]
             if set(owners) & set(_present(table, group)):
                 return None  # a variant's own groups are not looked into: the binder does that
-            place = from_text("--set", "--set ", f"{path}={value}").at((0, len(path)))
             parent = ".".join(names[:at])
             help = f"choose {either(owners)} first, for example with `--set {parent}={owners[0]}`"
             return Problem(place, f"no variant of `{parent}` that the space offers has `{name}`", help,
@@ -67,9 +72,8 @@ def _not_offered(document: Table, schema: Group, path: str, value: str) -> Probl
     return None
 
 
-def _unknown(index: Index, path: str, value: str) -> Problem:
+def _unknown(index: Index, place: Place, path: str) -> Problem:
     """The complaint about a path that no schema knows."""
-    place = from_text("--set", "--set ", f"{path}={value}").at((0, len(path)))
     known = [*index.paths, *(name for name in index.groups if name)]
     last = {name.rpartition(".")[2]: name for name in reversed(known)}
     meant = closest(path, known) or last.get(closest(path.rpartition(".")[2], last) or "")

@@ -56,6 +56,11 @@ def _proposer(kind: str = "", sampler: str = "", startup: int | None = None, pop
 def _proposer_conflicts(values: Mapping[str, object]) -> Conflicts:
     if "kind" in values and "sampler" in values:
         yield "sampler", "it names a sampler, and `kind` names one too", "keep one of them"
+    kind = values.get("kind", None if "sampler" in values else "bayes")
+    if "startup" in values and kind in ("random", "grid"):
+        yield "startup", f"`{kind}` learns from no trial, so that it has no startup", "leave it out"
+    if "population" in values and kind not in (None, "nsga2"):
+        yield "population", f"`{kind}` has no population", "leave it out, or propose by nsga2"
 
 
 def _rungs(shares: tuple[float, ...] = (), **spaced: Any) -> Rungs:

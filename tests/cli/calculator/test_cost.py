@@ -1,5 +1,6 @@
 """``scalesearch cost``: the table, the JSON, what --set reaches, and what is said of bad input."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -163,5 +164,6 @@ def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(tmp
     assert chosen["params"] == answers and "largest" in chosen["how"]
     shown = CliRunner().invoke(command, [str(file), "--largest"], catch_exceptions=False).output.splitlines()
     assert set(answers.items()) <= {tuple(row.split()) for row in shown}
-    with refuses("options-conflict"):
-        CliRunner().invoke(command, [str(file), "--random", "--smallest"], catch_exceptions=False)
+    for two in itertools.combinations(("--random", "--smallest", "--largest"), 2):
+        with refuses("options-conflict"):
+            CliRunner().invoke(command, [str(file), *two], catch_exceptions=False)

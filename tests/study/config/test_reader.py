@@ -246,6 +246,16 @@ def test_a_sampler_is_not_two(tmp_path):
     assert said.startswith("s.yaml:9:32: proposer.sampler: ")
 
 
+@pytest.mark.parametrize("form, column, key", [("{kind: grid, startup: 5}", 33, "startup"),
+                                               ("{kind: random, startup: 5}", 35, "startup"),
+                                               ("{kind: tpe, population: 5}", 35, "population"),
+                                               ("{population: 5}", 24, "population")])
+def test_what_a_proposer_does_not_have_is_refused_by_the_name_that_the_file_has(tmp_path: Path, form: str, column: int,
+                                                                                key: str) -> None:
+    said = problems(tmp_path, SPACE + REST + f"proposer: {form}\n")
+    assert said.startswith(f"s.yaml:9:{column}: proposer.{key}: ")
+
+
 def test_a_setting_changes_a_key_of_a_preset_and_keeps_the_rest(tmp_path):
     text = SPACE + REST.replace("{ steps: 5 }", "short")
     found = read_study(write(tmp_path, text), ["recipe.lr=2e-3"]).recipe
