@@ -117,6 +117,19 @@ def sweep_parts(folder: Path, mine: Callable[[str], bool]) -> None:
             part.unlink(missing_ok=True)
 
 
+def unwritable(path: Path, folder: bool = False) -> str | None:
+    """Why no file, or ``folder``, can be written there; None where one can, as far as can be seen without trying."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if path.lstat() and not folder and path.is_dir():
+            return os.strerror(errno.EISDIR)
+    inside = path if folder else path.parent
+    above = next(one for one in (inside, *inside.parents) if os.path.lexists(one))
+    if not above.is_dir():
+        return f"{above} is no folder"
+    writable = os.access(path if path.exists() and not path.is_file() else above, os.W_OK)
+    return None if writable else os.strerror(errno.EACCES)
+
+
 def make_folder(folder: Path) -> None:
     """Makes ``folder`` and those above it that are missing, to survive a power cut."""
     if not folder.is_dir():

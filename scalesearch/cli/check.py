@@ -154,14 +154,9 @@ def _reason(space: Space, sheet: Any) -> Unbuildable:
 
 def _never_built(space: Space, reasons: Sequence[Unbuildable]) -> Problem:
     """The complaint that none of the candidates can be built, at the key that is at fault most often."""
-    from scalesearch.space.syntax.diagnostics import Problem
-
     path = Counter(error.path for error in reasons).most_common(1)[0][0]
-    leaf = next(iter(space.form.by_key.get(path, ())), None)
-    place = leaf.place((0, 0)) if leaf else space.document.place
     built = f"none of the {len(reasons):,} random candidates can" if len(reasons) > 1 else "the only candidate cannot"
-    reason = next(error.reason for error in reasons if error.path == path)
-    return Problem(place, f"{built} be built: {path}: {reason}", code=reasons[0].code)
+    return space.fault(next(error for error in reasons if error.path == path), f"{built} be built: ")
 
 
 def _unmet(constraint: Constraint, candidates: Iterable[Candidate]) -> Problem:

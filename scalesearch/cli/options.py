@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,26 +36,16 @@ class Output(click.Path):
         self.folder = folder
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from scalesearch.files import unwritable
+
         option = param.opts[0] if param else "output"
         try:
-            reason = self._reason(Path(value))
+            reason = unwritable(Path(value), self.folder)
         except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
             reason = getattr(error, "strerror", None) or str(error)
         if reason:
             raise UserError(f"{option} {value!s}: {reason}".replace("\0", "\\0"), code="cannot-write")
         return super().convert(value, param, ctx)
-
-    def _reason(self, path: Path) -> str | None:
-        """Why nothing can be written there; None where something can, as far as can be seen without trying."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            if path.lstat() and not self.folder and path.is_dir():
-                return os.strerror(errno.EISDIR)
-        inside = path if self.folder else path.parent
-        above = next(folder for folder in (inside, *inside.parents) if os.path.lexists(folder))
-        if not above.is_dir():
-            return f"{above} is no folder"
-        writable = os.access(path if path.exists() and not path.is_file() else above, os.W_OK)
-        return None if writable else os.strerror(errno.EACCES)
 
 
 def seed_option(default: int, help: str) -> Callable[..., Any]:
@@ -105,10 +93,15 @@ def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space,
     """The one architecture in ``file``.
 
     Raises:
-        UserError: the file leaves something to choose.
+        UserError: the file leaves something to choose, or no network can be built from it.
     """
+    from scalesearch.space import SpaceErrors, Unbuildable
+
     space = load_space(file, settings)
-    return space, space.closed(file)
+    try:
+        return space, space.closed(file)
+    except Unbuildable as error:
+        raise SpaceErrors([space.fault(error)]) from None
 
 
 def write_csv(result: Any, file: str) -> None:

@@ -18,7 +18,7 @@ from scalesearch.space.questionnaire.count import count
 from scalesearch.space.schema.types import Field, Group
 from scalesearch.space.schema.yaml_writer import flow, lines, scalar, tree
 from scalesearch.space.syntax.choices import whole_numbers
-from scalesearch.space.syntax.diagnostics import Problem, Source, Unbuildable
+from scalesearch.space.syntax.diagnostics import Problem, Source, SpaceErrors, Unbuildable
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.nodes import Table
 from scalesearch.space.syntax.parameters import Parameter
@@ -172,6 +172,12 @@ class Space:
                             code="open-parameters")
         return replace(self.architecture(self.answer(self.replay({}))), protocol=self.protocol)
 
+    def fault(self, error: Unbuildable, message: str = "") -> Problem:
+        """The problem at the key that keeps a network from being built; ``message`` comes before the reason."""
+        leaf = next(iter(self.form.by_key.get(error.path, ())), None)
+        place = leaf.place((0, 0)) if leaf else self.document.place
+        return Problem(place, f"{message}{error}", code=error.code)
+
     def to_yaml(self) -> str:
         """The canonical YAML, with defaults and full names; reads back to an equal space."""
         head = {key: scalar(text) for key, text in (("space", self.name), ("notes", self.notes)) if text}
@@ -196,8 +202,6 @@ class Space:
 
     def _plain(self) -> dict[str, Any]:
         """The canonical tree of a space that gives a width alone; empty where the schema asks for more."""
-        from scalesearch.space.syntax.diagnostics import SpaceErrors
-
         try:
             return tree(Space.parse("width: 1", "<plain>", self.schema).root)
         except SpaceErrors:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from scalesearch.data.sources import fingerprint
+from scalesearch.errors import UserError
+from scalesearch.files import unwritable
 from scalesearch.pareto.noise import percent
 from scalesearch.report.labels import brief
 from scalesearch.space.assembly.architecture import Architecture, assemble
@@ -175,6 +177,8 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
     Raises:
         UserError: what a real run would refuse as well.
     """
+    if reason := unwritable(spec.out.absolute(), folder=True):
+        raise UserError(f"{spec.out}: cannot be written ({reason}); choose another --out", code="cannot-write")
     corpora = None
     if spec.vocab == CORPUS or "lengths" in spec.protocol or spec.teacher or spec.warm:
         corpora = setup.load_data(spec)  # its vocabulary's size is part of the protocol, and must be the teacher's

@@ -167,3 +167,13 @@ def test_a_space_is_costed_at_a_random_the_smallest_or_the_largest_candidate(tmp
     for two in itertools.combinations(("--random", "--smallest", "--largest"), 2):
         with refuses("options-conflict"):
             CliRunner().invoke(command, [str(file), *two], catch_exceptions=False)
+
+
+def test_what_cannot_be_built_is_said_at_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("width: 100\nmatrices: { ffn: { group: { groups: 4 } } }\n")
+    with refuses("unbuildable", "matrices.ffn.groups", place="--set"):
+        run(str(file), "--set", "matrices.ffn.group.groups=7")
+    file.write_text(file.read_text().replace("4", "7"))
+    with refuses("unbuildable", "matrices.ffn.groups", place=f"{file}:2:37"):
+        run(str(file))

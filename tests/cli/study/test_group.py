@@ -71,6 +71,12 @@ def test_a_folder_in_use_is_refused_before_the_corpus_is_loaded(folder, monkeypa
         call("run", "quick", "--out", folder, "--backend", "inprocess")
 
 
+def test_a_dry_run_refuses_a_folder_that_cannot_be(tmp_path):
+    (tmp_path / "file").touch()
+    with refuses("cannot-write", tmp_path / "file"):
+        call("run", "quick", "--dry-run", "--set", f"out={tmp_path / 'file' / 'inside'}")
+
+
 def test_many_workers_in_one_process_are_refused_unless_only_the_file_says_so(tmp_path):
     dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500", "--set", "data.vocab=400",
            "--measure", 0)
