@@ -151,7 +151,8 @@ class Model(Shown):
             samples: of the bootstrap.
 
         Returns:
-            metric to ``score``, ``mean``, ``half`` width of the interval, ``p`` (None) and ``signature``.
+            metric to ``score``, ``mean``, ``half`` width of the interval, ``p`` (None) and ``signature``; of BLEU also
+            ``brevity_penalty`` and ``length_ratio``.
         """
         from scalesearch.export.translator import scores
 

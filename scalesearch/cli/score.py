@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
     from scalesearch.tasks import Task
 
+SHORT = 0.975  # brevity penalty that takes a point of BLEU 40
+
 
 @click.command(name="score")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
@@ -30,7 +32,8 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     """Score the trainings, or artefacts, in the folders MODEL on files whose lines translate each other; .gz as well.
 
     Translations are scored with sacreBLEU's 95 % intervals by bootstrap, and of several models, each is tested against
-    the first by paired bootstrap (Koehn 2004). Other tasks are scored by their metrics, without intervals.
+    the first by paired bootstrap (Koehn 2004). Translations that are too short are said to be. Other tasks are scored
+    by their metrics, without intervals.
     """
     from scalesearch.data.sources import read_pairs
     from scalesearch.export.translator import Translator, scores
@@ -52,7 +55,7 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     names = list(map(str, range(1, len(models) + 1)))
     names += [" + ".join(names)] * (len(opened) - len(models))
     said = [f"{name}: {model.folder} ({model.search.protocol})" for name, model in zip(names, opened[: len(models)])]
-    _show(names, rows, [*said, *notes])
+    _show(names, rows, [*said, *notes, *_brevity(names, rows)])
 
 
 def _check_alike(opened: list[Translator]) -> None:
@@ -72,6 +75,14 @@ def _without_intervals(task: Task) -> list[str]:
     metrics = " and ".join(METRICS[name].words for name in task.metrics)
     return [] if task.name == "translation" else [
         f"No intervals and no tests: sacreBLEU resamples BLEU and chrF alone, and {task.name} is scored by {metrics}"]
+
+
+def _brevity(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
+    """Lines on translations so short that BLEU's brevity penalty takes a point or so."""
+    return [f"{name}: {1 - bleu['length_ratio']:.1%} shorter than the references, for which BLEU has "
+            f"{bleu['brevity_penalty']:.3f} as a factor: a higher --length-penalty makes translations longer"
+            for name, bleu in ((name, row.get("bleu", {})) for name, row in zip(names, rows))
+            if bleu.get("brevity_penalty", 1) < SHORT]
 
 
 def _show(names: list[str], rows: list[dict[str, Any]], notes: list[str]) -> None:

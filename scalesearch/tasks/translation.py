@@ -19,11 +19,13 @@ def scores(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool
     """BLEU and chrF2 of detokenised text by sacreBLEU, with signatures (Post 2018; Popović 2015).
 
     Of ``tokenised`` text :func:`tokenised_bleu` as well. Whether text looks tokenised the corpus says, once.
+    ``length_ratio`` is that of hypotheses to references, in tokens of BLEU.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
     bleu, chrf = BLEU(force=True), CHRF()
-    values: dict[str, Any] = {"bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,
+    found = bleu.corpus_score(list(hypotheses), [list(references)])
+    values: dict[str, Any] = {"bleu": found.score, "length_ratio": found.sys_len / max(1, found.ref_len),
                              "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score}
     values |= {"bleu_signature": str(bleu.get_signature()), "chrf_signature": str(chrf.get_signature())}
     if tokenised:
@@ -36,7 +38,8 @@ def compared(systems: Sequence[Sequence[str]], references: Sequence[str], sample
 
     Returns:
         a mapping each, of ``bleu`` and ``chrf``: ``score``, ``mean`` of the resamples, ``half`` width of their 95 %
-        interval, ``p`` of the difference to the first system (None of the first) and ``signature``.
+        interval, ``p`` of the difference to the first system (None of the first) and ``signature``; of BLEU also
+        ``brevity_penalty``, the factor that it has for hypotheses shorter than references, and ``length_ratio``.
     """
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.significance import PairedTest
@@ -49,6 +52,9 @@ def compared(systems: Sequence[Sequence[str]], references: Sequence[str], sample
         for row, result in zip(rows, found[column]):
             row[name] = {"score": result.score, "mean": float(result.mean), "half": float(result.ci),
                          "p": result.p_value, "signature": str(signature)}
+    for row, system in zip(rows, systems):
+        whole = metrics["bleu"].corpus_score(list(system), [list(references)])
+        row["bleu"] |= {"brevity_penalty": whole.bp, "length_ratio": whole.sys_len / max(1, whole.ref_len)}
     return rows
 
 

@@ -21,9 +21,10 @@ class Result:
         state: ``complete``, ``failed``, or ``paused`` before the end of its budget.
         reason: why it failed, in words; else empty.
         metrics: of the final weights. On the split ``split``: ``bleu`` and ``chrf`` (sacreBLEU, detokenised text)
-            with ``bleu_signature``, ``chrf_signature`` and ``decode`` (how it was translated), ``loss`` (nats a
-            token, EOS included, no smoothing), ``perplexity`` and ``loss_per_char`` (nats a character of the reference,
-            ends of lines included), the one of them that compares vocabularies. ``valid_loss``,
+            with ``bleu_signature``, ``chrf_signature``, ``length_ratio`` (hypotheses to references) and ``decode`` (how
+            it was translated), ``loss`` (nats a token, EOS included, no smoothing), ``perplexity`` and
+            ``loss_per_char`` (nats a character of the reference, ends of lines included), the one of them that
+            compares vocabularies. ``valid_loss``,
             ``valid_loss_per_char``, ``valid_perplexity``. ``test``: the same scores on test, where both were asked for.
             ``weights``: which weights these are. ``synthetic``: the corpus was generated. ``task``: whose
             metrics these are; those of others than translation stand in place of BLEU and chrF, with signatures

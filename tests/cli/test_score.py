@@ -83,6 +83,20 @@ def test_other_tasks_say_why_they_have_no_intervals(task: str, tmp_path: Path) -
     assert "No intervals" in said and model[next(iter(TASKS[task].metrics))]["signature"][:20] in said
 
 
+def test_translations_that_are_too_short_are_said_to_be(place: Path, tmp_path: Path) -> None:
+    said = run(translate_verb, place / "model1", text=(place / "test.en").read_text()).stdout.splitlines()
+    long = tmp_path / "long.de"
+    long.write_text("".join(f"{line} und {line}\n" for line in said))
+    sides = ["--source", str(place / "test.en"), "--target", str(long), "--samples", "10"]
+    shown = run(score_verb, place / "model1", *sides).stdout.replace("\n", " ")
+    [model] = json.loads(run(score_verb, place / "model1", *sides, "--json").stdout)["models"]
+    assert model["bleu"]["length_ratio"] < 0.5
+    assert f"{1 - model['bleu']['length_ratio']:.1%} shorter" in shown and "--length-penalty" in shown
+    sides[3] = str(tmp_path / "same.de")
+    Path(sides[3]).write_text("\n".join(said) + "\n")
+    assert "shorter" not in run(score_verb, place / "model1", *sides).stdout
+
+
 def test_files_that_do_not_match_are_refused(place: Path, tmp_path: Path) -> None:
     short = tmp_path / "short.de"
     short.write_text("eins\n")

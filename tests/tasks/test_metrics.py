@@ -1,5 +1,6 @@
 """Each metric is what its library or its definition says."""
 
+import math
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -12,7 +13,7 @@ from scalesearch.tasks import TASKS, Texts
 from scalesearch.tasks.correction import m2
 from scalesearch.tasks.edits import Edit, edits_between, lowered, parse_m2
 from scalesearch.tasks.summarisation import rouge
-from scalesearch.tasks.translation import scores, tokenised_bleu
+from scalesearch.tasks.translation import compared, scores, tokenised_bleu
 from tests.errors import refuses
 
 FILES = {"source": "a", "target": "b", "train": "x", "valid": "y", "test": "z"}
@@ -54,6 +55,16 @@ def test_tokenised_text_has_a_score_of_its_own(caplog) -> None:
     assert found["tokenised_bleu"] == pytest.approx(100)
     assert {key: found[key] for key in plain} == plain
     assert tokenised_bleu(["a b c"], ["a b d"]) == 0  # without smoothing, as multi-bleu.perl
+
+
+def test_lengths_are_of_hypotheses_to_references() -> None:
+    right = ["a b c d e", "f g h i j"]
+    said = [line.rpartition(" ")[0] for line in right]
+    assert scores(said, right)["length_ratio"] == 0.8 and scores(right, said)["length_ratio"] == 1.25
+    [short], [long] = (compared([one], right, 10) for one in (said, [line + " k l" for line in right]))
+    assert short["bleu"]["brevity_penalty"] == pytest.approx(math.exp(1 - 10 / 8))
+    assert (short["bleu"]["length_ratio"], long["bleu"]["length_ratio"]) == (0.8, 1.4)
+    assert long["bleu"]["brevity_penalty"] == 1
 
 
 def test_comet_is_asked_of_the_package(monkeypatch) -> None:

@@ -46,8 +46,8 @@ def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> N
     assert metrics["perplexity"] == pytest.approx(2.718281828 ** metrics["loss"], rel=1e-6)
     assert "tok:13a" in metrics["bleu_signature"] and "nc:6" in metrics["chrf_signature"]
     assert (metrics["decode"], metrics["split"]) == ("greedy", "valid")
-    assert set(metrics["test"]) == {"bleu", "chrf", "bleu_signature", "chrf_signature", "decode", "loss", "perplexity",
-                                    "loss_per_char"}
+    assert set(metrics["test"]) == {"bleu", "chrf", "bleu_signature", "chrf_signature", "length_ratio", "decode",
+                                    "loss", "perplexity", "loss_per_char"}
     assert result.curve[-1].keys() >= {"valid_loss", "valid_loss_per_char"} <= metrics.keys()
     assert metrics["weights"] == "mean of the last 3 (after updates 8, 10, 12)"
     assert result.tokens_per_cpu_second == pytest.approx(result.tokens / result.cpu_seconds)
