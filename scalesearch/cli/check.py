@@ -109,7 +109,8 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
     from scalesearch.feasible.candidates import Candidate, priced
     from scalesearch.feasible.limits import costs_of
 
-    rng = random.Random(seed)
+    rng, dimensions = random.Random(seed), space.dimensions()
+    samples = samples if dimensions else min(1, samples)  # of a space that leaves nothing open, there is one
     sheets = [space.sample(rng) for _ in range(samples)]
     named = [(c.text, c) for c in space.where] + [(f"{name}: {c.text}", c) for name, c in space.budgets.items()]
     costs = {*costs_of(constraint for _, constraint in named), *[REFUSALS] * exportable}
@@ -120,7 +121,7 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
     problems = [_unmet(constraint, [c for c, one in zip(candidates, answers) if one is not None])
                 for (_, constraint), answers, share in zip(named, met, shares) if share.of and not share.met]
     every = [all(one is not False for one in (ok, *answers)) for ok, *answers in zip(built, *met)]
-    dimensions = [{"name": name, "values": str(p), "count": p.count()} for name, p in space.dimensions()]
+    asked = [{"name": name, "values": str(p), "count": p.count()} for name, p in dimensions]
     reasons = [_reason(space, sheet) for sheet, ok in zip(sheets, built) if not ok]
     unbuildable = Counter(map(str, reasons))
     problems += [_never_built(space, reasons)] if reasons and not any(built) else []
@@ -128,7 +129,7 @@ def examine(space: Space, samples: int, seed: int, exportable: bool = False) -> 
     formats = [Share.count("exportable to ctranslate2", taken), Share.count("exportable to onnx, huggingface, torch",
                                                                             built)] if exportable else []
     split = len(space.where)
-    return Report(space.name, space.hash, size_of(space), dimensions, space.protocol, samples, seed,
+    return Report(space.name, space.hash, size_of(space), asked, space.protocol, samples, seed,
                   Share.count("can be built", built), shares[:split], shares[split:], formats,
                   Share.count("passes everything", every), dict(unbuildable), problems)
 
@@ -211,8 +212,8 @@ def show(report: Report) -> None:
     if report.samples:
         sizes = ", ".join(f"{key} {value}" for key, value in report.protocol.items() if key != "name")
         protocol = f"{report.protocol['name']}{f' ({sizes})' if sizes else ''}"
-        tried = f"{report.samples:,} random candidate{'s' * (report.samples != 1)}"
-        say(f"{tried} (seed {report.seed}), protocol {protocol}")
+        tried = f"{report.samples:,} random candidates (seed {report.seed})" if report.dimensions else "the candidate"
+        say(f"{tried}, protocol {protocol}")
         say(make_table(("constraint", "share"), [
             (share.text, "—" if share.share is None else f"{share.share:.1%}")
             for share in (report.built, *report.where, *report.budgets, report.all, *report.exportable)

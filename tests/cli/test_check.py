@@ -137,7 +137,7 @@ def test_what_cannot_be_built_is_counted_with_its_reason(file):
 def test_a_space_of_which_nothing_can_be_built_is_not_sound(tmp_path, text, place, reason):
     (tmp_path / "s.yaml").write_text(text)
     with refuses("unbuildable", place, reason):
-        check(str(tmp_path / "s.yaml"), "--samples", "1" if "only" in place else "9")
+        check(str(tmp_path / "s.yaml"), "--samples", "9")
 
 
 def test_errors_reach_the_user_without_a_traceback(file):
