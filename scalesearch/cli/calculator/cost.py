@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from scalesearch.cost import Cost
     from scalesearch.nn.verify import Check
+    from scalesearch.space import Space
+    from scalesearch.space.assembly.architecture import Architecture
 
 
 @click.command(name="cost")
@@ -88,49 +90,61 @@ def _one(file: str, settings: tuple[str, ...], lengths: dict[str, Any], levels: 
          seed: int, as_json: bool) -> None:
     """One architecture's costs: the one in ``file``, or the one that is picked from it."""
     from scalesearch.cost import cost, protocol_of
-    from scalesearch.cost.modules import rows
-    from scalesearch.cost.tables import memory_line, tables
 
-    picked: dict[str, Any] = {}
-    if way:
-        from scalesearch.feasible.pick import pick
-
-        space = load_space(file, settings)
-        chosen = protocol_of(space.protocol, **lengths)
-        answers, how = pick(space, way, seed, chosen)
-        architecture = space.architecture(answers)
-        picked = {"how": how, "params": {key: as_text(value) for key, value in answers.params.items()}}
-    else:
-        space, architecture = load_architecture(file, settings)
-        chosen = protocol_of(space.protocol, **lengths)
-    chosen = chosen.at(architecture.vocab)
-    result = cost(architecture.block, chosen)
+    space, architecture, picked = _architecture(file, settings, lengths, way, seed)
+    protocol = protocol_of(space.protocol, **lengths).at(architecture.vocab)
+    result = cost(architecture.block, protocol)
     checks: list[Check] = []
     if verified:
         from scalesearch.nn.verify import verify
 
-        checks = verify(architecture.block, chosen.source, chosen.target, chosen.vocab)
+        checks = verify(architecture.block, protocol.source, protocol.target, protocol.vocab)
     if as_json:
-        modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in rows(result, levels)]
-        extra: dict[str, Any] = {"picked": picked} if picked else {}
-        if result.latency:
-            from scalesearch.cost.latency import interval
-
-            extra["interval"] = dict(zip(("low", "high"), interval(result.block, result.protocol)))
-        if verified:
-            extra["verify"] = [{**vars(check), "agrees": check.agrees} for check in checks]
-        print_costs(result.to_json() | {"architecture": architecture.to_json(), "modules": modules} | extra, chosen)
+        extra = {"picked": picked} if picked else {}
+        extra |= {"verify": [{**vars(check), "agrees": check.agrees} for check in checks]} if verified else {}
+        print_costs(_record(result, architecture, levels) | extra, protocol)
     else:
-        memory = memory_line(result)  # first, for a fit that is not there
-        for table in (*tables(result, levels), *([_checks(checks, result)] if checks else [])):
-            say(table)
-        if picked:
-            say(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
-        say(memory)
-        say("\n".join([*once_lines({"": result}), f"architecture {architecture.id} · protocol {chosen}"])
-            + f" · {chosen.conventions}")
+        _print(result, architecture, levels, checks, picked)
     if not all(check.agrees for check in checks):
         raise SystemExit(1)
+
+
+def _architecture(file: str, settings: tuple[str, ...], lengths: dict[str, Any], way: str, seed: int
+                  ) -> tuple[Space, Architecture, dict[str, Any]]:
+    """The space in ``file``, its architecture, and how that was picked, if it was."""
+    if not way:
+        return *load_architecture(file, settings), {}
+    from scalesearch.cost import protocol_of
+    from scalesearch.feasible.pick import pick
+
+    space = load_space(file, settings)
+    answers, how = pick(space, way, seed, protocol_of(space.protocol, **lengths))
+    params = {key: as_text(value) for key, value in answers.params.items()}
+    return space, space.architecture(answers), {"how": how, "params": params}
+
+
+def _record(result: Cost, architecture: Architecture, levels: int) -> dict[str, Any]:
+    """The costs for ``--json``; of a predicted latency its interval as well."""
+    from scalesearch.cost.latency import interval
+    from scalesearch.cost.modules import rows
+
+    modules = [{"path": r.path, "params": r.params, "macs": r.macs, "calls": r.calls} for r in rows(result, levels)]
+    record = {**result.to_json(), "architecture": architecture.to_json(), "modules": modules}
+    if result.latency:
+        record["interval"] = dict(zip(("low", "high"), interval(result.block, result.protocol)))
+    return record
+
+
+def _print(result: Cost, architecture: Architecture, levels: int, checks: list[Check], picked: dict[str, Any]) -> None:
+    from scalesearch.cost.tables import memory_line, tables
+
+    memory, protocol = memory_line(result), result.protocol  # first, for a fit that is not there
+    for table in (*tables(result, levels), *([_checks(checks, result)] if checks else [])):
+        say(table)
+    if picked:
+        say(make_table(("key", "answer"), picked["params"].items(), (0, 1), f"Chosen: {picked['how']}"))
+    say("\n".join([memory, *once_lines({"": result}), f"architecture {architecture.id} · protocol {protocol} · "
+                   f"{protocol.conventions}"]))
 
 
 def _checks(checks: list[Check], result: Cost) -> Table:
