@@ -40,7 +40,7 @@ def test_exit_statuses(monkeypatch, capsys, arguments, code, said):
 
 def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys, tmp_path):
     file = tmp_path / "small.yaml"
-    file.write_text("width: 32\nencoder.depth: 1\ndecoder.depth: 1\ncost.budgets: { tiny: params.total <= 1 }\n")
+    file.write_text("width: 32\nencoder.depth: 1 | 2\ndecoder.depth: 1\ncost.budgets: { tiny: params.total <= 1 }\n")
     assert status(monkeypatch, "check", str(file), "--samples", "2") == 2
     captured = capsys.readouterr()
     assert "passes everything" in captured.out
