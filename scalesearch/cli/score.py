@@ -80,7 +80,7 @@ def _without_intervals(task: Task) -> list[str]:
 def _brevity(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
     """Lines on translations so short that BLEU's brevity penalty takes a point or so."""
     return [f"{name}: {1 - bleu['length_ratio']:.1%} shorter than the references, for which BLEU has "
-            f"{bleu['brevity_penalty']:.3f} as a factor: a higher --length-penalty makes translations longer"
+            f"{bleu['brevity_penalty']:.3f} as a factor; with a beam, a higher --length-penalty makes them longer"
             for name, bleu in ((name, row.get("bleu", {})) for name, row in zip(names, rows))
             if bleu.get("brevity_penalty", 1) < SHORT]
 

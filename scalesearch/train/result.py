@@ -24,9 +24,9 @@ class Result:
             with ``bleu_signature``, ``chrf_signature``, ``length_ratio`` (hypotheses to references) and ``decode`` (how
             it was translated), ``loss`` (nats a token, EOS included, no smoothing), ``perplexity`` and
             ``loss_per_char`` (nats a character of the reference, ends of lines included), the one of them that
-            compares vocabularies. ``valid_loss``,
-            ``valid_loss_per_char``, ``valid_perplexity``. ``test``: the same scores on test, where both were asked for.
-            ``weights``: which weights these are. ``synthetic``: the corpus was generated. ``task``: whose
+            compares vocabularies. ``valid_loss``, ``valid_loss_per_char``, ``valid_perplexity``. ``test``: the same
+            scores on test, where both were asked for. ``weights``: which weights these are. ``synthetic``: the corpus
+            was generated. ``task``: whose
             metrics these are; those of others than translation stand in place of BLEU and chrF, with signatures
             likewise (:mod:`scalesearch.tasks`). ``latency`` (ms) and ``memory`` (MiB), where the recipe asks for them,
             with ``latency_protocol`` and ``memory_protocol``. ``proxies``: zero-cost scores of the first weights, where
