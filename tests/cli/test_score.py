@@ -84,17 +84,23 @@ def test_other_tasks_say_why_they_have_no_intervals(task: str, tmp_path: Path) -
 
 
 def test_translations_that_are_too_short_are_said_to_be(place: Path, tmp_path: Path) -> None:
-    said = run(translate_verb, place / "model1", text=(place / "test.en").read_text()).stdout.splitlines()
-    long = tmp_path / "long.de"
-    long.write_text("".join(f"{line} und {line}\n" for line in said))
-    sides = ["--source", str(place / "test.en"), "--target", str(long), "--samples", "10"]
-    shown = run(score_verb, place / "model1", *sides).stdout.replace("\n", " ")
-    [model] = json.loads(run(score_verb, place / "model1", *sides, "--json").stdout)["models"]
+    lines = (place / "test.en").read_text().splitlines()
+    said = run(translate_verb, place / "model1", text="\n".join(lines)).stdout.splitlines()
+    pairs = [(line, words) for line, words in zip(lines, said) if words]  # an empty reference would be refused
+    files = {name: tmp_path / name for name in ("source", "same", "long")}
+    files["source"].write_text("".join(f"{line}\n" for line, _ in pairs))
+    files["same"].write_text("".join(f"{words}\n" for _, words in pairs))
+    files["long"].write_text("".join(f"{words} und {words}\n" for _, words in pairs))
+
+    def shown(target: str, *more: str) -> str:
+        sides = ["--source", str(files["source"]), "--target", str(files[target]), "--samples", "10"]
+        done = run(score_verb, place / "model1", *sides, *more)
+        assert done.exit_code == 0, done.exception
+        return done.stdout
+
+    [model] = json.loads(shown("long", "--json"))["models"]
     assert model["bleu"]["length_ratio"] < 0.5
-    assert f"{1 - model['bleu']['length_ratio']:.1%} shorter" in shown and "--length-penalty" in shown
-    sides[3] = str(tmp_path / "same.de")
-    Path(sides[3]).write_text("\n".join(said) + "\n")
-    assert "shorter" not in run(score_verb, place / "model1", *sides).stdout
+    assert f"{1 - model['bleu']['length_ratio']:.1%} shorter" in shown("long") and "shorter" not in shown("same")
 
 
 def test_files_that_do_not_match_are_refused(place: Path, tmp_path: Path) -> None:
