@@ -47,7 +47,6 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     Ctrl-C (exit status 130) and SIGTERM (143) have the workers save and stop; --resume goes on from there. STUDY may be
     the folder of a study that was begun: it is then the file, with the options, that it was last run with.
     """
-
     from scalesearch.library import find_file
     from scalesearch.study.config.command import begun_in, read_begun
     from scalesearch.study.config.reader import at_its_place, one_at_a_time, read_study
@@ -139,7 +138,6 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
 
 def _report_rows(results: Results, console: Console | None) -> tuple[list[Path], dict[str, Any]]:
     """Writes what is made of a study's rows, and shows it on ``console``: their table, or how scores grow."""
-
     if results.study.meta.kind == "scaling":
         from scalesearch.report.scaling.tables import to_json
         from scalesearch.study.results.tables import scaling_of, write_scaling

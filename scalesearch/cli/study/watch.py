@@ -33,7 +33,6 @@ def watch(study: str, every: float, once: bool, wait: bool | None, out: Path | N
     Shows who runs it and whether that lives, what is done and how long the rest may take, what is in training, the
     rungs, the teacher, the front so far and what happened last. Where the output is no terminal, a line a change.
     """
-
     from scalesearch.study.monitor.snapshot import Watch
 
     watched = Watch(folder_of(study, out))
