@@ -35,7 +35,7 @@ def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
         UserError: the vocabulary does not fit the text, or no training pair is left.
     """
     if spec.lowercase:
-        text = {split: _lower(pairs) for split, pairs in text.items()}
+        text = {split: lower(pairs) for split, pairs in text.items()}
     if spec.limit is not None:
         text = text | {"train": text["train"].first(spec.limit)}
     if spec.tokenizer is None:
@@ -53,7 +53,8 @@ def prepare(spec: DataSpec, text: dict[str, Pairs]) -> Prepared:
     return Prepared(tokenizer, splits, counts)
 
 
-def _lower(pairs: Pairs) -> Pairs:
+def lower(pairs: Pairs) -> Pairs:
+    """Pairs in lower case, with the edits that are still some."""
     source, target = ([line.lower() for line in side] for side in (pairs.source, pairs.target))
     gold = pairs.gold and [tuple(lowered(edits, line) for edits in annotators)
                            for line, annotators in zip(pairs.source, pairs.gold)]

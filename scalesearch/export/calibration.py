@@ -131,8 +131,8 @@ def _write(one: Candidate, format: Format, job: Job, folder: Path) -> None:
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
-    trained = Checkpoint(model, cast(Tokenizer, Words(one.words)), one.architecture, False, job.setup.source,
-                         Recipe(steps=1), "translation")
+    trained = Checkpoint(model, cast(Tokenizer, Words(one.words)), one.architecture, False,
+                         max(job.setup.source, job.setup.target), Recipe(steps=1), "translation")
     format.write(trained, part, job.quantisation)
     part.rename(folder)
 

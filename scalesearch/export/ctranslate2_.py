@@ -11,6 +11,7 @@ import numpy as np
 from scalesearch.blocks.core import PAD, Block
 from scalesearch.data import Tokenizer
 from scalesearch.data.split import BOS, UNK
+from scalesearch.errors import UserError
 from scalesearch.export.base import Decoder, Format, Ranked
 from scalesearch.export.values import value
 from scalesearch.files import read_json
@@ -78,11 +79,14 @@ class CTranslate2Decoder(Decoder):
 
     def _run(self, rows: list[list[int]], limit: int, beam: int, penalty: float, nbest: int, least: int = 0
              ) -> list[Ranked]:
-        results = self.translator.translate_batch(
-            [[self.tokens[token] for token in row[:-1]] for row in rows],  # the runtime adds EOS
-            beam_size=beam, length_penalty=penalty, num_hypotheses=nbest, max_decoding_length=limit,
-            min_decoding_length=least, max_input_length=0, return_scores=True,
-            suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
+        try:
+            results = self.translator.translate_batch(
+                [[self.tokens[token] for token in row[:-1]] for row in rows],  # the runtime adds EOS
+                beam_size=beam, length_penalty=penalty, num_hypotheses=nbest, max_decoding_length=limit,
+                min_decoding_length=least, max_input_length=0, return_scores=True,
+                suppress_sequences=[[self.tokens[PAD]], [self.tokens[BOS]]])
+        except RuntimeError as error:  # its positions are a table, as long as its training's sentences needed
+            raise UserError(f"CTranslate2: {error}; ask for fewer tokens", code="too-long") from None
         return [[([self.ids[token] for token in tokens], score)
                  for tokens, score in zip(result.hypotheses, result.scores)] for result in results]
 

@@ -19,6 +19,7 @@ import torch
 
 from scalesearch.cost import cost, protocol_of
 from scalesearch.data import DataSpec, Split
+from scalesearch.data.prepare import lower
 from scalesearch.data.sources import read
 from scalesearch.errors import UserError
 from scalesearch.export.base import Decoder, Format
@@ -77,8 +78,8 @@ class Sample:
     def of(cls, trained: Checkpoint, spec: DataSpec, sentences: int) -> Sample:
         """The first ``sentences`` of the validation text of ``spec``, in the tokens of ``trained``."""
         pairs, count = read(spec)["valid"], sentences
-        source, target = ([line.lower() if trained.lowercase else line for line in side[:count]]
-                          for side in (pairs.source, pairs.target))
+        pairs = lower(pairs) if trained.lowercase else pairs
+        source, target = pairs.source[:count], pairs.target[:count]
         rows = [row[: trained.max_length] for row in trained.tokenizer.encode(source)]
         name = spec.name or spec.builtin or ", ".join(Path(str(part)).name for part in spec.valid)
         return cls(name, Split.of(rows), Texts(source, target, pairs.gold[:count] if pairs.gold else None), spec)

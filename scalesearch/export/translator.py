@@ -42,9 +42,15 @@ class Translator:
 
     def searched(self, beam: int | None = None, length_penalty: float | None = None, batch: int = DECODE_TOKENS,
                  nbest: int = 1) -> Search:
-        """How to search; what is not given is as in the recipe. Raises UserError: ``nbest`` is more than the beam."""
+        """How to search; what is not given is as in the recipe.
+
+        Raises:
+            UserError: ``nbest`` is more than the beam, or the penalty is no number from 0 to 10.
+        """
         recipe = self.trained.recipe
         penalty = recipe.length_penalty if length_penalty is None else length_penalty
+        if not 0 <= penalty <= 10:
+            raise UserError(f"--length-penalty {penalty}: expected a number from 0 to 10, such as 1", code="bad-value")
         search = Search(beam or recipe.beam, penalty, batch, nbest)
         if nbest > search.beam:
             raise UserError(f"--nbest {nbest}: a search of beam {search.beam} finds no more than that; give a larger "

@@ -71,7 +71,7 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> floa
 
 def comet(hypotheses: Sequence[str], texts: Texts, model: str) -> float:
     """System score of a COMET model, given by name or checkpoint file (Rei et al. 2020)."""
-    from comet import download_model, load_from_checkpoint  # type: ignore[import-not-values]
+    from comet import download_model, load_from_checkpoint  # type: ignore[import-not-found]
 
     path = model if model.endswith(".ckpt") else download_model(model)
     rows = [{"src": source, "mt": hypothesis, "ref": reference}

@@ -46,8 +46,10 @@ class Run:
         self.feed = Feed(corpus.train, recipe.max_tokens, seed, anew)
         self.spent, self.schedule = Spent(), Schedule(recipe)
         self.snapshots = Snapshots(directory, recipe.average_count)
-        self.mean = (MovingAverage(engine.model, recipe.average_every * recipe.average_count)
-                     if recipe.average == "ema" else None)
+        window = recipe.average_every * recipe.average_count
+        if recipe.average_every < 1 <= window:  # shares that are more than all updates, no number of updates
+            window = math.inf
+        self.mean = MovingAverage(engine.model, window) if recipe.average == "ema" else None
         self.validations, self.averages = Interval(recipe.validate_every), Interval(recipe.average_every)
         self.curve: list[dict[str, Any]] = []
         self.notes: list[str] = []

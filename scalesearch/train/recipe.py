@@ -150,7 +150,7 @@ class Recipe:
 
     beam: int = setting(5, "of decoding; 1 is greedy", synonyms=("beam_size", "num_beams", "beam_width"))
     length_penalty: float = setting(1.0, "exponent of the length that a hypothesis's score is divided by", low=0,
-                                    synonyms=("lenpen", "alpha", "len_penalty"))
+                                    high=10, synonyms=("lenpen", "alpha", "len_penalty"))
     decode_with: str = setting(MODEL, "what translates the texts that are scored at the end: the model as it was "
                                "trained, or its artefact of that format and quantisation", words=(MODEL, *RUNTIMES))
     score_on: str = setting("both", "both: one chooses by valid, and test is reported beside it",

@@ -84,6 +84,9 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         result.metrics |= scores
     if result.state != "paused":
         result.write(folder)
+    if result.state == "complete":  # not before: what is lost while it is scored or written can go on from there
+        (folder / checkpoint.STATE).unlink(missing_ok=True)
+        run.snapshots.clear()
     tell({"kind": "done", "state": result.state, "reason": result.reason})
     # Ctrl-C too late to interrupt anything must still reach the caller, who may have more to train.
     stop.check()
@@ -171,8 +174,6 @@ def _train_and_score(run: Run, resume: bool, result: Result, until: float,
         raise DiskFull(f"{full} with --resume: {run.spent.steps} updates were done") from full
     finally:
         _collect(run, result)
-    (folder / checkpoint.STATE).unlink(missing_ok=True)
-    run.snapshots.clear()
 
 
 def _collect(run: Run, result: Result) -> None:

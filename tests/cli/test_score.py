@@ -131,6 +131,9 @@ def test_several_translations_a_line(place: Path) -> None:
     assert [one["translation"] for one in json.loads(first)["nbest"]] == [rows[0][2], rows[1][2]]
     with refuses("nbest-above-beam", "beam 3"):
         raise run(translate_verb, place / "model1", "--nbest", "4", text=lines).exception
+    for penalty in ("nan", "1000"):
+        with refuses("bad-value", penalty, "from 0 to 10"):
+            raise run(translate_verb, place / "model1", "--length-penalty", penalty, text=lines).exception
 
 
 def test_lines_are_translated_in_lists_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:

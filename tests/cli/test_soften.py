@@ -71,8 +71,9 @@ def test_another_vocabulary_and_too_many_tokens_are_refused(data: Path, tmp_path
         raise CliRunner().invoke(app, ["soften", teacher, "--data", str(other), "--out", "soft"]).exception
     text = tmp_path / "text.yaml"
     text.write_text(yaml.safe_dump({"task": "language-model"} | dict.fromkeys(("train", "valid", "test"), "x.txt")))
-    with refuses("no-pairs", "language-model", key="data.task"):
-        raise CliRunner().invoke(app, ["soften", teacher, "--data", str(text), "--out", "soft"]).exception
+    for verb in ("soften", "distill"):
+        with refuses("no-pairs", "language-model", key="data.task"):
+            raise CliRunner().invoke(app, [verb, teacher, "--data", str(text), "--out", "soft"]).exception
     with refuses("out-of-range", 61):
         raise CliRunner().invoke(app, ["soften", teacher, "--data", str(data), "--out", "soft",
                                        "--top", "61"]).exception

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from scalesearch.files import DiskFull
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, loop, read_checkpoint, train, training
 from scalesearch.train.checkpoint import check_identity, identity, load_state
@@ -320,6 +321,31 @@ def test_the_moving_average_judges_and_is_what_is_written(corpus, tmp_path) -> N
     assert paused.metrics["valid_loss"] == pytest.approx(points["ema"][1]["valid_loss"], rel=1e-6)
     assert any(not torch.equal(weight, weights(tmp_path / "none")[name])
                for name, weight in weights(tmp_path / "ema").items())
+
+
+def test_shares_that_are_more_than_all_updates_are_a_mean_over_all(corpus, tmp_path) -> None:
+    runs = {every: train(tiny(), corpus, recipe(average="ema", average_every=every, average_count=4), tmp_path / name)
+            for every, name in ((0.25, "whole"), (0.9, "more"), (0.2, "less"))}
+    losses = {every: result.metrics["valid_loss"] for every, result in runs.items()}
+    alone = train(tiny(), corpus, recipe(average="none"), tmp_path / "alone").metrics["valid_loss"]
+    assert losses[0.25] == losses[0.9] and len({alone, *losses.values()}) == 3
+
+
+def test_what_is_lost_after_scoring_goes_on_from_there(corpus, out, tmp_path, monkeypatch) -> None:
+    write, left = Result.write, iter(range(1))
+
+    def full(result, folder):
+        if next(left, None) is not None:
+            raise DiskFull("no space left")
+        return write(result, folder)
+
+    monkeypatch.setattr(Result, "write", full)
+    with pytest.raises(DiskFull):
+        train(tiny(), corpus, recipe(), out)
+    again = train(tiny(), corpus, recipe(), out, resume=True)
+    monkeypatch.undo()
+    whole = train(tiny(), corpus, recipe(), tmp_path / "whole")
+    assert again.metrics == whole.metrics and again.curve == whole.curve and not (out / "checkpoint.pt").exists()
 
 
 @pytest.mark.parametrize("average", ["last", "best", "none", "ema"])

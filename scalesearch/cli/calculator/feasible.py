@@ -18,6 +18,7 @@ from scalesearch.cli.options import (
     seed_option,
     set_option,
 )
+from scalesearch.library import need
 from scalesearch.terminal import as_text, open_console, say, wide_console
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     Exact wherever the space can be counted section by section (it says so); elsewhere the share of random draws, with
     a 95 % interval.
     """
+    need("pandas")
     from scalesearch.cost import protocol_of
     from scalesearch.feasible import tables
     from scalesearch.feasible.answer import AXES, feasible

@@ -10,6 +10,7 @@ import click
 from scalesearch.cli.options import json_option, print_json
 from scalesearch.cli.study.show import reading
 from scalesearch.errors import UserError
+from scalesearch.library import need
 from scalesearch.terminal import make_table, open_console, say
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@reading()
+@reading
 @click.option("--architectures", default=12, show_default=True, type=click.IntRange(2), help="How many, spread over "
               "costs and kinds.")
 @click.option("--rates", default="0.25,0.5,1,2,4", show_default=True, help="Multiples of each trial's learning rate.")
@@ -54,7 +55,10 @@ def audit(results: Results, architectures: int, rates: str, rules: str, share: f
     job = job_of(results.study)
     resources = Resources(threads_per_trial=job["threads"], nice=job.get("nice", 0), address=address,
                           processes_per_trial=job.get("processes", 1))
-    runner = make_runner("ray" if workers > 1 or address else "inprocess", workers, resources)
+    backend = "ray" if workers > 1 or address else "inprocess"
+    if backend == "ray":
+        need("ray")
+    runner = make_runner(backend, workers, resources)
     with interruptible():
         found = engine.audit(results, plan, runner, lambda line: say(line, console))
     print_json(found.to_json()) if as_json else _show(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,14 +23,20 @@ from scalesearch.cli.study.show import (
     with_lost,
 )
 from scalesearch.errors import UserError
+from scalesearch.library import need
 from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
     from scalesearch.study.results.results import Results
 
 
-class WholeSummaries(click.Group):
-    """Lists its verbs with their first sentences whole; click cuts them to a line."""
+class Studies(click.Group):
+    """Lists its verbs with their first sentences whole (click cuts them to a line), and runs none without the extra."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if not ctx.resilient_parsing and not {*ctx.help_option_names} & {*args}:
+            need("matplotlib", "moocore", "optuna", "pandas", "scipy")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -38,7 +44,7 @@ class WholeSummaries(click.Group):
                                 for name in self.list_commands(ctx)])
 
 
-@click.group(name="study", cls=WholeSummaries, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(name="study", cls=Studies, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Run studies, watch them, and read what they found."""
 
@@ -74,7 +80,7 @@ def status(study: str, out: Path | None, as_json: bool) -> None:
 
 
 @command.command()
-@reading()
+@reading
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead.")
 @click.option("--all", "everything", is_flag=True, help="Every proposal with its state, not only the front.")
 @click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX table (booktabs) instead.")
@@ -103,7 +109,7 @@ def front(results: Results, as_csv: bool, everything: bool, as_latex: bool, as_j
 
 
 @command.command()
-@reading()
+@reading
 @click.argument("trial", type=int)
 @json_option
 def show(results: Results, trial: int, as_json: bool) -> None:
@@ -116,7 +122,7 @@ def show(results: Results, trial: int, as_json: bool) -> None:
 
 
 @command.command()
-@reading()
+@reading
 @click.option("--to", type=Output(folder=True), help="Folder for the figures, if not the study's.")
 @json_option
 def plot(results: Results, to: Path | None, as_json: bool) -> None:
@@ -135,7 +141,7 @@ def plot(results: Results, to: Path | None, as_json: bool) -> None:
 
 
 @command.command()
-@reading("optuna", "pandas", "matplotlib")
+@reading
 @click.option("--to", type=Output(), help="The page's file, if not the study's report.html.")
 @click.option("--alone", is_flag=True, help="Without links to the study's files: for a page that is sent elsewhere.")
 @json_option

@@ -63,7 +63,8 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, fork: Path | 
     else:
         spec = read_study(find_file(study, "studies"), (*sets, *flagged), out)
     said = {change.partition("=")[0].strip() for change in (*sets, *flagged)}
-    need("optuna", "pandas", "matplotlib", *(["ray"] if spec.backend == "ray" else []))
+    if spec.backend == "ray":
+        need("ray")
     spec = one_at_a_time(spec, said, partial(say, console=console))
     try:
         if dry_run:

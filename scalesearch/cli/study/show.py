@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.errors import UserError
-from scalesearch.library import need
 from scalesearch.terminal import make_table, open_console, say, wide_console
 
 if TYPE_CHECKING:
@@ -32,19 +31,15 @@ MAX_PROXIES = 2000  # finished candidates of which `study status` still says how
 # -- finding a study
 
 
-def reading(*packages: str) -> Callable[[Any], Any]:
-    """Arguments of a verb that reads a study: it is called with the study's ``results``; ``packages`` are needed."""
+def reading(verb: Callable[..., None]) -> Any:
+    """Arguments of a verb that reads a study: it is called with the study's ``results``."""
 
-    def decorate(verb: Callable[..., None]) -> Any:
-        @functools.wraps(verb)
-        def read(study: str, out: Path | None, **options: Any) -> None:
-            need(*packages)
-            gc.set_threshold(50_000, 20, 100)  # hardly any of what is loaded and drawn is garbage: a tenth less time
-            verb(load_study(study, out), **options)
+    @functools.wraps(verb)
+    def read(study: str, out: Path | None, **options: Any) -> None:
+        gc.set_threshold(50_000, 20, 100)  # hardly any of what is loaded and drawn is garbage: a tenth less time
+        verb(load_study(study, out), **options)
 
-        return study_argument(read)
-
-    return decorate
+    return study_argument(read)
 
 
 def study_argument(verb: Any) -> Any:

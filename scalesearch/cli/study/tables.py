@@ -11,7 +11,6 @@ from scalesearch.blocks.sizes import is_number
 from scalesearch.cli.options import Output, json_option, print_json, seed_option
 from scalesearch.cli.study.show import reading, show_scaling, show_table, wrote
 from scalesearch.errors import UserError
-from scalesearch.library import need
 from scalesearch.terminal import say
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@reading("pandas")
+@reading
 @click.option("--base", metavar="NAME", help="The row to compare with; the base or the first, if not given.")
 @click.option("--metric", metavar="NAME", help="The score, if not the task's main metric.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.9, show_default=True,
@@ -42,7 +41,7 @@ def table(results: Results, base: str | None, metric: str | None, confidence: fl
 
 
 @click.command()
-@reading("pandas", "matplotlib", "scipy")
+@reading
 @click.option("--metric", metavar="NAME", help="The score, if not the task's main metric; test.bleu for that of test.")
 @click.option("--at", "places", multiple=True, metavar="COST=SIZE",
               help="Rank the rules there, as in params.total=2M; the budget, if not given. Repeatable.")
@@ -98,7 +97,6 @@ def size_at(text: str) -> tuple[str, float]:
 def compare(first: str, second: str, to: Path | None, draws: int, confidence: float, seed: int,
             as_json: bool) -> None:
     """Compare the studies A and B (folders, or study files): fronts, hypervolumes, and the difference."""
-    need("pandas", "matplotlib")
     from scalesearch.cli.study.show import load_study
     from scalesearch.report import compare as report
 

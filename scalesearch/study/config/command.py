@@ -73,7 +73,9 @@ def read_begun(folder: Path, sets: Sequence[str] = (), out: Path | None = None) 
     file = _nearby(Path(command.file))
     if file.is_file() and hide(whole := read_text(file)) == text:
         text = whole
-    spec = parse_study(text, file, tuple({_key(one): one for one in (*command.sets, *sets)}.values()), _nearby(out))
+    anew = [f"{_key(one)}." for one in sets]
+    kept = [one for one in command.sets if not f"{_key(one)}.".startswith(tuple(anew))]
+    spec = parse_study(text, file, (*kept, *sets), _nearby(out))
     if HIDDEN in (spec.storage or ""):
         raise UserError("storage: a study's folder keeps no passwords; give the whole URL again: --set storage=URL",
                         key="storage", code="no-password")

@@ -17,6 +17,7 @@ from scalesearch.pareto.noise import percent
 from scalesearch.report.labels import brief
 from scalesearch.space.assembly.architecture import Architecture, assemble
 from scalesearch.space.schema.cost_names import OWN
+from scalesearch.study.config.sections import WARM_FILE
 from scalesearch.study.config.spec import CORPUS, StudySpec
 from scalesearch.study.engine import setup
 from scalesearch.study.engine.distillation import Teacher, find_teacher
@@ -203,7 +204,9 @@ def dry_run(spec: StudySpec, seconds: float = 0.0) -> DryRun:
     sampler, warm = setup.sampler_of(spec, evaluator), None
     if spec.warm and corpora:
         plan = setup.set_up(spec, corpora, teacher and teacher.meta).plan
-        warm = choose(spec.warm, plan, getattr(sampler, "n_startup_trials", 10))
+        took = spec.out / WARM_FILE
+        warm = WarmStart.read(took) if begun.begun() and took.is_file() else \
+            choose(spec.warm, plan, getattr(sampler, "n_startup_trials", 10))
     plan = Plan(evaluator, spec.objectives, spec.trials, references=setup.references(spec))
     return DryRun(spec, evaluator, first_proposals(plan, sampler), spec.space.size(),
                   estimate_feasibility(evaluator, spec.proposer.seed, enough=ENOUGH), teacher, warm, look_ahead(named))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from scalesearch.errors import UserError
 from scalesearch.files import write_json
 from scalesearch.samplers.encoding import decode
 from scalesearch.schedule.rungs import Rungs
@@ -164,7 +165,7 @@ def forecast_of(spec: StudySpec, evaluator: Evaluator, named: Sequence[Architect
 
     try:
         return foretell(spec, evaluator, named, measure_training(spec, load()), seconds)
-    except (TrainingFailed, CausalityError) as error:
+    except (TrainingFailed, CausalityError, UserError) as error:  # of one candidate, whose training says it again
         return str(error)
 
 

@@ -51,7 +51,8 @@ class Proposals:
 
     def enqueued(self) -> Trial | None:
         """The next of another study's front that is to be trained here."""
-        for params in self.plan.enqueued[len(self.study.trials.of(Origin.ENQUEUED)) :]:
+        had = [trial for trial in self.study.trials.of(Origin.ENQUEUED) if trial.source is None]  # others: of a fork
+        for params in self.plan.enqueued[len(had) :]:
             trial = self._enqueue(replace(self.plan.evaluator.evaluate(params), origin=Origin.ENQUEUED))
             if trial.state == State.PENDING:
                 return trial

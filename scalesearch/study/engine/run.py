@@ -22,7 +22,7 @@ from scalesearch.study.monitor.loggers import make_loggers
 from scalesearch.study.optuna_sync.attributes import Exported
 from scalesearch.study.optuna_sync.export import open_export
 from scalesearch.study.transfer.fork import carried, describe, open_old, write
-from scalesearch.study.transfer.warm_start import begin
+from scalesearch.study.transfer.warm_start import begin, choose
 from scalesearch.study.trials.callback import Callback, Callbacks
 from scalesearch.study.trials.record import describe_taught
 from scalesearch.study.trials.study_dir import StudyDir, resumable
@@ -64,7 +64,9 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
         runner = make_runner(spec.backend, spec.workers, spec.resources)
         stack.callback(runner.stop)
         if old is not None:
-            trials = carried(old, plan, ready.meta)
+            trials, first = carried(old, plan, ready.meta), getattr(sampler, "n_startup_trials", 10)
+            if spec.warm:
+                choose(spec.warm, plan, first)  # before anything is written, since folders may be gone
             for line in describe(old, trials):
                 tell(line)
             write(old, trials, spec.out, ready.meta, spec)

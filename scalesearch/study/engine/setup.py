@@ -20,9 +20,10 @@ from scalesearch.space import Space, read_space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.study.config.command import command_of
 from scalesearch.study.config.rows import Reference
-from scalesearch.study.config.sections import ReferenceSpec
+from scalesearch.study.config.sections import WARM_FILE, ReferenceSpec
 from scalesearch.study.config.spec import StudySpec
 from scalesearch.study.engine.corpora import Corpora, load_corpora, protocol_settings
+from scalesearch.study.monitor.forecast import FILE as FORECAST_FILE
 from scalesearch.study.optuna_sync.export import reach
 from scalesearch.study.trials.compatibility import refuse_a_changed, refuse_other_references
 from scalesearch.study.trials.evaluator import Evaluator, estimate_feasibility
@@ -197,6 +198,8 @@ def open_study(setup: Setup) -> StudyDir:
     spec, meta = setup.spec, setup.meta
     study = StudyDir(spec.out)
     if not study.begun():
+        for name in (WARM_FILE, FORECAST_FILE):  # of a start that was cut off before anything happened
+            (spec.out / name).unlink(missing_ok=True)
         command_of(spec).write(spec.out, spec.text)
         study.create(meta, spec.text, spec.space.to_yaml())
         return study.load()

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 
 from scalesearch.pareto.noise import CONFIDENCE, decimals, percent
 from scalesearch.pareto.objective import Objective
@@ -56,28 +57,42 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
     trials = study.trials
     if any(trial.origin != Origin.REPLICATE for trial in trials.having(State.PENDING)):
         return None
-    candidates = candidates_of(trials, objectives)
-    chosen = of_a_reference(trials, seeds) or next_training(candidates, objectives, on_top(trials, seeds))
+    chosen, allowed = of_a_reference(trials, seeds), on_top(trials, seeds)
+    if chosen is None and _of_candidates(trials) < allowed.trials:
+        chosen = next_training(candidates_of(trials, objectives), objectives, allowed)
     if chosen is None:
         return None
+    used = {seed, *(one.seed for one in chosen.further)}
     again = replace(chosen.first, number=trials.next_number, state=State.PENDING, origin=Origin.REPLICATE,
-                    of=chosen.number, seed=seed + chosen.tried, values=None, reason="", rungs=(), attempts=0,
-                    crashes=0, wall_seconds=None, efforts={}, source=None)
+                    of=chosen.number, seed=next(one for one in count(seed + 1) if one not in used), values=None,
+                    reason="", rungs=(), attempts=0, crashes=0, wall_seconds=None, efforts={}, source=None)
     return study.propose(again)
+
+
+def _references(trials: Trials) -> list[Trial]:
+    """The references that are trained, each once; one that something else has trained before is that."""
+    outcomes = map(trials.outcome, trials.of(Origin.REFERENCE))
+    return list({one.number: one for one in outcomes if one.state == State.COMPLETE}.values())
+
+
+def _of_candidates(trials: Trials) -> int:
+    """Number of further trainings of what may stand on the front, whichever recipe is the best of it by now."""
+    eligible = {one.number for one in trials if one.eligible}
+    return sum(one.of in eligible for one in trials.replicates())
 
 
 def of_a_reference(trials: Trials, seeds: Seeds) -> Replicated | None:
     """Chooses the reference to train again. Those with the fewest seeds come first, then the order of the file."""
-    references = with_replicates(trials, (one for one in trials.of(Origin.REFERENCE) if one.state == State.COMPLETE))
+    references = with_replicates(trials, _references(trials))
     wanting = [one for one in references if one.tried < seeds.references]
     return min(wanting, key=lambda one: (one.tried, one.number), default=None)
 
 
 def on_top(trials: Trials, seeds: Seeds) -> Seeds:
     """``seeds`` with what the references have had, which takes nothing from the front."""
-    references = {one.number for one in trials.of(Origin.REFERENCE) if one.eligible}
+    references = {one.number for one in _references(trials) if one.eligible}
     counted = Counter(one.of for one in trials.replicates() if one.of in references)
-    had = sum(min(count, seeds.references - 1) for count in counted.values())
+    had = sum(min(times, seeds.references - 1) for times in counted.values())
     return replace(seeds, trials=seeds.trials + had)
 
 

@@ -46,7 +46,7 @@ def evaluate_here(study: StudyDir, old: Trial, evaluator: Evaluator, outside: bo
         new = replace(new, tuned=evaluator.tuned(recipe))
     else:
         raise UserError("it does not fit this space", code="outside-space")
-    if new.architecture != old.architecture:
+    if new.architecture not in (None, old.architecture):  # None: this study's costs refuse it, and `reason` says why
         raise UserError(f"{folder / 'architecture.yaml'} describes {new.architecture} in this version of scalesearch, "
                         f"and {old.architecture} was trained", code="other-architecture")
     source = {**origin_of(study), "trial": old.number, "folder": str(folder.resolve())}

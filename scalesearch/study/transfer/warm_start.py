@@ -28,7 +28,8 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 
 LEFT = {"outside-space": "do not fit this space", "infeasible": "miss a limit of this study",
-        "known": "are known already", "trial-not-taken": "have no record"}
+        "known": "are known already", "trial-not-taken": "have no record",
+        "other-architecture": "are another architecture in this version of scalesearch"}
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,9 @@ def begin(study: StudyDir, spec: WarmSpec | None, plan: Plan, most: int, tell: C
         write_json(file, warm.to_json())
     tell(warm.describe())
     labels = {plan.evaluator.identity(reference): reference.label for reference in plan.references}
-    for trial in warm.imported[len(study.trials.of(Origin.IMPORTED)) :]:
+    for trial in warm.imported:
+        if study.trials.first(trial.identity):  # from last time, or a fork has brought it along
+            continue
         label = labels.get(trial.identity)
         import_trial(study, replace(trial, origin=Origin.IMPORTED, label=label), plan.shared)
     return replace(plan, enqueued=tuple(trial.params for trial in warm.first))

@@ -30,8 +30,11 @@ def distill_data(teachers: Sequence[Path], data: DataSpec, out: Path, search: Se
 
     Raises:
         UserError: one of ``teachers`` is no finished training, or not of the first's vocabulary, or ``out`` holds other
-            translations.
+            translations, or the data have no pairs.
     """
+    if data.form == "text":
+        raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",
+                        help="distillation is for tasks that translate or correct")
     from scalesearch.data.sources import read
     from scalesearch.train.checkpoint import read_ensemble
     from scalesearch.train.hardware import Hardware

@@ -99,3 +99,15 @@ def test_a_missing_package_is_named_with_its_extra(refused, monkeypatch):
     find = __import__("importlib.util").util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "ray" else find(name))
     assert refused({"backend": "ray"}) == f"ray is not installed: {install_command('study')}\n"
+
+
+@pytest.mark.parametrize("verb", ["run", "status", "front", "show", "plot", "report", "audit", "repair"])
+def test_without_the_extra_every_verb_says_so_and_still_explains_itself(verb, monkeypatch, capsys):
+    find = __import__("importlib.util").util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "moocore" else find(name))
+    for given, status, words in (("quick", 2, f"moocore is not installed: {install_command('study')}"),
+                                 ("--help", 0, "Usage: ")):
+        monkeypatch.setattr("sys.argv", ["scalesearch", "study", verb, given])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == status and words in "".join(capsys.readouterr())

@@ -39,6 +39,14 @@ def test_options_of_last_time_hold_and_those_of_now_are_laid_over_them(work, mon
     assert spec.sets == ("recipe.steps=7", "trials=4") and Path.cwd() == work
 
 
+def test_a_whole_key_of_now_takes_the_place_of_its_parts_of_then(work):
+    folder = begin(work, SPACE + REST, "trials=8", "seeds=3", "seeds.trials=1")
+    assert read_begun(folder).seeds.trials == 1
+    assert read_begun(folder, ["seeds={most: 3, trials: 6}"]).seeds.trials == 6
+    assert not read_begun(folder, ["seeds=none"]).seeds.wanted
+    assert read_begun(folder, ["seeds.trials=2"]).seeds.trials == 2, "a part changes that alone"
+
+
 def test_relative_paths_begin_where_it_was_run(work, monkeypatch):
     (work / "small.yaml").write_text("width: 32\n")
     folder = begin(work, "space: small.yaml\n" + REST)

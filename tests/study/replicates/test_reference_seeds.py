@@ -1,12 +1,16 @@
 """Further seeds of the references, as the rows of a table need them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
-from tests.study.fakes import architecture_of, make_driver, make_plan
+from scalesearch.study.replicates.summary import propose_replicate
+from scalesearch.study.trials.trial import Origin, State, Trial
+from scalesearch.study.trials.trials import Trials
+from tests.study.fakes import OBJECTIVES, architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
 ROWS = {"base": {"width": 8, "depth": 1, "kind": "plain"}, "far": {"width": 64, "depth": 4, "kind": "plain"}}
@@ -42,3 +46,39 @@ def test_they_take_nothing_from_the_front(tmp_path, trials):
     alone = make_driver(tmp_path / "without", replace(plan, seeds=replace(plan.seeds, references=1)), work=noisy_work)
     alone.run()
     assert len(alone.trials.replicates()) <= trials
+
+
+def test_one_that_was_trained_before_under_another_name_has_its_seeds_as_well(tmp_path):
+    searched = make_driver(tmp_path, make_plan(6), work=noisy_work)
+    searched.run()
+    known = next(one for one in searched.trials if one.origin == Origin.SAMPLER and one.state == State.COMPLETE)
+    late = Reference("late", architecture_of(known.params), known.params)
+    plan = make_plan(6, references=(late,), seeds=Seeds(1, 0, references=3))
+    driver = make_driver(tmp_path, plan, work=noisy_work)
+    driver.run()
+    assert seeds_of(driver) == {known.number: [2, 3]}
+
+
+def test_a_seed_that_a_fork_has_brought_along_is_not_trained_again(tmp_path):
+    plan = make_plan(1, references=NAMED[:1], seeds=Seeds(1, 0, references=3))
+    driver = make_driver(tmp_path, make_plan(1, references=NAMED[:1]), work=noisy_work)
+    driver.run()
+    first = driver.trials[0]
+    driver.study.propose(replace(first, number=driver.trials.next_number, origin=Origin.REPLICATE, of=0, seed=3))
+    driver = make_driver(tmp_path, plan, work=noisy_work)
+    driver.run()
+    assert seeds_of(driver) == {0: [3, 2]}
+
+
+def test_further_trainings_of_a_recipe_that_is_not_the_best_any_more_count():
+    trials = Trials()
+    costs = {"params.total": 5.0}
+    one = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a", tuned={"recipe.lr": 1}, costs=costs,
+                values={"bleu": 20.0, **costs})
+    other = replace(one, number=1, tuned={"recipe.lr": 2}, values={"bleu": 30.0, **costs})
+    again = replace(one, number=2, origin=Origin.REPLICATE, of=0, seed=2)
+    for trial in (one, other, again):
+        trials._trials[trial.number] = trial
+    study = SimpleNamespace(trials=trials, propose=lambda trial: trial)
+    assert propose_replicate(study, OBJECTIVES, Seeds(3, 1), 1) is None
+    assert propose_replicate(study, OBJECTIVES, Seeds(3, 2), 1).of == 1

@@ -14,6 +14,7 @@ from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import WARM_FILE, WarmSpec
 from scalesearch.study.optuna_sync.attributes import NUMBER
 from scalesearch.study.results.results import load
+from scalesearch.study.transfer.imports import import_trial
 from scalesearch.study.transfer.warm_start import begin, choose
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, Origin, State
@@ -226,3 +227,30 @@ def test_what_was_imported_takes_no_ones_place_on_a_rung(old, tmp_path):
     history = driver.search.history()
     assert imported == 12 and len(history) == 14
     assert promotable(history, plan.rungs, plan.objectives).user_attrs[NUMBER] == imported
+
+
+def test_what_a_fork_has_brought_along_is_not_taken_twice_and_hides_nothing(old, tmp_path):
+    study, plan = StudyDir(tmp_path / "fork"), make_plan(4, shared=SHARED)
+    study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
+    for trial in choose(WarmSpec((str(old),)), plan, 3).imported[:4]:
+        import_trial(study, replace(trial, origin=Origin.IMPORTED), plan.shared)
+    driver = warm(tmp_path / "fork", old, plan)
+    taken = [trial.identity for trial in driver.trials.of(Origin.IMPORTED)]
+    assert len(taken) == len(set(taken)) == 12
+    again = make_plan(4, shared={**SHARED, "study_seed": 2})
+    study, carried = StudyDir(tmp_path / "other"), replace(finished(old)[0], origin=Origin.ENQUEUED)
+    study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
+    source = choose(WarmSpec((str(old),)), plan, 3).imported[0].source
+    import_trial(study, replace(carried, source=source), again.shared)
+    driver = warm(tmp_path / "other", old, again, most=3)
+    driver.run()
+    assert len([one for one in driver.trials.of(Origin.ENQUEUED) if one.source is None]) == 3
+
+
+def test_what_the_costs_of_this_study_refuse_is_left_out_as_infeasible(old):
+    plan = make_plan(4, shared=SHARED)
+    evaluate = plan.evaluator.evaluate
+    plan.evaluator.evaluate = lambda params: replace(evaluate(params), state=State.INFEASIBLE, architecture=None,
+                                                     constraints={"artefact": 1.0}, reason="cannot be held")
+    found = choose(WarmSpec((str(old),)), plan, 3)
+    assert not found.imported and found.left == {"miss a limit of this study": 12}
