@@ -10,13 +10,17 @@ from scalesearch.api.html import Shown, dressed
 from scalesearch.api.words import in_python
 from scalesearch.cost import Cost, Protocol, cost, protocol_of
 from scalesearch.cost.tables import memory_line, tables
+from scalesearch.errors import UserError
 from scalesearch.space.assembly import architecture as assembly
+from scalesearch.space.syntax.diagnostics import suggest
 
 if TYPE_CHECKING:
     import torch
     from rich.table import Table
 
     from scalesearch.nn import Model
+
+LENGTHS = ("source", "target", "vocab", "artefact", "latency")  # what a protocol may have anew
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +74,14 @@ class Costs(Shown, Cost):
 
 def named_protocol(settings: Mapping[str, Any], protocol: str | Protocol | None = None,
                    lengths: Mapping[str, int | str] | None = None) -> Protocol:
-    """The protocol of a space's ``settings``, or another by name; with some lengths given anew."""
+    """The protocol of a space's ``settings``, or another by name; with some ``LENGTHS`` given anew.
+
+    Raises:
+        UserError: no such protocol or length.
+    """
+    for name in lengths or {}:
+        if name not in LENGTHS:
+            raise UserError(f"{name}: a protocol has no such length; {suggest(name, LENGTHS)}", code="unknown-argument")
     if isinstance(protocol, Protocol):
         settings, protocol = protocol.settings, None
     return protocol_of(settings, name=protocol, **(lengths or {}))

@@ -130,8 +130,9 @@ def _front(points: list[Point], whole: bool) -> Table:
 
 def spread(points: list[Point]) -> list[Point]:
     """As many of a front's points as are shown, spread over it."""
-    step = (len(points) - 1) / max(1, SHOWN_FRONT - 1)
-    return [points[round(at * step)] for at in range(min(SHOWN_FRONT, len(points)))]
+    shown = min(SHOWN_FRONT, len(points))
+    step = (len(points) - 1) / max(1, shown - 1)
+    return [points[round(at * step)] for at in range(shown)]
 
 
 def _common(points: list[Point]) -> set[str]:

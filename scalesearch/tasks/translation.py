@@ -51,7 +51,9 @@ def compared(systems: Sequence[Sequence[str]], references: Sequence[str], sample
     for name, column, signature in zip(metrics, [key for key in found if key != "System"], signatures.values()):
         for row, result in zip(rows, found[column]):
             row[name] = {"score": result.score, "mean": float(result.mean), "half": float(result.ci),
-                         "p": result.p_value, "signature": str(signature)}
+                         # sacreBLEU counts what differs by more, so that what differs in nothing would be significant
+                         "p": 1.0 if row is not rows[0] and result.score == found[column][0].score else result.p_value,
+                         "signature": str(signature)}
     for row, system in zip(rows, systems):
         whole = metrics["bleu"].corpus_score(list(system), [list(references)])
         row["bleu"] |= {"brevity_penalty": whole.bp, "length_ratio": whole.sys_len / max(1, whole.ref_len)}

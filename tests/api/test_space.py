@@ -1,6 +1,7 @@
 """Spaces and architectures from Python: every form has one meaning, and costs are those of the command line."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,12 @@ def test_what_is_wrong_is_said_at_its_place(small):
         ss.space("transformer").feasible()
     with refuses("unknown-protocol", "decod"):
         ss.space(small).sample().cost("decod")
+
+
+def test_a_length_that_no_protocol_has_is_refused_with_what_is_meant(small):
+    space = ss.space(str(small))
+    architecture = space.smallest()
+    for ask in (architecture.cost, space.feasible, partial(space.solve, "max width", "params.total <= 1M")):
+        with refuses("unknown-argument", "sources", "did you mean `source`?"):
+            ask(sources=50)
+    assert architecture.cost(source=50)["macs.total"] > architecture.cost(source=5)["macs.total"]

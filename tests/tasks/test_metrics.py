@@ -67,6 +67,14 @@ def test_lengths_are_of_hypotheses_to_references() -> None:
     assert long["bleu"]["brevity_penalty"] == 1
 
 
+def test_what_differs_in_nothing_is_not_significant() -> None:
+    right = ["a b c d e", "f g h i j", "k l m n o"]
+    said = [right[0], "f g h x y", right[2]]
+    first, same, other = compared([said, said, right], right, 100)
+    assert first["bleu"]["p"] is None and same["bleu"]["p"] == same["chrf"]["p"] == 1
+    assert other["bleu"]["p"] < 1
+
+
 def test_comet_is_asked_of_the_package(monkeypatch) -> None:
     asked = []
     fake = ModuleType("comet")

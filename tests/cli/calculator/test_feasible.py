@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.calculator.feasible import command
+from scalesearch.feasible.tables import SHOWN_FRONT, spread
 from tests.errors import refuses
 from tests.feasible.test_counts import SPACES, listed
 
@@ -140,3 +141,10 @@ def test_an_architecture_from_outside_is_taken_at_the_nearest_answers(space: Pat
     assert found["near"] and all(near["costs"]["params.non_embedding"] < 150_000 for near in found["near"])
     said = run(str(space), "--draws", "100", "--near", "transformer").splitlines()
     assert said[0].startswith("transformer is not of this space") and "width 512 → 48" in said[0]
+
+
+@pytest.mark.parametrize("count", range(1, 26))
+def test_what_is_shown_of_a_front_has_both_of_its_ends_and_nothing_twice(count):
+    shown = spread(list(range(count)))
+    assert len(shown) == len(set(shown)) == min(count, SHOWN_FRONT) and shown == sorted(shown)
+    assert shown[0] == 0 and (shown[-1] == count - 1 or count == 1)
