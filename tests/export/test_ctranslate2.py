@@ -16,6 +16,7 @@ from scalesearch.lowering.refusals import refusals
 from scalesearch.space import read_space
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.scoring.evaluate import Search
+from tests.errors import refuses
 from tests.export.models import LONGEST, VOCAB, architecture, most, sentences, untrained
 from tests.processor import WIDE_SUMS
 
@@ -174,6 +175,12 @@ def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
         (_, best), (_, second) = row
         assert best >= second and all(len(ids) <= limit and not {0, 2, 3} & set(ids) for ids, _ in row)
     assert sum(one[0][0] == other[0][0] for one, other in zip(found, ours)) > len(ROWS) // 4
+
+
+def test_tokens_beyond_the_positions_of_the_artefact_are_an_error(deep, tmp_path):
+    CTranslate2().write(deep, tmp_path, "none")
+    with refuses("too-long", "positions", "ask for fewer tokens"):
+        CTranslate2().open(tmp_path, 1).forced(ROWS[:1], 2000, 1)
 
 
 @pytest.mark.parametrize(("changes", "where"), [

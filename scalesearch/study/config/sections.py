@@ -187,9 +187,7 @@ def misplaced(warm: WarmSpec, out: Path) -> Iterator[tuple[str, str]]:
     Args:
         out: the study's own folder. Once it holds what was taken from the others, they need not be there any more.
     """
-    begun = out / "events.jsonl"
-    taken = (out / WARM_FILE).is_file() and begun.is_file() and begun.stat().st_size
-    for text in () if taken else warm.folders:
+    for text in () if (out / WARM_FILE).is_file() else warm.folders:
         folder = place_of(text)
         if not (folder / "study.json").is_file():
             problem = f"`{text}` holds no study (no study.json)" if folder.is_dir() else f"no folder `{text}`"

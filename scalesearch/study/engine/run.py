@@ -59,14 +59,15 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
     teacher = find_teacher(spec, corpora.first)
     ready = setup.set_up(spec, corpora, teacher and teacher.meta)
     spec, plan, sampler = ready.spec, ready.plan, setup.sampler_of(spec, ready.evaluator)
+    most = getattr(sampler, "n_startup_trials", 10)  # architectures of other studies to train first
     with ExitStack() as stack:
         stack.enter_context(StudyDir(spec.out).owned())
         runner = make_runner(spec.backend, spec.workers, spec.resources)
         stack.callback(runner.stop)
         if old is not None:
-            trials, first = carried(old, plan, ready.meta), getattr(sampler, "n_startup_trials", 10)
+            trials = carried(old, plan, ready.meta)
             if spec.warm:
-                choose(spec.warm, plan, first)  # before anything is written, since folders may be gone
+                choose(spec.warm, plan, most)  # before anything is written, since folders may be gone
             for line in describe(old, trials):
                 tell(line)
             write(old, trials, spec.out, ready.meta, spec)
@@ -82,7 +83,7 @@ def _launch(spec: StudySpec, resume: bool, console: Console, fork: Path | None, 
             tell(describe_taught(taught))
             plan = setup.learning_from(plan, corpora.first, taught)
             setup.refuse_other_data(study, corpora.first.hash)
-        plan = begin(study, spec.warm, plan, getattr(sampler, "n_startup_trials", 10), tell)
+        plan = begin(study, spec.warm, plan, most, tell)
         count = spec.amount if spec.rows is None else \
             f"{len(spec.rows.rows)} rows, seeds each: {spec.seeds.references}"
         tell(f"{count}, {runner.describe()}")

@@ -1,16 +1,15 @@
 """Further seeds of the references, as the rows of a table need them."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.summary import propose_replicate
+from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
-from scalesearch.study.trials.trials import Trials
-from tests.study.fakes import OBJECTIVES, architecture_of, make_driver, make_plan
+from tests.study.fakes import META, OBJECTIVES, architecture_of, make_driver, make_plan
 from tests.study.noisy import noisy_work
 
 ROWS = {"base": {"width": 8, "depth": 1, "kind": "plain"}, "far": {"width": 64, "depth": 4, "kind": "plain"}}
@@ -70,15 +69,15 @@ def test_a_seed_that_a_fork_has_brought_along_is_not_trained_again(tmp_path):
     assert seeds_of(driver) == {0: [3, 2]}
 
 
-def test_further_trainings_of_a_recipe_that_is_not_the_best_any_more_count():
-    trials = Trials()
+def test_further_trainings_of_a_recipe_that_is_not_the_best_any_more_count(tmp_path):
+    study = StudyDir(tmp_path)
+    study.create(META, "study: fake\n", "width: 8\n")
     costs = {"params.total": 5.0}
     one = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a", tuned={"recipe.lr": 1}, costs=costs,
                 values={"bleu": 20.0, **costs})
     other = replace(one, number=1, tuned={"recipe.lr": 2}, values={"bleu": 30.0, **costs})
     again = replace(one, number=2, origin=Origin.REPLICATE, of=0, seed=2)
     for trial in (one, other, again):
-        trials._trials[trial.number] = trial
-    study = SimpleNamespace(trials=trials, propose=lambda trial: trial)
+        study.propose(trial)
     assert propose_replicate(study, OBJECTIVES, Seeds(3, 1), 1) is None
     assert propose_replicate(study, OBJECTIVES, Seeds(3, 2), 1).of == 1
