@@ -73,7 +73,8 @@ class Rungs:
                             code="bad-rungs")
         if not spacing > 1:
             raise UserError(f"rungs: each is more than once the one before, not {spacing} times", code="bad-rungs")
-        count = math.floor(math.log(1 / first, spacing) + 0.5)  # a rung just below the end would save nothing
+        # One just below the end would save nothing, unless it is the first, which was asked for.
+        count = max(math.floor(math.log(1 / first, spacing) + 0.5), int(first < 1))
         return cls((*[first * spacing**rung for rung in range(count)], 1.0), eta)
 
     @property

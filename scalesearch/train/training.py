@@ -22,6 +22,7 @@ from scalesearch.train.parallel.team import Team, local_team
 from scalesearch.train.recipe import MODEL, Recipe, check_compatible, check_model_kind
 from scalesearch.train.result import FILE, Result, versions
 from scalesearch.train.scoring import proxies as zero_cost
+from scalesearch.train.scoring.evaluate import check_lengths
 from scalesearch.train.scoring.measure import PeakMemory
 from scalesearch.train.updates.engine import Engine, first_model
 
@@ -75,6 +76,7 @@ def train(architecture: Any, corpus: Corpus, recipe: Recipe, directory: Path | s
         model = first_model(architecture.block, corpus.tokenizer.vocab_size, recipe, seed)
         result.params = sum(weight.numel() for weight in model.parameters())
         _check_soft(model, corpus)
+        check_lengths(model, corpus, recipe)
         causality(model, corpus.tokenizer.vocab_size)
         scores = {"proxies": zero_cost.proxies(model, corpus, hardware.device)} if proxies else {}
         engine = _engine(model, architecture, corpus, recipe, seed, hardware, members)

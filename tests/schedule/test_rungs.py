@@ -80,7 +80,8 @@ def test_a_ladder_grows_by_one_factor_to_the_whole(first, eta, spacing):
     assert rungs.shares[-1] == 1 and rungs.eta == eta
     factors = [b / a for a, b in zip(rungs.shares, rungs.shares[1:])]
     assert all(math.isclose(factor, spacing) for factor in factors[:-1])
-    assert all(factor >= math.sqrt(spacing) * (1 - 1e-9) for factor in factors)
+    assert math.isclose(rungs.shares[0], first)
+    assert all(factor >= math.sqrt(spacing) * (1 - 1e-9) for factor in factors[1:])
     assert math.isclose(sum(rungs.step(rung) for rung in range(len(rungs.shares))), 1)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from scalesearch.data import Split
 from scalesearch.files import DiskFull
 from scalesearch.signals import Interrupted
 from scalesearch.train import Result, loop, read_checkpoint, train, training
@@ -35,6 +36,16 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def learned(result: Result) -> list[tuple]:
     """What a resumed run must repeat to the bit."""
     return [(p["step"], p["tokens"], p["lr"], p["train_loss"], p["valid_loss"], p["bleu"]) for p in result.curve]
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_a_sentence_beyond_learned_positions_fails_before_the_first_update(corpus, out, split) -> None:
+    long = replace(corpus, **{split: Split.of([[5] * 40], [[5] * 3], ["x"], ["x"])})
+    whole = tiny(embedding__positions="learned", embedding__max_length=40)
+    result = train(whole, long, recipe(), out)
+    assert (result.state, result.steps) == ("failed", 0)
+    assert result.reason.startswith(f"{split}: a sentence of 41 tokens")
+    assert train(whole, corpus, recipe(), out / "enough").state == "complete"
 
 
 def test_a_result_says_what_was_done_and_the_folder_translates(corpus, out) -> None:

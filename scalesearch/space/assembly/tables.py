@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from scalesearch.blocks.attentive import AttentiveEmbedding
@@ -48,12 +49,19 @@ def embedding(a: Answered, axis: Axis, tied: str | None = None) -> Block:
         return _soft_positions(a, axis, positions)
     if kind == "adaptive" and a.get("matrices.embedding", "dense") != "dense":
         raise Unbuildable("matrices.embedding", "adaptive embeddings have tables of their own")
-    table: Block = AdaptiveTable(width, tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"]), fixed(words(a)),
-                                 over=over) if (
-        kind == "adaptive") else _table(a, a["embedding.rank"] if kind == "factorised" else width, over)
+    table: Block = AdaptiveTable(width, *_bands(a), fixed(words(a)), over=over) if kind == "adaptive" else _table(
+        a, a["embedding.rank"] if kind == "factorised" else width, over)
     if kind == "factorised":
         table = FactorisedTable(width, a["embedding.rank"], over, table)
     return TokenEmbedding(width, over, table, *positions, tied)
+
+
+def _bands(a: Answered) -> tuple[tuple[int, ...], int]:
+    """Where the bands of an adaptive table end, and by how much each is narrower."""
+    cutoffs = tuple(a["embedding.cutoffs"])
+    if any(cut >= later for cut, later in pairwise(cutoffs)):
+        raise Unbuildable("embedding.cutoffs", f"each band ends after the one before, unlike {list(cutoffs)}")
+    return cutoffs, fixed(a["embedding.factor"])
 
 
 def _attentive(a: Answered, axis: Axis, tied: str | None, positions: tuple[str, int]) -> AttentiveEmbedding:
@@ -107,8 +115,7 @@ def output(a: Answered, path: str) -> Use:
         made = chain(a, ratio)
         return Use(ChainLinear(width, words(a), (TGT,), bias, made.ratio, made.length, made.apply, made.bond))
     if kind == "adaptive":
-        cutoffs, factor = tuple(a["embedding.cutoffs"]), fixed(a["embedding.factor"])
-        return Use(AdaptiveOutput(width, cutoffs, factor, fixed(words(a)), path if tied else None))
+        return Use(AdaptiveOutput(width, *_bands(a), fixed(words(a)), path if tied else None))
     if kind == "attentive":
         return Use(LiftedOutput(width, a["embedding.rank"], path if tied else None, words(a), True))
     if kind == "dextra":

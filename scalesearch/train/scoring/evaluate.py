@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.data import Corpus, Split, Tokenizer, eval_batches, put_back
 from scalesearch.errors import UserError
 from scalesearch.nn.beam_search import beam_search
@@ -15,6 +16,7 @@ from scalesearch.tasks import TASKS
 from scalesearch.tasks.language_model import perplexity
 from scalesearch.train.checkpoint import Checkpoint
 from scalesearch.train.hardware import Hardware, TrainingFailed, out_of_memory
+from scalesearch.train.recipe import Recipe
 from scalesearch.train.updates.engine import Engine
 
 LOSS_TOKENS = 4096  # in a batch when scoring, padding included
@@ -59,6 +61,27 @@ def loss_per_token(engine: Engine, split: Split, check: Check = lambda: None) ->
         loss = with_memory(run, LOSS_TOKENS)
     engine.model.train()
     return loss
+
+
+def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
+    """Checks that learned positions, if any, are enough for every sentence that a training reads; it has no end else.
+
+    Raises:
+        TrainingFailed: they are not.
+    """
+    if model.max_length is None:
+        return
+    joined = isinstance(model.block, DecoderOnly)
+    # Of source and target in one sequence the padding counts, too, and training pads anew each epoch.
+    for name in ("valid", *(["test"] if recipe.score_on != "valid" else []), *([] if joined else ["train"])):
+        split: Split = getattr(corpus, name)
+        for pairs in eval_batches(split, LOSS_TOKENS).plan if joined else [np.arange(len(split))]:
+            source = int(split.source_ids.lengths[pairs].max(initial=0)) + 1
+            target = int(split.target_ids.lengths[pairs].max(initial=0)) + (split.overlap is None)
+            try:
+                model.check_length(source + target if joined else max(source, target))
+            except UserError as error:
+                raise TrainingFailed(f"{name}: {error}") from None
 
 
 def tokens_per_character(corpus: Corpus, name: str) -> float:

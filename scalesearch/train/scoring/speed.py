@@ -21,7 +21,7 @@ from scalesearch.tasks import TASKS
 from scalesearch.train.effort import OTHER, SCORING, UPDATES, VALIDATION, Effort, clock
 from scalesearch.train.hardware import Hardware
 from scalesearch.train.recipe import Recipe
-from scalesearch.train.scoring.evaluate import DECODE_TOKENS, LOSS_TOKENS
+from scalesearch.train.scoring.evaluate import DECODE_TOKENS, LOSS_TOKENS, check_lengths
 from scalesearch.train.updates.engine import Engine, first_model
 
 LEAST, MOST = 3, 20  # updates that are timed
@@ -71,6 +71,7 @@ def measure_speed(architecture: Any, corpus: Corpus, recipe: Recipe, seconds: fl
     vocab, hardware = corpus.tokenizer.vocab_size, Hardware.of(recipe)
     model = first_model(architecture.block, vocab, recipe, 1)
     causality(model, vocab)
+    check_lengths(model, corpus, recipe)
     model.set_attention(hardware.attention)
     engine, feed = Engine(model.to(hardware.device).train(), recipe, hardware), Feed(corpus.train, recipe.max_tokens, 1)
     other = now() - start

@@ -62,6 +62,8 @@ def test_another_network_has_another_id(change) -> None:
         ({"share__decoder__ffn": "encoder.ffn[i]", "encoder__ffn__hidden": 9}, "share.decoder.ffn",
          "encoder.ffn.hidden is 9, decoder.ffn.hidden is"),
         ({"share__decoder__self": "encoder.attention[i/2]"}, "share.decoder.self", "asks for encoder layer None"),
+        ({"embedding": "adaptive", "embedding__cutoffs": (40, 10), "embedding__factor": 2, "vocab": 100},
+         "embedding.cutoffs", "each band ends after the one before, unlike [40, 10]"),
         ({"share__encoder__attention": "cicle(2)"}, "share.encoder.attention", "no such schedule"),
     ],
 )

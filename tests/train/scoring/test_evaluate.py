@@ -10,9 +10,10 @@ import torch
 from scalesearch.data import Split, load_corpus
 from scalesearch.nn import build
 from scalesearch.tasks.translation import scores, tokenised_bleu
-from scalesearch.train.hardware import Hardware
+from scalesearch.train.hardware import Hardware, TrainingFailed
 from scalesearch.train.scoring.evaluate import (
     Search,
+    check_lengths,
     perplexity,
     tokens_per_character,
     translate,
@@ -35,6 +36,20 @@ def test_bleu_and_chrf_are_sacrebleus() -> None:
 def test_tokenised_bleu_takes_the_words_as_they_are() -> None:
     assert tokenised_bleu(RIGHT, RIGHT) == pytest.approx(100)
     assert tokenised_bleu(SAID[1:], RIGHT[1:]) < scores(SAID[1:], RIGHT[1:])["bleu"]
+
+
+def test_one_sequence_of_source_and_target_needs_positions_for_both(corpus) -> None:
+    pairs = Split.of([[5] * 6, [5] * 2], [[5] * 3, [5] * 8], ["x", "y"], ["x", "y"])  # in one batch: 7 and 9 columns
+    long, whole = replace(corpus, valid=pairs, train=pairs), recipe(score_on="valid")
+    for length, fits in ((16, True), (15, False)):
+        one = tiny(model="decoder-only", embedding__positions="learned", embedding__max_length=length)
+        model = build(one.block, vocab=corpus.tokenizer.vocab_size)
+        if fits:
+            check_lengths(model, long, whole)
+            model(*(torch.ones(2, size, dtype=torch.int64) for size in (7, 9)))
+        else:
+            with pytest.raises(TrainingFailed, match="valid: a sentence of 16 tokens"):
+                check_lengths(model, long, whole)
 
 
 def test_perplexity_of_a_hopeless_loss_is_none() -> None:
