@@ -32,8 +32,8 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     """Score the trainings, or artefacts, in the folders MODEL on files whose lines translate each other; .gz as well.
 
     Translations are scored with sacreBLEU's 95 % intervals by bootstrap, and of several models, each is tested against
-    the first by paired bootstrap (Koehn 2004). Translations that are too short are said to be. Other tasks are scored
-    by their metrics, without intervals.
+    the first by paired bootstrap (Koehn 2004), by tokenised BLEU as well where their data were tokenised. Translations
+    that are too short are said to be. Other tasks are scored by their metrics, without intervals.
     """
     from scalesearch.data.sources import read_pairs
     from scalesearch.export.translator import Translator, scores
@@ -61,8 +61,8 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
 def _check_alike(opened: list[Translator]) -> None:
     """Checks that models can be scored against the same references. Raises UserError."""
     for model in opened[1:]:
-        for what, mine, first in (("task", model.trained.task, opened[0].trained.task),
-                                  ("lowercase", model.trained.lowercase, opened[0].trained.lowercase)):
+        for what in ("task", "lowercase", "tokenised"):
+            mine, first = (getattr(one.trained, what) for one in (model, opened[0]))
             if mine != first:
                 raise UserError(f"{model.folder}: its {what} is {mine}, and that of {opened[0].folder} is {first}: no "
                                 "score of one compares with the other's; score them one at a time", code="not-alike")

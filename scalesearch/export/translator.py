@@ -85,8 +85,9 @@ def scores(opened: Sequence[Translator], found: Sequence[list[str]], texts: Text
 
     task = opened[0].task
     if task.name == "translation":
-        return compared(found, texts.target, samples)
-    options = DataSpec(task=task.name, train="-", valid="-", test="-", source="s", target="t")
+        return compared(found, texts.target, samples, opened[0].trained.tokenised)
+    options = DataSpec(task=task.name, train="-", valid="-", test="-", source="s", target="t",
+                       tokenised=opened[0].trained.tokenised)
     values = [task.score(said, texts, options) for said in found] if task.score else []
     signed = {"signature": next(text for key, text in values[0].items() if key.endswith("_signature"))}
     return [{name: {"score": row[name], **signed} for name in task.metrics} for row in values]

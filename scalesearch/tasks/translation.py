@@ -33,31 +33,48 @@ def scores(hypotheses: Sequence[str], references: Sequence[str], tokenised: bool
     return values
 
 
-def compared(systems: Sequence[Sequence[str]], references: Sequence[str], samples: int) -> list[dict[str, Any]]:
+def compared(systems: Sequence[Sequence[str]], references: Sequence[str], samples: int, tokenised: bool = False
+             ) -> list[dict[str, Any]]:
     """BLEU and chrF2 of each system with sacreBLEU's bootstrap, and a paired test against the first (Koehn 2004).
 
+    Of ``tokenised`` text tokenised BLEU as well.
+
     Returns:
-        a mapping each, of ``bleu`` and ``chrf``: ``score``, ``mean`` of the resamples, ``half`` width of their 95 %
-        interval, ``p`` of the difference to the first system (None of the first) and ``signature``; of BLEU also
-        ``brevity_penalty``, the factor that it has for hypotheses shorter than references, and ``length_ratio``.
+        a mapping each, of ``bleu``, ``chrf`` and ``tokenised_bleu``: ``score``, ``mean`` of the resamples, ``half``
+        width of their 95 % interval, ``p`` of the difference to the first system (None of the first) and ``signature``;
+        of ``bleu`` also ``brevity_penalty``, the factor that it has for hypotheses shorter than references, and
+        ``length_ratio``.
     """
     from sacrebleu.metrics import BLEU, CHRF
-    from sacrebleu.significance import PairedTest
 
-    metrics = {"bleu": BLEU(force=True), "chrf": CHRF()}
-    named = [(str(number), list(system)) for number, system in enumerate(systems)]
-    signatures, found = PairedTest(named, metrics, [list(references)], "bs", samples)()
-    rows: list[dict[str, Any]] = [{} for _ in systems]
-    for name, column, signature in zip(metrics, [key for key in found if key != "System"], signatures.values()):
-        for row, result in zip(rows, found[column]):
-            row[name] = {"score": result.score, "mean": float(result.mean), "half": float(result.ci),
-                         # sacreBLEU counts what differs by more, so that what differs in nothing would be significant
-                         "p": 1.0 if row is not rows[0] and result.score == found[column][0].score else result.p_value,
-                         "signature": str(signature)}
+    metrics = {"bleu": BLEU(force=True), "chrf": CHRF()} | ({"tokenised_bleu": _multi_bleu()} if tokenised else {})
+    tests = {name: _paired_test(systems, references, metric, samples) for name, metric in metrics.items()}
+    rows = [{name: results[at] for name, results in tests.items()} for at in range(len(systems))]
     for row, system in zip(rows, systems):
         whole = metrics["bleu"].corpus_score(list(system), [list(references)])
         row["bleu"] |= {"brevity_penalty": whole.bp, "length_ratio": whole.sys_len / max(1, whole.ref_len)}
     return rows
+
+
+def _paired_test(systems: Sequence[Sequence[str]], references: Sequence[str], metric: Any, samples: int
+                 ) -> list[dict[str, Any]]:
+    from sacrebleu.significance import PairedTest
+
+    named = [(str(number), list(system)) for number, system in enumerate(systems)]
+    # A test of one metric: sacreBLEU tells metrics apart by their names, and BLEU's is the same whatever its tokens.
+    signatures, found = PairedTest(named, {"metric": metric}, [list(references)], "bs", samples)()
+    [(name, signature)] = signatures.items()
+    first, *others = found[name]
+    values = [{"score": one.score, "mean": float(one.mean), "half": float(one.ci), "p": one.p_value,
+               "signature": str(signature)} for one in (first, *others)]
+    # sacreBLEU counts what differs by more, so that what differs in nothing would be significant.
+    return [values[0], *(row | ({"p": 1.0} if row["score"] == first.score else {}) for row in values[1:])]
+
+
+def _multi_bleu() -> Any:
+    from sacrebleu.metrics import BLEU
+
+    return BLEU(tokenize="none", smooth_method="none", force=True)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -65,10 +82,7 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> floa
 
     Without smoothing, as there: a corpus without a single matching 4-gram scores 0.
     """
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)
+    return float(_multi_bleu().corpus_score(list(hypotheses), [list(references)]).score)
 
 
 def comet(hypotheses: Sequence[str], texts: Texts, model: str) -> float:

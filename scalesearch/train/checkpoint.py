@@ -118,6 +118,7 @@ class Checkpoint:
 
     Attributes:
         lowercase: it was trained on lower-cased text.
+        tokenised: its text has words apart by blanks.
         max_length: of source sentences in training, in tokens.
         task: that it was trained for.
         folder: that it was read from.
@@ -131,6 +132,7 @@ class Checkpoint:
     recipe: Recipe
     task: str
     folder: Path | None = None
+    tokenised: bool = False
 
 
 def _in_its_place(folder: Path, missing: Sequence[str]) -> str:
@@ -164,7 +166,8 @@ def read_checkpoint(directory: Path | str, weights: bool = True) -> Checkpoint:
     recipe = Recipe.from_mapping(read_json(folder / RECIPE, dict[str, Any]))
     block, vocab = architecture.block, tokenizer.vocab_size
     model = _with_weights(folder, block, vocab) if weights else build(block, vocab=vocab, device="meta")
-    return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length, recipe, spec.task, folder)
+    return Checkpoint(model.eval(), tokenizer, architecture, spec.lowercase, spec.max_length, recipe, spec.task, folder,
+                      spec.tokenised)
 
 
 def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:
