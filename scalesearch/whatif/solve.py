@@ -17,7 +17,7 @@ from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate
 from scalesearch.feasible.limits import LimitCheck, check_limits, costs_of, limits, read_budgets
 from scalesearch.space import Constraint, Space
-from scalesearch.whatif.varied import Varied, check_keys, offered, written
+from scalesearch.whatif.varied import Varied, answer_keys, offered, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +129,7 @@ def solve(space: Space, goal: str, budget: str | Sequence[str] = (), each: Mappi
     if way not in ("max", "min") or not key:
         raise UserError(f"{goal!r} is not a goal: write 'max KEY' or 'min KEY', for example 'max width'",
                         code="no-goal")
-    check_keys(space, [key])
+    [key] = answer_keys(space, [key])
     wanted = (*limits(space), *read_budgets(space, [budget] if isinstance(budget, str) else budget))
     if not wanted:
         named = f" (the space has {', '.join(space.budgets)})" if space.budgets else ""

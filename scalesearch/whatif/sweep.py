@@ -67,7 +67,8 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
     Raises:
         SpaceErrors: an unknown key or an illegal value. UserError: too many rows, or the space leaves more open.
     """
-    base = protocol or protocol_of(space.protocol)
+    base, names = protocol or protocol_of(space.protocol), {leaf.path: leaf.key for leaf in space.form.leaves}
+    over = {names.get(key, key): text for key, text in over.items()}  # a path may say the kind: encoder.ffn.relu.hidden
     free = LENGTHS.keys() - space.form.by_key.keys()  # a vocabulary of the space's own is a key as others are
     lengths = {key: _lengths(key, text) for key, text in over.items() if key in free}
     if len(lengths) == len(LENGTHS) or ("length" in lengths and {"source", "target"} & set(lengths)):

@@ -16,7 +16,7 @@ from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.whatif.solve import FARTHEST, ONCE, SHOWN
-from scalesearch.whatif.varied import Varied, check_keys, offered
+from scalesearch.whatif.varied import Varied, answer_keys, offered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +113,7 @@ def trade(space: Space, keys: Sequence[str], hold: str | Sequence[str], of: Mapp
     Raises:
         UserError: keys that are no sizes, a tolerance that is none, more pairs than can be tried.
     """
-    check_keys(space, keys)
+    keys = answer_keys(space, keys)
     if len(set(keys)) != len(keys) or len(keys) < 2:
         raise UserError(f"{', '.join(keys)}: a trade is between two or more different sizes", code="one-size")
     holds = read_holds([hold] if isinstance(hold, str) else hold)

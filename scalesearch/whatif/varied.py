@@ -46,8 +46,7 @@ class Varied:
     """
 
     def __init__(self, space: Space, keys: tuple[str, ...]) -> None:
-        check_keys(space, keys)
-        self.space, self.keys = space, keys
+        self.space, self.keys = space, keys = space, answer_keys(space, keys)
         start = {key: values[0] for key in keys if (values := offered(space, key))}
         self.base = self._filled(start)[0]
         leaves = self._filled({key: 1 if (size := written(space, key)) is None else size for key in keys})[2]
@@ -95,13 +94,20 @@ def _refuse(name: str, parameter: Parameter) -> Any:
     raise UserError(f"{name} is left open ({parameter}); answer it with --set {name}=…", code="open-parameters")
 
 
-def check_keys(space: Space, keys: Iterable[str]) -> None:
-    """Raises UserError for the first of ``keys`` that the space does not have."""
-    for key in keys:
+def answer_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
+    """The names of the answers that ``keys`` speak of: theirs, or with the kind, as in ``encoder.ffn.relu.hidden``.
+
+    Raises:
+        UserError: the space has no such key.
+    """
+    names = {leaf.path: leaf.key for leaf in space.form.leaves}
+    found = tuple(names.get(key, key) for key in keys)
+    for key in found:
         if key not in space.form.by_key:
             meant = closest(key, space.form.by_key)
             raise UserError(f"{key} is not a key of this space" + (f"; did you mean `{meant}`?" if meant else ""),
                             code="unknown-key")
+    return found
 
 
 def written(space: Space, key: str) -> int | None:
@@ -131,8 +137,7 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
 def sizes_of(space: Space, each: Mapping[str, str | Sequence[int] | None]) -> dict[str, Sequence[int]]:
     """The sizes of each key: those given, or those of a text such as ``1..24``; of None those that the space gives."""
     sizes: dict[str, Sequence[int]] = {}
-    for key, given in each.items():
-        check_keys(space, [key])
+    for key, given in zip(answer_keys(space, each), each.values()):
         if given is not None and not isinstance(given, str):
             sizes[key] = given
             continue

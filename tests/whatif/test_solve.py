@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scalesearch.cost import cost, protocol_of
 from scalesearch.library import find_file
 from scalesearch.space import Space, Unbuildable, read_space
-from scalesearch.whatif import solve, trade
+from scalesearch.whatif import solve, sweep, trade
+from scalesearch.whatif.varied import sizes_of
 from tests.errors import refuses
 
 TRANSFORMER = read_space(find_file("transformer", "spaces"))
@@ -91,6 +92,20 @@ def test_the_smallest_and_one_row_for_each() -> None:
     for depth, width, after in zip(frame["encoder.depth"], frame["width"], frame["next"]):
         at = [(bill(TRANSFORMER, {"width": w, "encoder.depth": depth}) or {})["params.total"] for w in (width, after)]
         assert after == width - 16 and at[0] >= 68_000_000 > at[1]
+
+
+def test_a_key_may_say_its_kind_as_everywhere_else() -> None:
+    plain, kind = "encoder.ffn.hidden", "encoder.ffn.relu.hidden"
+    budget, hold, space = "params.total <= 1M", "params.total within 10%", SMALL
+    assert solve(space, f"max {kind}", budget)[0] == solve(space, f"max {plain}", budget)[0]
+    for key in (plain, kind):
+        assert sizes_of(space, {key: "8..10"}) == {plain: range(8, 11)} == sizes_of(space, {key: range(8, 11)})
+    rows = [trade(space, (key, "width"), hold, ranges={plain: range(200, 210)}).rows for key in (plain, kind)]
+    assert rows[0] == rows[1] and len(rows[0]) > 1
+    swept = [sweep(space, {key: "8 | 16"}) for key in (plain, kind)]
+    assert swept[0] == swept[1] and [row[plain] for row in swept[0].rows] == [8, 16]
+    with refuses("unknown-key", "encoder.ffn.swiglu.hidden"):
+        solve(space, "max encoder.ffn.swiglu.hidden", budget)
 
 
 def test_named_budgets_and_constraints_of_the_file_hold() -> None:
