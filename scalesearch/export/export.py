@@ -76,11 +76,15 @@ class Sample:
 
     @classmethod
     def of(cls, trained: Checkpoint, spec: DataSpec, sentences: int) -> Sample:
-        """The first ``sentences`` of the validation text of ``spec``, in the tokens of ``trained``."""
+        """The first ``sentences`` of the validation text of ``spec``, in the tokens of ``trained``.
+
+        Lines of text alone are read as a source is, at most half a window of each, and the model goes on.
+        """
         pairs, count = read(spec)["valid"], sentences
         pairs = lower(pairs) if trained.lowercase else pairs
         source, target = pairs.source[:count], pairs.target[:count]
-        rows = [row[: trained.max_length] for row in trained.tokenizer.encode(source)]
+        most = spec.window // 2 if spec.window else trained.max_length
+        rows = [row[:most] for row in trained.tokenizer.encode(source or target)]
         name = spec.name or spec.builtin or ", ".join(Path(str(part)).name for part in spec.valid)
         return cls(name, Split.of(rows), Texts(source, target, pairs.gold[:count] if pairs.gold else None), spec)
 

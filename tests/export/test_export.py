@@ -17,12 +17,14 @@ from scalesearch.export.base import Decoder, Format, Ranked
 from scalesearch.export.export import Sample, export, placeless
 from scalesearch.export.formats import format_of
 from scalesearch.export.torch_ import Torch, TorchDecoder
+from scalesearch.tasks import TASKS
 from scalesearch.train import read_checkpoint, train
 from scalesearch.train.scoring.evaluate import Search, translate_lines
 from tests.cli.test_train import run
 from tests.corpora import write_text
 from tests.errors import refuses
 from tests.study.fakes import make_driver, make_plan
+from tests.tasks.small import corpus_of, model_for, spec_of
 from tests.train.conftest import recipe, tiny
 
 LINES = "the red dog sees the house\n\none old cat runs\n"
@@ -46,6 +48,12 @@ class Wrong(Decoder):
         raise AssertionError("what is verified is not timed")
 
 
+class Right(Torch):
+    """A format whose artefacts are verified, and right."""
+
+    name, decodes = "right", True
+
+
 class Faulty(Torch):
     """A format whose artefacts are wrong now and then."""
 
@@ -53,6 +61,19 @@ class Faulty(Torch):
 
     def open(self, folder: Path, threads: int) -> Decoder:
         return Wrong(super().open(folder, threads), self.every)
+
+
+def test_a_language_model_is_verified_by_how_it_goes_on(tmp_path: Path) -> None:
+    task = TASKS["language-model"]
+    corpus = corpus_of(task, tmp_path)
+    train(model_for(task), corpus, recipe(steps=30), tmp_path / "model")
+    trained = read_checkpoint(tmp_path / "model")
+    sample = Sample.of(trained, spec_of(task, tmp_path).resolve(tmp_path), 5)
+    assert len(sample.split) == 5 and 0 < sample.split.source_ids.lengths.max() <= corpus.spec.window // 2
+    said = export(trained, tmp_path / "out", Right(), "none", sample).verification
+    assert (said["sentences"], said["float"]) == (5, {"different": 0})
+    with refuses("export-differs", "5 of 5"):
+        export(trained, tmp_path / "wrong", Faulty(), "none", sample)
 
 
 @pytest.fixture
