@@ -93,6 +93,7 @@ def measure(models: tuple[str, ...], name: str, quantise: str | None, setup: Set
         with latency.pinned(setup.threads) as cores:
             for model, folder in folders.items():
                 described, decoders[model] = open_artefact(folder, setup.threads)
+                latency.check_room(model, described.model, setup)
                 words[model] = described.tokenizer.vocab_size
                 versions |= format_of(read_json(folder / FILE, Artefact).format).versions()
             with progress_bars() as tell:

@@ -84,6 +84,15 @@ def sources(setup: Setup, words: int, seed: int = 1) -> list[list[int]]:
     return [[*(rng.randrange(first, words) for _ in range(setup.source - 1)), EOS] for _ in range(setup.batch)]
 
 
+def check_room(name: str, model: Any, setup: Setup) -> None:
+    """Raises UserError where ``model`` has learned positions, and fewer than what is to be decoded."""
+    model.check_length(setup.source)
+    room = model.target_room(setup.source)
+    if room is not None and setup.target > room:
+        raise UserError(f"{name}: {setup.target} target tokens, but it has learned positions for {room}; ask for fewer "
+                        "(--target)", code="too-long")
+
+
 def rounds(decoders: Mapping[str, Decoder], words: Mapping[str, int], setup: Setup, count: int, done: int = 0,
            clocks: tuple[Clock, Clock] = (time.perf_counter, time.process_time)) -> Iterator[dict[str, Pair]]:
     """Yields the times of each round of all ``decoders``, which were opened in :func:`pinned`.

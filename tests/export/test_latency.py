@@ -22,9 +22,10 @@ from scalesearch.export.latency import WARM_UP, Latency, peak_memory, pinned, ro
 from scalesearch.export.torch_ import Torch, TorchDecoder
 from scalesearch.library import find_file
 from scalesearch.space import read_space
-from scalesearch.train import read_checkpoint
+from scalesearch.train import read_checkpoint, train
 from tests.errors import refuses
 from tests.export.models import VOCAB, architecture, sentences, untrained
+from tests.train.conftest import recipe, tiny
 
 SETUP = Setup(source=6, target=4)
 
@@ -190,6 +191,14 @@ def test_a_training_is_measured_as_a_format_and_an_artefact_as_it_is(trained_fol
     assert list(found["measured"]) == [str(trained_folder), str(out)] and found["setup"]["target"] == 4
     assert all(0 < one["p50"] <= one["p90"] and one["rounds"] == 4 for one in found["measured"].values())
     assert found["device"]["threads"] == 1
+
+
+def test_more_tokens_than_there_are_positions_are_refused(corpus, tmp_path) -> None:
+    train(tiny(embedding__positions="learned", embedding__max_length=64), corpus, recipe(steps=1), tmp_path / "model")
+    for source, target, code in ((65, 4, "sentence-too-long"), (5, 65, "too-long")):
+        words = ["measure", str(tmp_path / "model"), "--to", "torch", "--source", str(source), "--target", str(target)]
+        with refuses(code, "64"):
+            raise CliRunner().invoke(command, words).exception
 
 
 @pytest.mark.slow  # a process that imports everything

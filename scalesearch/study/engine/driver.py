@@ -145,10 +145,13 @@ class Driver:
         return f"{rows.count(State.COMPLETE)} of {len(rows)} rows trained"
 
     def _why_exhausted(self) -> str:
+        trained = f"{self._count(State.COMPLETE)} of {self.plan.trials} candidates trained"
+        if self.proposals.rejected_last() < self.plan.max_proposals:
+            return f"the sampler has proposed its whole list: {trained}"
         last = self.trials.candidates()[-self.plan.max_proposals :]
         missed = sum(trial.state == State.INFEASIBLE for trial in last)
         return (f"nothing new in {self.plan.max_proposals} proposals ({missed} infeasible, {len(last) - missed} "
-                f"duplicates): {self._count(State.COMPLETE)} of {self.plan.trials} candidates trained")
+                f"duplicates): {trained}")
 
     def _submit(self, trial: Trial) -> None:
         folder = self.study.trial_folder(trial)

@@ -2,12 +2,14 @@
 
 import json
 from collections import Counter
+from itertools import count
 
 import optuna
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from scalesearch.samplers.base import Exhausted
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.trials.callback import Callback
 from scalesearch.study.trials.study_dir import StudyDir
@@ -89,6 +91,19 @@ def test_a_small_space_ends_with_the_reason(tmp_path):
     reachable = [architecture_of({"width": w, "depth": d, "kind": k}) for w in (8,) for d in (1, 2)
                  for k in ("plain", "gated")]
     assert ids == {found.id for found in reachable}
+
+
+def test_a_list_that_ends_is_said_to_and_not_to_repeat_itself(tmp_path):
+    driver = make_driver(tmp_path, make_plan(50), kind="random")
+    asked, ask = count(), driver.search.ask
+
+    def ask_thrice(sampler):
+        if next(asked) == 3:
+            raise Exhausted
+        return ask(sampler)
+
+    driver.search.ask = ask_thrice
+    assert driver.run() == "the sampler has proposed its whole list: 3 of 50 candidates trained"
 
 
 def test_the_record_holds_what_makes_a_number_credible(tmp_path):
