@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ def open_console(stderr: bool = False, width: int | None = None, file: IO[str] |
     from rich.segment import Segment
 
     class PlainConsole(Console):
+        def on_broken_pipe(self) -> None:
+            with suppress(SystemExit):  # rich leaves with 1: a reader that has enough, such as head, is no error
+                super().on_broken_pipe()
+            raise SystemExit(0)
+
         def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
             for segment in super().render(*args, **options):
                 yield segment if segment.control else Segment(plain(segment.text), segment.style)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from scalesearch.nn import Model
 
+LEAST_WORDS = 5  # the four that every vocabulary starts with, and one
 LENGTHS = ("source", "target", "vocab", "artefact", "latency")  # what a protocol may have anew
 
 
@@ -48,11 +49,23 @@ class Architecture(assembly.Architecture):
         Args:
             vocab: entries; its own, or else its protocol's.
             init: scheme of the first weights, drawn from ``seed``.
+
+        Raises:
+            UserError: too small a vocabulary, or a device that is not there.
         """
+        import torch
+
         from scalesearch.nn import build
 
-        words = vocab or named_protocol(self.protocol).at(self.vocab).words
-        return build(self.block, vocab=int(words), init=init, seed=seed, device=device)
+        if vocab is not None and (not isinstance(vocab, int) or vocab < LEAST_WORDS):
+            raise UserError(f"vocab: expected a whole number of at least {LEAST_WORDS}, found {vocab!r}",
+                            code="bad-value")
+        words = int(named_protocol(self.protocol).at(self.vocab).words) if vocab is None else vocab
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:  # as torch says that it has no such device
+            raise UserError(f"device {str(device)!r}: {str(error).splitlines()[0]}", code="no-device") from None
+        return build(self.block, vocab=words, init=init, seed=seed, device=device)
 
     def __repr__(self) -> str:
         return f"<Architecture {self.id}, {self.cost()['params.total']:,} params>"

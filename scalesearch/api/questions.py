@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.api.html import Shown
 from scalesearch.cost import Protocol
-from scalesearch.library import need
+from scalesearch.errors import UserError
 from scalesearch.space import Space
 
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ class Feasible(Shown):
 
     @classmethod
     def ask(cls, space: Space, budget: str | Sequence[str], protocol: Protocol, draws: int, seed: int) -> Feasible:
-        """Counts what of ``space`` fits, or estimates it. Raises UserError where there is no budget, or a wrong one."""
-        need("pandas")
+        """Counts what of ``space`` fits, or estimates it. Raises UserError for no budget, a wrong one, or no draw."""
         from scalesearch.feasible import tables
         from scalesearch.feasible.answer import feasible
         from scalesearch.feasible.limits import wanted_budgets
 
+        if draws < 1:
+            raise UserError(f"draws: expected at least 1, found {draws}", code="below-one")
         limits = wanted_budgets(space, [budget] if isinstance(budget, str) else budget)
         found = feasible(space, protocol, limits, draws, seed)
         found = replace(found, notes=[*found.notes, *tables.once(found, protocol)])
@@ -107,7 +108,6 @@ class Answered(Shown):
 
     def frame(self) -> pd.DataFrame:
         """A row for each answer."""
-        need("pandas")
         return self.answer.frame()
 
     def to_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scalesearch.cost import Protocol
 
 Budgets = str | Sequence[str]
-Sizes = Mapping[str, str | Sequence[int] | None]
+Sizes = str | Sequence[str] | Mapping[str, str | Sequence[int] | None]
 
 
 def space(source: str | Path | Mapping[str, Any] | Space | SearchSpace) -> SearchSpace:
@@ -152,7 +152,8 @@ class SearchSpace(Shown):
 
         Args:
             budget: names of the space's budgets, or conditions.
-            each: sizes for each of which to ask, such as ``{"encoder.depth": "1..6"}``; None: those of the space.
+            each: sizes for each of which to ask, such as ``{"encoder.depth": "1..6"}``; of keys alone, or with
+                None, those of the space.
             step: of the values, where the space gives none.
 
         Raises:

@@ -136,7 +136,6 @@ class Study(Shown):
     @property
     def results(self) -> Results:
         """Everything found so far, read anew."""
-        need("pandas")
         from scalesearch.study.results.results import load
 
         return load(self.folder)

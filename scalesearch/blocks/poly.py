@@ -51,8 +51,11 @@ class Columns:
         """Evaluate polynomials exactly, one array each; numbers and arrays stay.
 
         Raises:
-            Overflow: a sum of absolute terms could exceed 64 bits.
+            Overflow: a number, or a sum of absolute terms, could exceed 64 bits.
         """
+        for name, number in polys.items():
+            if isinstance(number, int):
+                self._check(name, Poly(self, {(): number}))
         arrays = {name: np.empty(self.rows, np.int64) for name, p in polys.items() if isinstance(p, Poly)}
         for name in arrays:
             self._check(name, polys[name])

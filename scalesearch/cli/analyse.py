@@ -48,7 +48,6 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     """
     if folder is not None:
         need("matplotlib")
-        need("pandas")
 
     from scalesearch.analysis import analyse, sample
     from scalesearch.train import read_checkpoint

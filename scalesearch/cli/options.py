@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalesearch.errors import UserError
-from scalesearch.library import need
 from scalesearch.space.schema.settings import LARGEST_SEED
 from scalesearch.terminal import STEERING, open_console
 
@@ -105,8 +104,7 @@ def load_architecture(file: str, settings: tuple[str, ...] = ()) -> tuple[Space,
 
 
 def write_csv(result: Any, file: str) -> None:
-    """Writes what has a ``frame()``. Raises UserError where pandas is missing, or the file cannot be written."""
-    need("pandas")
+    """Writes what has a ``frame()``. Raises UserError where the file cannot be written."""
     from scalesearch.files import write_text
     from scalesearch.report.text_tables import to_csv
 

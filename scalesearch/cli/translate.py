@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import Output, json_option
+from scalesearch.cli.options import Output
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
 
@@ -39,7 +39,7 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--nbest", default=1, show_default=True, type=click.IntRange(1),
               help="So many translations a line, at most --beam: NUMBER, SCORE and TRANSLATION with tabs between.")
 @click.option("--output", type=Output(), help="File to write, whole or not at all.")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line instead.")
 def command(models: tuple[str, ...], beam: int | None, length_penalty: float | None, batch: int, nbest: int,
             output: Path | None, as_json: bool) -> None:
     """Translate each line of standard input with the training, or the exported artefact, in the folder MODEL.

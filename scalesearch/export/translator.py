@@ -51,7 +51,9 @@ class Translator:
         penalty = recipe.length_penalty if length_penalty is None else length_penalty
         if not 0 <= penalty <= 10:
             raise UserError(f"--length-penalty {penalty}: expected a number from 0 to 10, such as 1", code="bad-value")
-        search = Search(beam or recipe.beam, penalty, batch, nbest)
+        if beam is not None and beam < 1:
+            raise UserError(f"a beam of {beam}: expected at least 1, which is greedy", code="below-one")
+        search = Search(recipe.beam if beam is None else beam, penalty, batch, nbest)
         if nbest > search.beam:
             raise UserError(f"--nbest {nbest}: a search of beam {search.beam} finds no more than that; give a larger "
                             "--beam", code="nbest-above-beam")
@@ -80,9 +82,16 @@ def scores(opened: Sequence[Translator], found: Sequence[list[str]], texts: Text
     Args:
         found: the best translations of each.
         samples: of the bootstrap.
+
+    Raises:
+        UserError: there is no line, or no sample.
     """
     from scalesearch.tasks.translation import compared
 
+    if not len(texts.target):
+        raise UserError("there is no line to score", code="nothing-to-score")
+    if samples < 1:
+        raise UserError(f"samples: expected at least 1, found {samples}", code="below-one")
     task = opened[0].task
     if task.name == "translation":
         return compared(found, texts.target, samples, opened[0].trained.tokenised)

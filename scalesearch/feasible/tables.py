@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol
 from scalesearch.feasible.answer import Feasibility, binned
 from scalesearch.feasible.candidates import Candidate, Point, priced
+from scalesearch.space.syntax.parameters import say
 from scalesearch.terminal import make_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
     from scalesearch.feasible.near import Near
@@ -29,7 +31,7 @@ def parts(found: Feasibility) -> Iterator[Table | str]:
         yield _front(found.front, found.front_whole)
     same = _common([*found.extremes.values()])
     for word, point in found.extremes.items():
-        differing = ", ".join(f"{key}={value}" for key, value in point.answers.params.items() if key not in same)
+        differing = ", ".join(f"{key}={text}" for key, text in _texts(point.answers.params).items() if key not in same)
         yield f"{word}: " + ", ".join(f"{name} {value:,}" for name, value in point.costs.items()) + f"  ({differing})"
     for name, value in found.least.items():
         yield f"Nothing fits. The least {name} that any candidate has is {value:,}: a budget must allow that much."
@@ -45,20 +47,28 @@ def once(found: Feasibility, protocol: Protocol) -> list[str]:
 
 def to_json(found: Feasibility, around: Sequence[Near] = ()) -> dict[str, Any]:
     """Counts, values, reasons, front, extremes and the nearest candidates as JSON values."""
-    frames = {"values": found.values.astype({"answer": str}), "reasons": found.reasons}
+    frames = {"values": found.values, "reasons": found.reasons}
     return {name: getattr(found, name) for name in COUNTS} | {
         **{name: frame.to_dict("records") for name, frame in frames.items()},
         "front": [p.costs for p in found.front],
-        "front_answers": [_texts(p.answers.params) for p in found.front[:SHOWN_FRONT]],
+        "front_answers": [_texts(p.answers.params) for p in found.front],
         "extremes": {word: {"costs": p.costs, "params": _texts(p.answers.params)}
                      for word, p in found.extremes.items()},
-        "near": [{"changes": {k: [str(a), str(b)] for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}
+        "near": [{"changes": {k: [say(a), say(b)] for k, (a, b) in n.changes.items()}, "costs": dict(n.costs)}
                  for n in around],
     }
 
 
+def front_table(found: Feasibility) -> pd.DataFrame:
+    """The front's points, whole: a column for each cost and each parameter."""
+    import pandas as pd
+
+    return pd.DataFrame([{**point.costs, **_texts(point.answers.params)} for point in found.front])
+
+
 def _texts(params: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in params.items()}
+    """Parameters as ``--set`` takes them."""
+    return {name: say(value) for name, value in params.items()}
 
 
 def _counts(found: Feasibility) -> Iterator[str]:
@@ -119,8 +129,8 @@ def _front(points: list[Point], whole: bool) -> Table:
     chosen = spread(points)
     same = _common(chosen)
     keys = [key for key in chosen[0].answers.params if key not in same and key.count(".") < 2][:6]
-    rows = [(*(f"{point.costs[name]:,}" for name in names), *(str(point.answers.params.get(key, "")) for key in keys))
-            for point in chosen]
+    rows = [(*(f"{point.costs[name]:,}" for name in names), *(texts.get(key, "") for key in keys))
+            for point in chosen for texts in [_texts(point.answers.params)]]
     title = f"Most {names[0]} for the {names[1]}: {len(chosen)} of {len(points):,} points (exact)"
     table = make_table((*names, *keys), rows, (), title, lines=True)
     if not whole:
@@ -144,7 +154,8 @@ def _common(points: list[Point]) -> set[str]:
 def neighbours(found: list[Near], name: str) -> Table:
     """The nearest candidates that fit."""
     names = [name for name in (found[0].costs if found else ()) if any(near.costs[name] for near in found)]
-    rows = [(", ".join(f"{key}: {old} → {new}" for key, (old, new) in near.changes.items()) or "none: it fits",
-             *(f"{near.costs[cost]:,}" for cost in names)) for near in found]
+    changes = [[f"{key}: {say(old)} → {say(new)}" for key, (old, new) in near.changes.items()] for near in found]
+    rows = [(", ".join(listed) or "none: it fits", *(f"{near.costs[cost]:,}" for cost in names))
+            for near, listed in zip(found, changes)]
     return make_table(("change", *names), rows or [("none within four changed answers",)],
                       title=f"Nearest to {name} that fit", lines=True)

@@ -134,8 +134,14 @@ def offered(space: Space, key: str) -> Sequence[int] | None:
     return values if isinstance(values, range) else sorted(int(value) for value in values)
 
 
-def sizes_of(space: Space, each: Mapping[str, str | Sequence[int] | None]) -> dict[str, Sequence[int]]:
-    """The sizes of each key: those given, or those of a text such as ``1..24``; of None those that the space gives."""
+def sizes_of(space: Space, each: str | Sequence[str] | Mapping[str, str | Sequence[int] | None]
+             ) -> dict[str, Sequence[int]]:
+    """The sizes of each key: those given, or those of a text such as ``1..24``; of None those that the space gives.
+
+    Of keys alone, those of the space.
+    """
+    if not isinstance(each, Mapping):
+        each = dict.fromkeys([each] if isinstance(each, str) else each)
     sizes: dict[str, Sequence[int]] = {}
     for key, given in zip(answer_keys(space, each), each.values()):
         if given is not None and not isinstance(given, str):

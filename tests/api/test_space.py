@@ -118,6 +118,27 @@ def test_what_is_wrong_is_said_at_its_place(small):
         ss.space(small).sample().cost("decod")
 
 
+def test_numbers_that_cannot_be_are_refused(small):
+    space = ss.space(small)
+    with refuses("below-one", "draws"):
+        space.feasible("params.total <= 1M", draws=-5)
+    with refuses("bad-value", "vocab", "-3"):
+        space.smallest().module(vocab=-3)
+    for device in ("cuda:99", "nowhere"):
+        with refuses("no-device", device):
+            space.smallest().module(device=device)
+    assert space.smallest().module(vocab=5, device="meta").embedding is not None
+    with refuses("too-large", "64 bits"):
+        ss.space("transformer").set(width=10**9).feasible("params.total <= 10M")
+
+
+def test_keys_alone_have_the_sizes_of_the_space():
+    space = ss.space({"width": "8 | 16", "encoder": {"heads": 1}, "decoder": {"heads": 1}})
+    rows = [list(space.solve("max encoder.depth", "params.total <= 1M", each=each).frame()["width"])
+            for each in ("width", ["width"], {"width": None}, {"width": "8 | 16"})]
+    assert rows == [[8, 16]] * 4
+
+
 def test_a_length_that_no_protocol_has_is_refused_with_what_is_meant(small):
     space = ss.space(str(small))
     architecture = space.smallest()

@@ -1,5 +1,8 @@
 """The ``scalesearch`` command: its exit statuses."""
 
+import sys
+from subprocess import PIPE, Popen
+
 import click
 import pytest
 
@@ -45,3 +48,9 @@ def test_a_budget_missed_by_all_exits_with_2_after_the_table(monkeypatch, capsys
     captured = capsys.readouterr()
     assert "passes everything" in captured.out
     assert f"{file}:4:23: none of the 2 random candidates satisfies this constraint" in captured.err
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    with Popen([sys.executable, "-m", "scalesearch", "cost", "transformer"], stdout=PIPE, stderr=PIPE) as verb:
+        verb.stdout.close()
+        assert (verb.wait(), verb.stderr.read()) == (0, b"")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scalesearch import load
 from scalesearch.api.files import load_data
 from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
@@ -161,3 +162,13 @@ def test_lines_are_translated_in_lists_that_fit_memory(monkeypatch: pytest.Monke
 def test_a_line_without_an_end_is_refused(place: Path) -> None:
     with refuses("line-too-long", "line 2"):
         raise run(translate_verb, place / "model1", text="one\n" + "a" * 3_000_000).exception
+
+
+def test_empty_files_and_no_beam_are_refused(place: Path, tmp_path: Path) -> None:
+    (empty := tmp_path / "empty").write_text("")
+    with refuses("nothing-to-score"):
+        raise run(score_verb, place / "model1", "--source", empty, "--target", empty).exception
+    for ask in (lambda model: model.translate("one", beam=0), lambda model: model.score(["one"], ["eins"], beam=0),
+                lambda model: model.score(["one"], ["eins"], samples=0)):
+        with refuses("below-one", "0"):
+            ask(load(place / "model1"))

@@ -49,21 +49,25 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     Exact wherever the space can be counted section by section (it says so); elsewhere the share of random draws, with
     a 95 % interval.
     """
-    need("pandas")
+    if folder is not None:
+        need("matplotlib")
     from scalesearch.cost import protocol_of
     from scalesearch.feasible import tables
     from scalesearch.feasible.answer import AXES, feasible
     from scalesearch.feasible.limits import wanted_budgets
     from scalesearch.feasible.near import Start, nearest
+    from scalesearch.space.syntax.parameters import say as written
 
     space = load_space(file, settings)
     protocol = protocol_of(space.protocol, **lengths)
     limits = wanted_budgets(space, budgets)
     named = [_point(name, protocol) for name in references]
     start = Start(space, load_architecture(near)[1].answers) if near else None  # before the long work
-    if start and start.moved and not as_json:
-        moved = ", ".join(f"{name} {'-' if old is None else old} → {new}" for name, (old, new) in start.moved.items())
-        say(f"{near} is not of this space; the search starts from the nearest answers that are: {moved}")
+    moved = {name: [None if old is None else written(old), written(new)]
+             for name, (old, new) in start.moved.items()} if start else {}
+    if moved and not as_json:
+        listed = ", ".join(f"{name} {'-' if old is None else old} → {new}" for name, (old, new) in moved.items())
+        say(f"{near} is not of this space; the search starts from the nearest answers that are: {listed}")
     with open_console(stderr=True).status("…") as status:
         found = feasible(space, protocol, limits, draws, seed, lambda text: status.update(as_text(text)))
         status.update("looking around")
@@ -75,7 +79,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...], leng
     if as_json:
         record = tables.to_json(found, around)
         record |= {"protocol": protocol.to_json(), "budgets": [limit.text for limit in limits]}
-        record |= {"start": {name: [str(old), str(new)] for name, (old, new) in start.moved.items()}} if start else {}
+        record |= {"start": moved} if start else {}
         print_costs(record | ({"files": [str(path) for path in files]} if files else {}), protocol)
     else:
         say(f"{space.name or 'space'}: {' and '.join(limit.text for limit in limits)}")
@@ -99,11 +103,13 @@ def _point(file: str, protocol: Protocol) -> tuple[float, float, str]:
 
 
 def _write_tables(found: Feasibility, folder: Path) -> None:
+    from scalesearch.feasible.tables import front_table
     from scalesearch.files import write_text
     from scalesearch.report.text_tables import to_csv
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, frame in (("values", found.values), ("reasons", found.reasons), ("sample", found.sample)):
+    frames = {"values": found.values, "reasons": found.reasons, "sample": found.sample}
+    for name, frame in (frames | ({"front": front_table(found)} if found.front else {})).items():
         write_text(folder / f"{name}.csv", to_csv(frame))
 
 

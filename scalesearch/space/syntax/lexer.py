@@ -77,6 +77,8 @@ def _number(text: str, at: int) -> Token:
         raise SyntaxProblem("this number is too large", match.span(), code="bad-syntax")
     if scale > 1 and abs(value - round(value)) < 1e-6:
         value = round(value)
+    if "e" in digits.lower() and value == round(value) and abs(value) < 2**53:
+        value = round(value)  # 1e3 is the size 1,000
     return Token("number", match[0], match.span(), value)
 
 

@@ -1,5 +1,6 @@
 """``scalesearch feasible``: what it prints, writes and refuses."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.calculator.feasible import command
+from scalesearch.cost import cost, protocol_of
 from scalesearch.feasible.tables import SHOWN_FRONT, spread
+from scalesearch.space import read_space
 from tests.errors import refuses
 from tests.feasible.test_counts import SPACES, listed
 
@@ -53,7 +56,18 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
                   "least params.non_embedding", "points (exact)"):
         assert words in said
     assert sorted(file.name for file in out.iterdir()) == ["plane.png", "plane.svg", "shares.png", "shares.svg"]
-    assert {file.name for file in (tmp_path / "csv").iterdir()} == {"values.csv", "reasons.csv", "sample.csv"}
+    files = "values.csv", "reasons.csv", "sample.csv", "front.csv"
+    assert {file.name for file in (tmp_path / "csv").iterdir()} == set(files)
+    rows = list(csv.DictReader((tmp_path / "csv" / "front.csv").open()))
+    found = json.loads(run(str(space), "--budget", BUDGET, "--draws", "200", "--json"))
+    points = list(zip(found["front"], found["front_answers"], strict=True))
+    assert [{name: value for name, value in row.items() if value} for row in rows] == [
+        {name: str(value) for name, value in (costs | answers).items()} for costs, answers in points]
+    # Answers are written as the language, and so --set, takes them; `cycle(1..2)` alone is a parameter within one.
+    costs, answers = next(point for point in points if "(" not in "".join(point[1]))
+    closed = read_space(space).set(answers).closed()
+    bill = cost(closed.block, protocol_of(closed.protocol))
+    assert {name: bill[name] for name in costs} == costs
 
 
 TWO = """

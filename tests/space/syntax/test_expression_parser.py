@@ -20,9 +20,9 @@ from scalesearch.space.syntax.value_parser import parse_value
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("512", 512), ("-3", -3), ("0.5", 0.5), ("1e-3", 0.001), ("10M", 10_000_000), ("1.5G", 1_500_000_000),
-        ("2k", 2000), ("1_000", 1000), ("0.0015k", 1.5), ("yes", True), ("no", False), ("true", True),
-        ("post", "post"), ("h-softpos", "h-softpos"), ("'a b'", "a b"), ('"512"', "512"),
+        ("512", 512), ("-3", -3), ("0.5", 0.5), ("1e-3", 0.001), ("1e3", 1000), ("10M", 10_000_000),
+        ("1.5G", 1_500_000_000), ("2k", 2000), ("1_000", 1000), ("0.0015k", 1.5), ("yes", True), ("no", False),
+        ("true", True), ("post", "post"), ("h-softpos", "h-softpos"), ("'a b'", "a b"), ('"512"', "512"),
     ],
 )  # fmt: skip
 def test_constants(text, value):
