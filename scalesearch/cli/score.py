@@ -47,6 +47,7 @@ def command(models: tuple[str, ...], source: Path, target: Path, beam: int | Non
     found = [[best for _, ((best, _), *_) in counted(model, texts.source, len(texts.source))] for model in opened]
     rows = scores(opened, found, texts, samples)
     notes = _without_intervals(opened[0].task)
+    notes += [f"{model.folder}: {model.note}" for model in opened if model.note]
     if as_json:
         print_json({"source": str(source), "target": str(target), "sentences": len(texts.source), "lowercase": low,
                     "notes": notes, "models": [{"model": model.folder, "decode": model.search.protocol, **row}

@@ -13,6 +13,7 @@ import click
 from scalesearch.cli.options import Output
 from scalesearch.errors import UserError
 from scalesearch.files import write_atomic
+from scalesearch.terminal import open_console, say
 
 if TYPE_CHECKING:
     from scalesearch.export.translator import Translator
@@ -51,6 +52,8 @@ def command(models: tuple[str, ...], beam: int | None, length_penalty: float | N
     from scalesearch.export.translator import Translator
 
     translator = Translator(models, beam, length_penalty, batch, nbest)
+    if translator.note:
+        say(f"note: {translator.note}", open_console(stderr=True), style="dim")
 
     def texts() -> Iterator[str]:
         for number, (source, found) in enumerate(counted(translator, _lines()), 1):

@@ -63,7 +63,12 @@ class Decoder(ABC):
 
     ``rows`` are source ids as an encoder reads them, EOS last and without padding; a translation has neither BOS nor
     EOS, and at most its ``limits``' number of tokens. PAD and BOS are never chosen.
+
+    Attributes:
+        note: what on this machine makes its translations worse than elsewhere; empty if nothing does.
     """
+
+    note = ""
 
     @abstractmethod
     def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:

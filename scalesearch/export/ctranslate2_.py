@@ -18,6 +18,7 @@ from scalesearch.files import read_json
 from scalesearch.lowering.ctranslate2 import plan
 from scalesearch.lowering.plan import Plan
 from scalesearch.lowering.refusals import refusals
+from scalesearch.train.hardware import cpu_facts
 
 if TYPE_CHECKING:
     from scalesearch.train.checkpoint import Checkpoint
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TYPES = {"int8": "int8_float32", "int16": "int16", "bf16": "bfloat16", "none": "float32"}
 VOCABULARY = "shared_vocabulary.json"
+EXACT = {"avx512_vnni", "avx_vnni", "amx_int8"}  # instructions whose sums of int8 products do not saturate
+INEXACT = "products of int8 are less exact on this processor, which has no VNNI: scores may be lower than elsewhere"
 EPSILON = 1e-5  # of our layer norms
 
 
@@ -60,6 +63,8 @@ class CTranslate2Decoder(Decoder):
         self.tokens: list[str] = read_json(folder / VOCABULARY, list[str])
         self.ids = {token: at for at, token in enumerate(self.tokens)}
         self.translator = Translator(str(folder), intra_threads=threads)
+        if self.translator.compute_type.startswith("int8") and "flags" in (facts := cpu_facts()):
+            self.note = "" if EXACT.intersection(facts["flags"].split()) else INEXACT
 
     def greedy(self, rows: list[list[int]], limits: list[int]) -> list[list[int]]:
         # A greedy translation that is cut is the beginning of the longer one.

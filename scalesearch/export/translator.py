@@ -23,6 +23,7 @@ class Translator:
 
     Attributes:
         search: how; what is not given is as in the model's recipe.
+        note: what makes its translations worse here than elsewhere; empty if nothing does.
 
     Raises:
         UserError: the folder is neither, its task turns no line into another, ``nbest`` is more than the beam, or
@@ -33,7 +34,7 @@ class Translator:
                  batch: int = DECODE_TOKENS, nbest: int = 1) -> None:
         folders = [folder] if isinstance(folder, (Path, str)) else folder
         self.folder = " + ".join(map(str, folders))
-        self.trained, self._decode = _opened(*map(Path, folders))
+        self.trained, self._decode, self.note = _opened(*map(Path, folders))
         self.task = TASKS[self.trained.task]
         if self.task.score is None:
             raise UserError(f"{self.folder}: trained for the task {self.task.name}, which turns no line into another",
@@ -102,17 +103,17 @@ def scores(opened: Sequence[Translator], found: Sequence[list[str]], texts: Text
     return [{name: {"score": row[name], **signed} for name in task.metrics} for row in values]
 
 
-def _opened(folder: Path, *others: Path) -> tuple[Checkpoint, Callable[[Split, Search], list[Translations]]]:
-    """The training or the artefact in ``folder``, or the ensemble of several, and what translates with it."""
+def _opened(folder: Path, *others: Path) -> tuple[Checkpoint, Callable[[Split, Search], list[Translations]], str]:
+    """The training or the artefact in ``folder``, or the ensemble of several, what translates with it, and its note."""
     artefact = (folder / "artefact.json").is_file() and not (folder / "result.json").is_file()  # not a training's copy
     if artefact and not others:
         from scalesearch.export.export import open_artefact
 
         described, decoder = open_artefact(folder)
-        return described, lambda split, search: decoder.translate(split, described, search)
+        return described, lambda split, search: decoder.translate(split, described, search), decoder.note
     trained, hardware = read_ensemble([folder, *others]), Hardware.of(Recipe(steps=1))
     trained.model.to(hardware.device).set_attention(hardware.attention)
-    return trained, lambda split, search: translate(trained.model, split, trained.tokenizer, hardware, search)
+    return trained, lambda split, search: translate(trained.model, split, trained.tokenizer, hardware, search), ""
 
 
 def _grouped(lines: Iterable[str]) -> Iterator[list[str]]:

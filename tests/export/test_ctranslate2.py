@@ -177,6 +177,15 @@ def test_a_beam_finds_scored_translations_within_the_limits(deep, tmp_path):
     assert sum(one[0][0] == other[0][0] for one, other in zip(found, ours)) > len(ROWS) // 4
 
 
+@pytest.mark.parametrize(("quantise", "flags", "noted"), [
+    ("int8", "avx2", True), ("int8", "avx2 avx512_vnni", False), ("int8", "avx_vnni", False), ("none", "avx2", False),
+])
+def test_int8_without_vnni_is_said_to_be_less_exact(quantise, flags, noted, deep, tmp_path, monkeypatch):
+    CTranslate2().write(deep, tmp_path, quantise)
+    monkeypatch.setattr("scalesearch.export.ctranslate2_.cpu_facts", lambda: {"flags": flags})
+    assert ("VNNI" in CTranslate2().open(tmp_path, 1).note) == noted
+
+
 def test_tokens_beyond_the_positions_of_the_artefact_are_an_error(deep, tmp_path):
     CTranslate2().write(deep, tmp_path, "none")
     with refuses("too-long", "positions", "ask for fewer tokens"):
