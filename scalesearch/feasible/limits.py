@@ -169,6 +169,11 @@ def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
     return highest
 
 
+def is_lower_bound(constraint: Constraint) -> bool:
+    """Whether it is of the form ``params.total >= 1M``."""
+    return (sides := _bounding(constraint)) is not None and sides[1] not in UP
+
+
 def _refuse_contradictions(constraints: Sequence[Constraint]) -> None:
     """Complains of two limits that no number can meet together."""
     known = [(constraint, *sides) for constraint in constraints if (sides := _bounding(constraint)) is not None]

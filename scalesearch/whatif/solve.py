@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.cost import Protocol, protocol_of
 from scalesearch.errors import UserError
 from scalesearch.feasible.candidates import Candidate
-from scalesearch.feasible.limits import LimitCheck, check_limits, costs_of, limits, read_budgets
+from scalesearch.feasible.limits import LimitCheck, check_limits, costs_of, is_lower_bound, limits, read_budgets
 from scalesearch.space import Constraint, Space
 from scalesearch.whatif.varied import Varied, answer_keys, offered, written
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ONCE = "macs.once"  # shown where there is any
 ALL = 100_000  # values that are costed one and all
 GRID = 2_000  # values of a longer range that are
+NEAR = 64  # values from a doubling on that are tried where it cannot be built
 FARTHEST = 1 << 20  # where the search for an end gives up
 SHOWN = ("params.total", "macs.total", ONCE)
 Built = Mapping[int, Candidate]  # by value, rising
@@ -188,16 +189,42 @@ class _Search:
     def _reach(self, start: int, most: int) -> int:
         """Where the range ends: for the smallest value, at a doubling of the present one that is within the budget.
 
-        For the largest, at twice the last such doubling; at ``most`` where none breaks the budget.
+        For the largest, at twice the last doubling that is not too large; at ``most`` where none is.
         """
-        good, probe = 0, start
-        while probe <= 4 * max(good, start) or (self.way == "min" and not good):
-            if self.price([probe])[probe].meets(self.limits):
-                good = probe
-            if probe >= most or (self.way == "min" and good):
-                break
+        fine, probe, seen = 0, start, dict[int, Candidate]()
+        while True:
+            value, candidate = self._usable(probe, most)
+            over = candidate is not None and self._over(candidate)
+            if candidate is not None:
+                seen[value] = candidate
+                fine = fine if over else value
+                if self.way == "min" and candidate.meets(self.limits):
+                    return value
+            # Larger ones may cost less again; who looks for the smallest waits for that.
+            past = over and probe >= 4 * max(fine, start) and (self.way == "max" or self._rising(seen))
+            if past or probe >= most:
+                return probe if self.way == "min" else min(2 * max(fine, start), most)
             probe = min(2 * probe, most)
-        return probe if self.way == "min" else min(2 * max(good, start), most)
+
+    def _usable(self, probe: int, most: int) -> tuple[int, Candidate | None]:
+        """The first value from ``probe`` on that can be built and meets what no cost decides; None where none is near.
+
+        So a number of heads that divides no power of two does not hide all that is larger.
+        """
+        first = -(-probe // self.step) * self.step
+        for count in (1, NEAR):
+            values = range(first, min(first + count * self.step, most + 1), self.step)
+            for value, candidate in self.price(values).items():
+                if self._sound(candidate):
+                    return value, candidate
+        return first, None
+
+    def _sound(self, candidate: Candidate) -> bool:
+        return candidate.meets(limit for limit in self.limits if not limit.costs)
+
+    def _over(self, candidate: Candidate) -> bool:
+        """Whether it breaks a limit of costs that is no lower bound: what a larger value mends."""
+        return not candidate.meets(limit for limit in self.limits if limit.costs and not is_lower_bound(limit))
 
     def _extended(self, values: range, most: int, candidates: dict[int, Candidate]) -> range:
         """Where costs do not rise, more of the range: until twice as many values again hold nothing that fits."""
@@ -215,10 +242,11 @@ class _Search:
         """A grid over a long range, and all that lies where it changes; nothing where a grid cannot be trusted."""
         stride = len(values) // GRID
         candidates = self.price([*values[::stride], values[-1]])
-        if any(candidate.costs is None for candidate in candidates.values()) or self._rising(candidates) is False:
+        if not all(map(self._sound, candidates.values())) or self._rising(candidates) is False:
             return {}
-        good = [candidate.meets(self.limits) for candidate in candidates.values()]
-        for n in [n for n in range(len(good) - 1) if good[n] != good[n + 1]]:
+        # Too small, within or too large: between the first and the last lies what is within, however little.
+        side = [(self._over(one), one.meets(self.limits)) for one in candidates.values()]
+        for n in [n for n in range(len(side) - 1) if side[n] != side[n + 1]]:
             candidates |= self.price(values[n * stride : (n + 1) * stride])
         return dict(sorted(candidates.items()))
 

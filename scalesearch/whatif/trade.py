@@ -16,13 +16,13 @@ from scalesearch.space import Constraint, Space
 from scalesearch.space.schema.cost_names import COST_NAMES
 from scalesearch.space.syntax.diagnostics import suggest
 from scalesearch.whatif.solve import FARTHEST, ONCE, SHOWN
-from scalesearch.whatif.varied import Varied, answer_keys, offered
+from scalesearch.whatif.varied import Varied, answer_keys, offered, written
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST = 200_000  # pairs that are costed
-HOLD = re.compile(r"\s*([\w.]+)\s+within\s+([\d.]+(?:e-?\d+)?)\s*%\s*")
+HOLD = re.compile(r"\s*([\w.]+)\s+within\s+((?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*%\s*")
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class _Trade:
         if (mine := self._given(key)) is not None:
             return mine
         least = {other: self._least(other) for other in self.varied.keys}
-        high = 2 * least[key]
-        while high < FARTHEST and not self._too_much(tuple({**least, key: high}.values()), reference):
+        high = 2 * self._present(key)
+        while high < FARTHEST and not self._too_much(key, high, least, reference):
             high *= 2
         if high >= FARTHEST:
             raise UserError(f"nothing that is held limits {key}: give it a range, as in --for {key}=1..24",
@@ -189,10 +189,28 @@ class _Trade:
     def _given(self, key: str) -> Sequence[int] | None:
         return self.ranges[key] if key in self.ranges else offered(self.varied.space, key)
 
-    def _least(self, key: str) -> int:
+    def _present(self, key: str) -> int:
+        """The file's own value, or the first of those given."""
         mine = self._given(key)
-        return int(mine[0]) if mine is not None else max(1, int(self.varied.leaves[key].field.low or 1))
+        own = written(self.varied.space, key) if mine is None else int(mine[0])
+        return own or self._low(key)
 
-    def _too_much(self, values: tuple[int, ...], reference: Mapping[str, Any]) -> bool:
-        costs = self._price([values])[0].costs
-        return costs is None or any(h.exceeded(costs[h.name], reference[h.name]) for h in self.holds)
+    def _low(self, key: str) -> int:
+        return max(1, int(self.varied.leaves[key].field.low or 1))
+
+    def _least(self, key: str) -> int:
+        """The first value given, or the least that can be built beside the file's other sizes."""
+        present = {other: self._present(other) for other in self.varied.keys}
+        if self._given(key) is not None:
+            return present[key]
+        values = range(self._low(key), present[key] + 1)
+        built = self._price([tuple({**present, key: value}.values()) for value in values])
+        return next((value for value, one in zip(values, built) if one.costs is not None), present[key])
+
+    def _too_much(self, key: str, value: int, least: Mapping[str, int], reference: Mapping[str, Any]) -> bool:
+        """Whether ``value`` costs too much beside the least other sizes; if it cannot be built, the present ones."""
+        for others in (least, {other: self._present(other) for other in self.varied.keys}):
+            costs = self._price([tuple({**others, key: value}.values())])[0].costs
+            if costs is not None:
+                return any(hold.exceeded(costs[hold.name], reference[hold.name]) for hold in self.holds)
+        return True

@@ -61,6 +61,26 @@ def test_without_a_range_the_budget_ends_the_search() -> None:
                              "decoder.ffn.hidden": 660}  # fmt: skip
 
 
+def test_values_that_cannot_be_built_do_not_end_the_search() -> None:
+    gated = TRANSFORMER.set({"encoder.gate": "QgV", "encoder.heads": "12"})  # no power of two has twelve heads
+    budget = "params.total <= 1G"
+    (found,) = solve(gated, "max width", budget)
+    (given,) = solve(gated.set({"width": "12..4092 step 12"}), "max width", budget)
+    assert found.best and given.best and found.best.value == given.best.value == 2340
+
+
+@pytest.mark.parametrize("way", ["max", "min"])
+def test_a_budget_of_two_sides_is_found_however_narrow(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    low, high = ((bill(TRANSFORMER, {"width": width}) or {})["params.total"] for width in (2341, 2343))
+    budget = f"params.total >= {low} and params.total <= {high}"
+    (found,) = solve(TRANSFORMER, f"{way} width", budget)
+    assert found.best and found.best.value == (2343 if way == "max" else 2341) and found.within == 3
+    assert found.tried < 10_000
+    for name in ("ALL", "GRID"):  # a grid, none of whose points is within
+        monkeypatch.setattr(sys.modules["scalesearch.whatif.solve"], name, 100)
+    assert solve(TRANSFORMER, f"{way} width", budget)[0].best == found.best
+
+
 def test_a_cost_that_does_not_rise_is_enumerated() -> None:
     """Heads of width // heads features: their product goes up and down with the number of heads."""
     limit = (bill(SMALL, {"encoder.heads": 5}) or {})["params.total"]
@@ -164,6 +184,12 @@ def test_trades_end_where_the_cost_does_and_hold_another_architecture() -> None:
     free = trade(SMALL, keys, "macs.total within 10%")
     wide = trade(SMALL, keys, "macs.total within 10%", ranges=dict.fromkeys(keys, range(1, 60)))
     assert free.rows == wide.rows
+    thin = "width", "encoder.depth"  # of width 1 no head has a feature left
+    free = trade(SMALL, thin, "params.encoder within 20%")
+    ranges = {"width": range(1, 64), "encoder.depth": range(1, 300)}
+    wide = trade(SMALL, thin, "params.encoder within 20%", ranges=ranges)
+    assert free.rows == wide.rows and len({row["width"] for row in free.rows}) > 5
+    assert any((row["width"], row["encoder.depth"]) == (16, 2) for row in free.rows)
     deep = SMALL.set({"encoder.depth": "7"})
     sheet = deep.answer(lambda *_: None)
     other = trade(SMALL, keys, "macs.total within 1%", of=sheet)
@@ -177,6 +203,7 @@ def test_trades_end_where_the_cost_does_and_hold_another_architecture() -> None:
         (("width",), "macs.total within 1%", "one-size"),
         (("width", "encoder.depth"), "macs.totl within 1%", "unknown-cost"),
         (("width", "encoder.depth"), "macs.total within 1", "bad-hold"),
+        (("width", "encoder.depth"), "macs.total within 1..2 %", "bad-hold"),
         (("width", "encoder.depth"), (), "nothing-held"),
         (("encoder.depth", "decoder.depth"), "params.embedding within 1%", "no-limit"),
     ],
