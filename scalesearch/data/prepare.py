@@ -106,7 +106,7 @@ def _fitting(spec: DataSpec, source: Ints, target: Ints) -> tuple[Ints, dict[str
     # A given tokenizer may turn a line of odd blanks into nothing at all.
     void = shorter == 0
     long = ~void & (longer > spec.max_length)
-    uneven = ~void & ~long & (longer > (spec.max_ratio or np.inf) * shorter)
+    uneven = ~void & ~long & (longer > (spec.max_ratio or np.inf) * np.maximum(shorter, 1))
     keep = np.flatnonzero(~(void | long | uneven))
     if not len(keep):
         raise UserError(f"data: train: none of the {len(source)} pairs is left: {int(long.sum())} are longer "

@@ -53,6 +53,7 @@ class Cell:
 
     left: int
     right: int
+    listed: Rows  # of the rest: all, and those that are good
     rest: Rows
     allowed: bool  # by the constraints over shared answers
     spine: int  # its row
@@ -92,7 +93,9 @@ class Counter:
                     raise TooMany(f"more than {MOST_RIGHT:,} combinations of decoder, embedding and output")
                 self.rights.append(self._group(RIGHT, tuple(g.ravel() for g in np.meshgrid(*free, indexing="ij"))))
             rest = rows[REST].get(keys[REST][row], NOTHING)
-            cells.append(Cell(known[0][left], known[1][right], rest, bool(spine.good[row]), row))
+            good = rest[self.decomposition.parts[REST].good[rest]]
+            allowed = bool(spine.good[row]) and len(good) > 0
+            cells.append(Cell(known[0][left], known[1][right], rest, good, allowed, row))
         return cells
 
     def _group(self, names: tuple[str, ...], rows: tuple[Rows, ...]) -> Group:
@@ -139,7 +142,7 @@ class Counter:
     @cached_property
     def sheets(self) -> int:
         """All answer sheets."""
-        return sum(len(self.lefts[c.left]) * len(self.rights[c.right]) * len(c.rest) for c in self.cells)
+        return sum(len(self.lefts[c.left]) * len(self.rights[c.right]) * len(c.listed) for c in self.cells)
 
     @cached_property
     def sound(self) -> int:
@@ -157,7 +160,7 @@ class Counter:
 
     def _fits(self, cell: Cell, points: str, bounds: list[Bound]) -> NDArray[Any]:
         """For each good row of one side of ``cell`` how many good rows of the other, the ``points``, fit with it."""
-        most = np.array([bound.most for bound in bounds], np.int64)
+        most = np.array([bound.cut for bound in bounds], np.int64)
         other = "right" if points == "left" else "left"
         room = most - self.bounded(other, getattr(cell, other), bounds)
         return self._index(points, getattr(cell, points), bounds).within(room)
@@ -195,11 +198,11 @@ class Counter:
         weights = {name: (np.zeros(len(part), kind), np.zeros(len(part), kind))
                    for name, part in self.decomposition.parts.items()}
         for cell in self.cells:
-            left, right, many = self.lefts[cell.left], self.rights[cell.right], len(cell.rest)
+            left, right, many = self.lefts[cell.left], self.rights[cell.right], len(cell.listed)
             weights[LEFT][0][left.rows[0]] += len(right) * many
             for name, rows in zip(RIGHT, right.rows):
                 np.add.at(weights[name][0], rows, len(left) * many)
-            for name, row, times in ((REST, cell.rest, 1), (SPINE, cell.spine, many)):
+            for name, row, times in ((REST, cell.listed, 1), (SPINE, cell.spine, many)):
                 weights[name][0][row] += len(left) * len(right) * times
         for cell in self._allowed("right"):
             left, many, fits = self.lefts[cell.left], len(cell.rest), self._fits(cell, "right", bounds).astype(kind)
@@ -231,7 +234,7 @@ class Counter:
         under the same combinations are counted at once, and so are rights.
         """
         chosen = tightest(self.bounds if bounds is None else bounds)
-        most = np.array([bound.most for bound in chosen], np.int64)
+        most = np.array([bound.cut for bound in chosen], np.int64)
         sides = [self._kinds("left", chosen), self._kinds("right", chosen)]
         pairs = {(a, b) for cell in self.cells if cell.allowed
                  for a in sides[0].of_group.get(cell.left, ()) for b in sides[1].of_group.get(cell.right, ())}

@@ -63,7 +63,7 @@ class Draws:
 
     @cached_property
     def _most(self) -> NDArray[np.int64]:
-        return np.array([bound.most for bound in self.bounds], np.int64)
+        return np.array([bound.cut for bound in self.bounds], np.int64)
 
     @cached_property
     def _lefts(self) -> list[Chances]:

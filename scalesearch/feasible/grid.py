@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from scalesearch.blocks.sizes import Split, fixed, is_number
 from scalesearch.errors import UserError
-from scalesearch.space.questionnaire.answers import Questionnaire, Sheet
+from scalesearch.space.questionnaire.answers import Questionnaire, Sheet, misfit
 from scalesearch.space.syntax.evaluator import ABSENT
 from scalesearch.space.syntax.parameters import Choice, Parameter
+from scalesearch.space.syntax.schedules import Call
 
 Codes = dict[str, NDArray[np.int32]]  # parameter to the index of each candidate's answer
 UNASKED = -1
@@ -99,6 +100,7 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
         sheet = ColumnSheet(form, codes, numeric)
         try:
             answers = {key: value for key in wanted if (value := sheet.lookup(key)) is not ABSENT}
+            bad = _misfits(form, sheet, answers, rows)
         except Unanswered as missing:
             listed += rows * (missing.count - 1)
             if listed > most:
@@ -107,7 +109,25 @@ def tables(form: Questionnaire, keys: Iterable[str], most: int) -> Iterator[Tabl
         except Split as split:
             queue += [chosen(codes, split.labels == label) for label in np.unique(split.labels)]
         else:
-            yield Table(answers, rows, codes, bool(sheet.faults))
+            if bad.all() or not bad.any():
+                yield Table(answers, rows, codes, bool(sheet.faults) or bool(bad.any()))
+            else:
+                queue += [chosen(codes, bad), chosen(codes, ~bad)]
+
+
+def _misfits(form: Questionnaire, sheet: ColumnSheet, answers: Mapping[str, Any], rows: int) -> NDArray[np.bool_]:
+    """The candidates one of whose schedules, used or not, does not fit its depth."""
+    found = np.zeros(rows, bool)
+    for leaf in form.leaves:
+        value = sheet.parsed.get(leaf.key)
+        if leaf.field.fits is None or leaf.key not in answers or not isinstance(value, Call | tuple):
+            continue
+        if (given := sheet.lookup(leaf.field.fits)) is not ABSENT:
+            depths = np.broadcast_to(given, rows)
+            for depth in np.unique(depths).tolist():
+                if misfit(value, leaf.field, depth, None):
+                    found |= depths == depth
+    return found
 
 
 def _grown(codes: Codes, rows: int, name: str, count: int) -> Codes:

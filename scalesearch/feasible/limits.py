@@ -23,6 +23,7 @@ from scalesearch.space.syntax.value_parser import parse_expression
 ADDITIVE = tuple(name for name in COST_NAMES if not name.startswith(("load.", "artefact.", "latency.")))
 FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
 UP = ("<=", "<")
+LARGEST = 1 << 62
 
 
 # -- reading
@@ -128,6 +129,11 @@ class Bound:
     name: str
     sign: int
     most: int
+
+    @property
+    def cut(self) -> int:
+        """``most``, cut so that costs can be taken off it within 64 bits: no cost is larger."""
+        return max(-LARGEST, min(self.most, LARGEST))
 
     def __str__(self) -> str:
         return f"{self.name} {'<=' if self.sign > 0 else '>='} {self.sign * self.most:,}"

@@ -6,6 +6,7 @@ fixed, the sections vary independently: it is enough to list each section's own 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Mapping
 from random import Random
 from typing import Any
@@ -28,6 +29,7 @@ from scalesearch.space.schema.bound_tree import Leaf
 MOST_ROWS = 6_000_000
 SAMPLES = 60  # sheets that are built to see which answers count; what they do not show is found while listing
 HALVED = ("encoder", "decoder")
+PARALLEL = re.compile(r"\[[^\]]*\[")  # an order of sub-layers with a list inside
 SPINE = "spine"  # what sections share
 REST = "rest"  # what no section depends on, and decides nothing but how many answer sheets there are
 
@@ -70,17 +72,24 @@ class Decomposition:
         self.shared = frozenset(coupled | several(needs.values()))
         self.parts = {name: self._part(name, most) for name in SECTIONS}
         everything = frozenset().union(*needs.values()) | coupled
-        rest = [leaf.key for leaf in self.form.leaves if self._asks(leaf) - everything]
+        rest = [leaf.key for leaf in self.form.leaves if self._parameters([leaf.key]) - everything]
         self.parts[REST] = self._listed(None, rest, [], self.shared, most)
-        spine = [leaf.key for leaf in self.form.leaves if self._asks(leaf) & self.shared]
+        read = set().union(*self.reads.values())
+        # What nothing is made from may still have no value, as a width that three heads do not divide.
+        spine = [leaf.key for leaf in self.form.leaves if self._asks(leaf) & self.shared
+                 or (leaf.key not in read and self._parameters([leaf.key]) <= self.shared)]
         self.parts[SPINE] = self._listed(None, spine, self.constraints[SPINE], self.shared, most)
 
     # -- what depends on what
 
     def _pieces(self, name: str) -> tuple[Piece, ...]:
-        """A section, or its halves; of a decoder that borrows feed-forward networks the halves hang together."""
-        loans = " ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith("share.decoder"))
-        if name not in HALVED or (name == "decoder" and "encoder.ffn" in loans):
+        """A section, or its halves, unless these hang together.
+
+        So they do in a decoder that borrows feed-forward networks, and where mixers and networks stand in parallel.
+        """
+        loans, orders = (" ".join(str(leaf.spec) for leaf in self.form.leaves if leaf.key.startswith(key))
+                         for key in ("share.decoder", f"{name}.sublayers"))
+        if name not in HALVED or (name == "decoder" and "encoder.ffn" in loans) or PARALLEL.search(orders):
             return (Piece(name),)
         return Piece(name, "mixers"), Piece(name, "ffn")
 

@@ -139,12 +139,12 @@ def _at(protocol: Protocol, chosen: Mapping[str, int]) -> Protocol:
 
 def _order(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:
     """Sorts rows by the keys in turn: numbers by size, words as they come."""
-    seen = {key: list(dict.fromkeys(row[key] for row in rows)) for key in keys}
+    seen = {key: list({str(row[key]): row[key] for row in rows}.values()) for key in keys}  # lists, by layer, too
     rank = {}
     for key, values in seen.items():
         numbers = all(isinstance(value, int | float) for value in values)
-        rank[key] = {value: at for at, value in enumerate(sorted(values) if numbers else values)}
-    return lambda row: tuple(rank[key][row[key]] for key in keys)
+        rank[key] = {str(value): at for at, value in enumerate(sorted(values) if numbers else values)}
+    return lambda row: tuple(rank[key][str(row[key])] for key in keys)
 
 
 def _crossings(sheets: Sequence[Answers], protocol: Protocol, lengths: tuple[str, ...]) -> Crossings:

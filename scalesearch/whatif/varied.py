@@ -86,8 +86,12 @@ class Varied:
             raise UserError(f"{key} does not exist here: {group[0]} is {self.base.get(group[0], 'none')}",
                             code="key-absent")
         if leaf.field.kind != "size":
-            raise UserError(f"{key} is no whole number: only sizes can be solved for; try `scalesearch cost --sweep`",
-                            code="not-a-size")
+            raise _no_size(key)
+
+
+def _no_size(key: str) -> UserError:
+    return UserError(f"{key} is no whole number: only sizes can be solved for; try `scalesearch cost --sweep`",
+                     code="not-a-size")
 
 
 def _refuse(name: str, parameter: Parameter) -> Any:
@@ -120,11 +124,22 @@ def written(space: Space, key: str) -> int | None:
 def offered(space: Space, key: str) -> Sequence[int] | None:
     """The values that the file offers for ``key``, rising; None where it offers no choice.
 
+    Under a condition these are the ones that the file's own other values, or the first of them, leave.
+
     Raises:
-        UserError: it offers something that is no plain range or list of whole numbers.
+        UserError: it is no size, or it offers something that is no plain range or list of whole numbers.
     """
-    leaves = space.form.by_key[key]
-    parameters = [parameter for leaf in leaves for _, parameter in space.form.domains[leaf.path].dimensions()]
+    leaves, asked = space.form.by_key[key], set[str]()
+    if leaves[0].field.kind != "size":
+        raise _no_size(key)
+
+    def first(name: str, parameter: Parameter) -> Any:
+        asked.add(name)
+        return (parameter.values() or [0])[0]
+
+    space.answer(first)
+    parameters = [parameter for leaf in leaves for name, parameter in space.form.domains[leaf.path].dimensions()
+                  if name in asked]
     if not parameters:
         return None
     values = parameters[0].values() if len(parameters) == 1 else None

@@ -136,6 +136,28 @@ share:
 where:
   - encoder.ffn.hidden <= width + 32
 """,
+    "parallel": """
+width: 16 | 32
+encoder:
+  depth: 1 | 2
+  heads: 4
+  sublayers: "[attention, ffn] | [[attention, ffn]]"
+  parallel_heads: off | 1 | 3 | 8
+  ffn: relu | none
+decoder: { depth: 1, heads: 4, ffn: relu }
+""",
+    "answers that nothing is made of": """
+model: decoder-only
+width: 32 | 64
+encoder: { heads: 3 | 4, head_dim: = width / heads }
+decoder: { depth: 1 | 2, heads: 4, ffn: relu }
+""",
+    "schedules that nothing uses": """
+width: 16 | 32
+encoder: { depth: 1 | 2, heads: 4, ffn: relu | none }
+decoder: { depth: 1, heads: 4, ffn: relu }
+share: { encoder.ffn: "own | runs(1, 1)" }
+""",
     "loans": """
 width: 24
 norm: pre

@@ -61,6 +61,17 @@ def test_without_a_range_the_budget_ends_the_search() -> None:
                              "decoder.ffn.hidden": 660}  # fmt: skip
 
 
+def test_a_conditional_range_is_the_one_that_holds() -> None:
+    space = SMALL.set({"norm": "pre", "decoder.depth": "2..4 if norm == pre else 6"})
+    budget = "params.total <= 100M"
+    (found,) = solve(space, "max decoder.depth", budget)
+    assert found.best and found.best.value == 4
+    (free,) = solve(space.set({"norm": "post"}), "max decoder.depth", budget)
+    assert free.best == solve(SMALL.set({"norm": "post"}), "max decoder.depth", budget)[0].best
+    with refuses("not-a-size", "norm"):
+        sizes_of(SMALL, {"norm": "pre | post"})
+
+
 def test_values_that_cannot_be_built_do_not_end_the_search() -> None:
     gated = TRANSFORMER.set({"encoder.gate": "QgV", "encoder.heads": "12"})  # no power of two has twelve heads
     budget = "params.total <= 1G"
@@ -148,6 +159,7 @@ def test_nothing_fits_and_nothing_limits() -> None:
         ("max widht", "params.total <= 1M", "unknown-key"),
         ("width", "params.total <= 1M", "no-goal"),
         ("max norm", "params.total <= 1M", "not-a-size"),
+        ("max embedding", "params.total <= 1M", "not-a-size"),
         ("max width", (), "no-limit"),
         ("max width", "params.totl <= 1M", "unknown-name"),
         ("max width", "params.total <= 10Q", "bad-syntax"),

@@ -66,7 +66,7 @@ class _Audit:
 
     def __init__(self, results: Results, plan: AuditPlan, runner: Runner, tell: Callable[[str], object]) -> None:
         self.study, self.plan, self.runner, self.tell = results.study, plan, runner, tell
-        self.metric, self.job = results.study.meta.main_objective, job_of(results.study)
+        self.metric, self.job = results.study.meta.main_metric, job_of(results.study)
         self.numbers = {(member.folder, option): at for at, (member, option) in enumerate(
             (member, option) for member in plan.members for option in plan.options)}
         self.running: dict[int, Training] = {}

@@ -10,6 +10,7 @@ import optuna
 from optuna.samplers import BaseSampler
 
 from scalesearch.samplers.base import Exhausted
+from scalesearch.space import read_space
 from scalesearch.space.assembly.architecture import Architecture
 from scalesearch.space.schema.cost_names import OWN
 from scalesearch.study.config.rows import Reference
@@ -101,7 +102,9 @@ class Proposals:
     def _architecture(self, trial: Trial) -> Architecture:
         trial = self.study.trials[trial.of] if trial.origin == Origin.REPLICATE and trial.of is not None else trial
         if trial.origin == Origin.REFERENCE:
-            return next(one.architecture for one in self.plan.references if one.label == trial.label)
+            named = (one.architecture for one in self.plan.references if one.label == trial.label)
+            # One that the file no longer has may still get further seeds.
+            return next(named, None) or read_space(self.study.trial_folder(trial) / "architecture.yaml").closed()
         architecture = self.plan.evaluator.architecture(trial.params)
         assert architecture is not None and architecture.id == trial.architecture, "the space's hash was checked"
         return architecture

@@ -63,8 +63,7 @@ def set_up(spec: StudySpec, corpora: Corpora, teacher: TeacherMeta | None) -> Se
                      limits=tuple(limit.text for limit in evaluator.limits), bounds=upper_bounds(evaluator.limits),
                      versions=versions(*SEARCHERS), teacher=teacher, sampler=None if spec.rows else spec.proposer,
                      rungs=spec.rungs, compute=spec.compute, seeds=spec.seeds, warm_start=spec.warm,
-                     questions=spec.recipe_space.texts,
-                     **rows).as_read()
+                     questions=spec.recipe_space.texts, processes=spec.resources.processes_per_trial, **rows).as_read()
     job = {"data": spec.data.resolve().to_json(), "cache": str(default_cache()), "recipe": spec.recipe.to_json(),
            "seed": spec.seed, "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice,
            "processes": spec.resources.processes_per_trial, "proxies": spec.proxies}

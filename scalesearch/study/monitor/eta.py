@@ -83,6 +83,12 @@ class Situation:
         return self.trials.of(Origin.REFERENCE)
 
     @property
+    def repeated(self) -> list[Trial]:
+        """The trials that train these, each once, unless they failed: what gets their further seeds."""
+        trained = {one.number: one for one in map(self.trials.outcome, self.references)}
+        return [one for one in trained.values() if one.state in (State.PENDING, State.COMPLETE)]
+
+    @property
     def unbegun(self) -> int:
         """Number of references that were not begun."""
         return max(0, self.wanted.references - len(self.references))
@@ -97,12 +103,10 @@ def done_so_far(now: Situation) -> Done:
 
     searched = sum(share.get(trial.number, 0.0) if trial.state == State.PENDING else share_of(trial, rungs)
                    for trial in now.trials if trial.origin.charged)
-    replicates, named = now.trials.replicates(), {trial.number for trial in now.references}
+    replicates, named = now.trials.replicates(), {trial.number for trial in now.repeated}
     again = [trial for trial in replicates if trial.of in named] if seeds.references > 1 else []
-    # A reference whose training failed, or was another's, needs no further seeds.
-    without = sum(trial.state not in (State.PENDING, State.COMPLETE) for trial in now.references)
     parts = ((searched, float(now.wanted.candidates)), (ended(now.references), float(now.wanted.references)),
-             (ended(again), float(max(0, now.wanted.references - without) * (seeds.references - 1))))
+             (ended(again), float((len(named) + now.unbegun) * (seeds.references - 1))))
     done, of = sum(min(part, most) for part, most in parts), sum(most for _, most in parts)
     return Done(done, of, min(1.0, done / of) if of else 0.0, *parts,
                 (len(replicates) - len(again), seeds.trials if seeds.most > 1 else 0))
@@ -166,8 +170,7 @@ def _pieces(now: Situation, full: float) -> list[float]:
 def _due_to_references(now: Situation, full: float) -> list[float]:
     """Seconds of the further seeds that references are still to be given."""
     each, begun = now.meta.seeds.references - 1, Counter(trial.of for trial in now.trials.replicates())
-    left = [trial.wall_seconds or full for trial in now.references if trial.state in (State.PENDING, State.COMPLETE)
-            for _ in range(each - begun[trial.number])]
+    left = [trial.wall_seconds or full for trial in now.repeated for _ in range(each - begun[trial.number])]
     return left + [full] * now.unbegun * each
 
 

@@ -8,9 +8,9 @@ MAX_SECONDS = 1e10  # that a damaged file says; nothing takes longer
 
 def short(value: float) -> str:
     """A number in few characters: 27.31, 1.24M, 0.0021."""
-    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= limit:
-            return f"{value / (limit if letter != 'k' else 1e3):.3g}{letter}"
+    for least, unit, letter in ((999.5e6, 1e9, "G"), (999.5e3, 1e6, "M"), (9999.5, 1e3, "k")):  # once it is rounded
+        if abs(value) >= least:
+            return f"{value / unit:.3g}{letter}"
     return f"{value:.4g}"
 
 

@@ -12,7 +12,7 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.pareto.objective import Objective
 from scalesearch.study.replicates.replicated import Replicated
-from scalesearch.study.replicates.summary import candidates_of, with_replicates
+from scalesearch.study.replicates.summary import candidates_of, finished_of, with_replicates
 from scalesearch.study.trials.study_meta import StudyMeta
 from scalesearch.study.trials.trial import Origin, State
 from scalesearch.study.trials.trials import Trials
@@ -77,7 +77,7 @@ def front_of(meta: StudyMeta, trials: Trials) -> Front:
     on = pareto_front(values, list(meta.directions.values()))
     members = sorted(compress(done, on), key=lambda one: sign * one.value(main))
     return Front(meta.directions, main, len(members), tuple(_row(one, objectives) for one in _few(members)),
-                 _volume(done, values, on, objectives))
+                 _volume(done, values, on, objectives, finished_of(trials)))
 
 
 def _few(rows: list[Replicated]) -> list[Replicated]:
@@ -92,10 +92,14 @@ def _row(one: Replicated, objectives: Sequence[Objective]) -> FrontRow:
 
 
 def _volume(done: list[Replicated], values: NDArray[np.float64], on: NDArray[np.bool_],
-            objectives: Sequence[Objective]) -> Volume:
-    """Hypervolume and its last change. A trial after the front's youngest member added nothing."""
+            objectives: Sequence[Objective], finished: list[Replicated]) -> Volume:
+    """Hypervolume and its last change, up to beyond the worst of all that is ``finished``.
+
+    A trial after the front's youngest member added nothing.
+    """
     ways: list[str] = [one.direction for one in objectives]
-    corner = worst_corner(values, ways)
+    worst = [[one.value(objective.name) for objective in objectives] for one in finished]
+    corner = worst_corner(np.array(worst, float), ways)
     ends = [_ended(one.first.ended) for one in done]
     # Ranks, not times: trials that ended within the same millisecond count in the order of their numbers.
     order = np.argsort(np.argsort([-1.0 if end is None else end for end in ends], kind="stable"))

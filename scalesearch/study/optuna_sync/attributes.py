@@ -17,7 +17,8 @@ from scalesearch.space.syntax.parameters import Choice, FloatRange, Parameter
 from scalesearch.study.trials.trial import State, Trial
 
 NUMBER = "trial"  # the attribute of an Optuna trial that holds our number
-STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED}
+STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL, State.INFEASIBLE: TrialState.PRUNED,
+          State.DUPLICATE: TrialState.FAIL}  # of a trial that is lost
 COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total", "memory.weights", "memory.cache",
          "memory.activations")
 

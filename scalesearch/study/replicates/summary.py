@@ -38,6 +38,11 @@ def candidates_of(trials: Trials, objectives: Sequence[Objective]) -> list[Repli
     return [one for one in eligible if not one.first.tuned or best[one.first.architecture] == one.number]
 
 
+def finished_of(trials: Trials) -> list[Replicated]:
+    """The candidates that were trained to the end, those that may not stand on the front included."""
+    return with_replicates(trials, (trial for trial in trials.candidates() if trial.state == State.COMPLETE))
+
+
 def with_replicates(trials: Trials, firsts: Iterable[Trial]) -> list[Replicated]:
     """Each of ``firsts`` with its replicates."""
     further: dict[int | None, list[Trial]] = {}

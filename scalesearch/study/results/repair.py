@@ -6,6 +6,7 @@ trial whose events are lost is made again from its record, and a lost record fro
 
 import shutil
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -54,8 +55,8 @@ def repair(folder: Path, to: Path) -> Repaired:
             lost.append(f"events.jsonl:{number}: {error}")
     events += _from_records(new, saved)
     # A finished replicate stays, whatever became of the trial that it repeats; another could not be trained any more.
-    orphans = {one.number for one in new.trials.replicates()
-               if one.state not in ENDED and new.trials.get(one.of) is None}
+    orphans = {one.number for one in new.trials if one.of is not None and new.trials.get(one.of) is None
+               and (one.state == State.DUPLICATE or (one.origin == Origin.REPLICATE and one.state not in ENDED))}
     events = [line for line in events if unsealed(line).trial not in orphans]
     lost += [f"trial {number}: the trial that it repeats is lost" for number in sorted(orphans)]
     new.log.file.write_bytes(b"".join(_numbered(line, number) for number, line in enumerate(events, 1)))
@@ -97,7 +98,8 @@ def _from_records(study: StudyDir, saved: list[str]) -> list[bytes]:
             facts = {"event": Kind.ENDED, "trial": trial.number, "state": trial.state, "values": trial.values,
                      "reason": trial.reason, "wall_seconds": trial.wall_seconds,
                      "efforts": msgspec.to_builtins(trial.efforts)}
-        line = sealed({"line": 1, "time": trial.ended or study.meta.created, **facts})
+        written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
+        line = sealed({"line": 1, "time": trial.ended or written, **facts})  # records are written as a trial ends
         study.trials.apply(Event.from_json(line))
         events.append(line)
         saved.append(f"trial {trial.number}, {trial.state}: from its record")

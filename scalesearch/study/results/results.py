@@ -20,7 +20,7 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.pareto.hypervolume import hypervolume, worst_corner
 from scalesearch.report.labels import costs_line, once
 from scalesearch.study.replicates.replicated import Replicated
-from scalesearch.study.replicates.summary import Verdict, with_replicates
+from scalesearch.study.replicates.summary import Verdict, finished_of
 from scalesearch.study.trials.record import Record, TeacherFacts, describe_taught
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State
@@ -81,8 +81,7 @@ class Results:
     @cached_property
     def finished(self) -> list[Replicated]:
         """The candidates that were trained to the end, each with its replicates."""
-        complete = [trial for trial in self.study.trials.candidates() if trial.state == State.COMPLETE]
-        return with_replicates(self.study.trials, complete)
+        return finished_of(self.study.trials)
 
     @property
     def objectives(self) -> dict[str, str]:
@@ -113,8 +112,8 @@ class Results:
 
     @property
     def main_metric(self) -> str:
-        """The task's main metric, or else the first metric among the objectives."""
-        return self.study.meta.main_objective
+        """See :attr:`.StudyMeta.main_metric`."""
+        return self.study.meta.main_metric
 
     @property
     def task(self) -> str:

@@ -73,7 +73,9 @@ def trained_otherwise(old: StudyMeta, new: StudyMeta) -> list[str]:
     recipe = ["the training recipe"] if before != after else []
     data = ["the data"] if old.data.hash != new.data.hash else []
     teacher = ["the teacher"] if _teacher(old) != _teacher(new) else []
-    return recipe + _differing(TRAINED, old, new) + teacher + data
+    known = old.processes is not None and new.processes is not None  # in studies that began before it was written down
+    processes = ["the number of processes a trial"] if known and old.processes != new.processes else []
+    return recipe + _differing(TRAINED, old, new) + processes + teacher + data
 
 
 def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[str]:

@@ -62,7 +62,7 @@ class StudyMeta:
         bounds: cost to the number that a budget allows, for plots.
         recipe: of every training, but for its ``questions`` (key to what it may be), which have their defaults in it.
         trials: full trainings of the search and references together.
-        sampler: None where nothing is proposed.
+        sampler: None where nothing is proposed. processes: that share a candidate's updates; None where not known.
         kind: ``search``, or that of a study of rows; with ``rows`` (labels), ``base``, ``scaling``, ``left_out``.
     """
 
@@ -92,6 +92,7 @@ class StudyMeta:
     seeds: Seeds = ONE
     warm_start: WarmSpec | None = None
     questions: Mapping[str, str] = field(default_factory=dict)
+    processes: int | None = None
     forked_from: Mapping[str, str | int] | None = None
 
     @cached_property
@@ -106,7 +107,14 @@ class StudyMeta:
 
     @property
     def main_objective(self) -> str:
-        """The task's main metric, or else the first metric among the objectives."""
+        """The objective that orders trials: the main metric, else the first that is measured, else the first."""
+        known = self.main_metric
+        measured = [one.name for one in self.objectives if one.measured] or [one.name for one in self.objectives]
+        return known if known in self.directions else measured[0]
+
+    @property
+    def main_metric(self) -> str:
+        """The task's main metric, unless the objectives have others alone: then the first of these."""
         metrics = [one.name for one in self.objectives if "." not in one.name and one.name not in MEASURED]
         main = TASKS[self.task].main
         return main if main in metrics or not metrics else metrics[0]

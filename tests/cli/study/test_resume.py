@@ -47,6 +47,24 @@ def test_without_resume_it_is_refused_and_another_recipe_too(folder):
         run("mine", "--resume", "--set", "recipe.steps=4")
 
 
+def test_the_number_of_processes_is_part_of_how_candidates_are_trained(folder):
+    with refuses("study-changed", "processes"):
+        run("mine", "--resume", "--set", "resources.processes_per_trial=2")
+
+
+def test_a_reference_that_the_file_no_longer_has_gets_its_seeds(folder):
+    named = "reference: { name: mine, set: { width: 16 } }\n"
+    search = f"space: {{ width: 8 | 16, encoder: {{ heads: 2 }}, decoder: {{ heads: 2 }} }}\ntrials: 1\n{REST}"
+    Path("t.yaml").write_text(search + named)
+    assert run("t.yaml", "--out", "without").exit_code == 0
+    Path("t.yaml").write_text(search)
+    assert run("t.yaml", "--out", "without", "--resume", "--set", "seeds={most: 1, references: 2}").exit_code == 0
+    events = [json.loads(line) for line in Path("without/events.jsonl").read_text().splitlines()]
+    [again] = [event for event in events if event.get("origin") == "replicate"]
+    assert any(event["event"] == "ended" and event["trial"] == again["number"] and event["state"] == "complete"
+               for event in events)
+
+
 def test_nothing_to_resume_is_said(folder):
     done = run("s.yaml", "--resume", "--set", "recipe.steps=1", "--out", "typo")
     assert done.exit_code == 0 and "nothing to resume in typo; starting from the beginning" in done.output

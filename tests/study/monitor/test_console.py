@@ -107,7 +107,8 @@ def test_further_seeds_of_rows_are_still_to_come_and_nothing_is_left_where_nobod
 
 
 @pytest.mark.parametrize(("value", "text"), [(27.314, "27.31"), (1_240_000, "1.24M"), (0.0021, "0.0021"),
-                                             (35_000, "35k"), (2.5e9, "2.5G"), (999, "999")])
+                                             (35_000, "35k"), (2.5e9, "2.5G"), (999, "999"), (999_700, "1M"),
+                                             (999_400, "999k"), (999_600_000, "1G"), (9999.7, "10k")])
 def test_numbers_are_short(value, text):
     assert short(value) == text
 

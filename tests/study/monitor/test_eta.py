@@ -67,6 +67,17 @@ def test_references_and_their_seeds_alone(made):
     assert means == {"a": (2, 10.0), "b": (1, 10.0)}
 
 
+def test_a_reference_that_something_else_has_trained_gets_its_seeds_from_it(made):
+    made.propose(0, origin="imported").end(0, 60).propose(1, origin="reference", label="a", state="duplicate", of=0)
+    made.propose(2).end(2, 80)
+    now = made.situation(Wanted(1, 1), seeds=Seeds(1, 0, references=3))
+    assert done_so_far(now).reference_seeds == (0, 2) and done_so_far(now).share < 1
+    assert time_left(now, 1).seconds == pytest.approx(2 * 60)
+    made.propose(3, origin="replicate", of=0, seed=2).end(3, 60)
+    now = made.situation(Wanted(1, 1), seeds=Seeds(1, 0, references=3))
+    assert (done_so_far(now).reference_seeds, done_so_far(now).front_seeds) == ((1, 2), (0, 0))
+
+
 def test_further_seeds_of_the_front_are_an_upper_limit(made):
     made.propose(0).end(0, 100)
     eta = time_left(made.situation(Wanted(2, 0), seeds=Seeds(3, 4)), 2)

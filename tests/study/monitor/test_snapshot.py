@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.config.objectives import objective
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.worker import Progress
@@ -53,6 +54,26 @@ def test_what_is_found_is_what_the_results_say(tmp_path):
     assert [row.values["bleu"] for row in shown.front.rows] == sorted(
         (row.values["bleu"] for row in shown.front.rows), reverse=True)
     assert json.loads(json.dumps(shown.to_json()))["done"]["candidates"] == [8.0, 6.0]
+
+
+def test_what_may_not_stand_on_the_front_still_counts_as_the_worst(made):
+    made.propose(0, origin="reference", label="a", in_space=False).end(0, 5, bleu=1.0, params=9000.0)
+    made.propose(1).end(1, 5, bleu=20.0, params=1000.0).propose(2).end(2, 5, bleu=30.0, params=2000.0)
+    volume = Watch(made.study.folder).look().front.volume
+    assert volume.corner == pytest.approx({"bleu": 1 - 0.1 * 29, "params.total": 9000 + 0.1 * 8000})
+    assert list(volume.corner.values()) == pytest.approx(load(made.study.folder).hypervolume()[1])
+
+
+@pytest.mark.parametrize(("names", "main"), [
+    (("latency", "params.total"), "latency"), (("macs.total", "params.total"), "macs.total"),
+    (("chrf", "params.total"), "chrf"),
+])
+def test_a_study_without_the_tasks_metric_is_ordered_by_another(names, main, tmp_path):
+    made = Made(tmp_path, objectives=tuple(objective(name, "min") for name in names))
+    made.propose(0)
+    made.study.append("ended", 0, state="complete", values=dict.fromkeys(names, 1.0), wall_seconds=1, reason="")
+    shown = Watch(made.study.folder).look()
+    assert (shown.front.main, shown.front.size) == (main, 1)
 
 
 def test_the_latest_change_of_the_hypervolume_by_hand(made):

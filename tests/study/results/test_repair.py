@@ -20,6 +20,7 @@ from scalesearch.study.trials.trial import State
 from tests.errors import refuses
 from tests.study.engine.test_promotion import RUNGS, work
 from tests.study.fakes import make_driver, make_plan
+from tests.study.made import Made
 
 PLAN = make_plan(5, rungs=RUNGS, seeds=Seeds(most=2, trials=2))
 READING = (["status"], ["status", "--json"], ["front"], ["front", "--csv", "--all"], ["watch", "--once"])
@@ -91,6 +92,17 @@ def test_lost_events_and_records_are_made_again_from_each_other(study):
     assert {line.partition(":")[0] for line in repaired.saved} >= {
         f"trial {first.number}, complete", f"the record of trial {second.number}"}
     assert make_driver(Path(repaired.folder), PLAN, work, kind="local", storage=False).run()
+
+
+def test_duplicates_of_a_lost_trial_are_left_out(tmp_path):
+    made = Made(tmp_path / "study")
+    made.propose(0).end(0, 5).propose(1).propose(2, state=State.DUPLICATE, of=1)
+    lines = made.study.log.lines()
+    made.study.log.file.write_bytes(b"".join(line for line in lines if b'"trial": 1,' not in line
+                                             and b'"number": 1,' not in line))
+    lost = repair(made.study.folder, tmp_path / "whole").lost
+    assert [trial.number for trial in StudyDir(tmp_path / "whole").load().trials] == [0]
+    assert any("trial 2" in line for line in lost)
 
 
 def test_a_finished_trial_whose_folder_is_lost_is_named(study):
