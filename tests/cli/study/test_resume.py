@@ -61,7 +61,7 @@ def test_a_reference_that_the_file_no_longer_has_gets_its_seeds(folder):
     assert run("t.yaml", "--out", "without", "--resume", "--set", "seeds={most: 1, references: 2}").exit_code == 0
     events = [json.loads(line) for line in Path("without/events.jsonl").read_text().splitlines()]
     [again] = [event for event in events if event.get("origin") == "replicate"]
-    assert any(event["event"] == "ended" and event["trial"] == again["number"] and event["state"] == "complete"
+    assert any(event["event"] == "ended" and event["trial"] == again["trial"] and event["state"] == "complete"
                for event in events)
 
 
