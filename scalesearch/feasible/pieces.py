@@ -185,7 +185,7 @@ def keys_read(piece: Piece, samples: Iterable[Answers], known: Container[str]) -
 
 
 def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
-    """The leaves that ``keys`` are the answers of, and all whose values those depend on."""
+    """The leaves that ``keys`` are the answers of, and all whose values those depend on, or depths that they fit."""
     leaves: dict[str, Leaf] = {}
     queue = list(keys)
     while queue:
@@ -194,6 +194,7 @@ def leaves_behind(form: Questionnaire, keys: Iterable[str]) -> list[Leaf]:
                 leaves[leaf.path] = leaf
                 queue += [key for expr in expressions(leaf.spec) for key in keys_of(expr)]
                 queue += [group for group, _ in leaf.guards]
+                queue += [leaf.field.fits] if leaf.field.fits else []
     return list(leaves.values())
 
 

@@ -99,7 +99,8 @@ class Decomposition:
         Returns the parameters of several pieces that decide about one such answer: they have to be shared.
         """
         needs = {piece: self._parameters(self._keys(piece)) for piece in self.reads}
-        own = frozenset().union(*needs.values()) - several(needs.values())
+        sections = [frozenset().union(*(needs[piece] for piece in pieces)) for pieces in self.pieces.values()]
+        own = frozenset().union(*sections) - several(sections)
         coupled: set[str] = set()
         for leaf in self.form.leaves:
             deciding = (self._parameters([leaf.key]) - self._asks(leaf)) & own

@@ -152,6 +152,12 @@ width: 32 | 64
 encoder: { heads: 3 | 4, head_dim: = width / heads }
 decoder: { depth: 1 | 2, heads: 4, ffn: relu }
 """,
+    "depths of nothing": """
+width: 16 | 32
+encoder: { depth: 1 | 2 | 3, heads: 4, ffn: none }
+decoder: { depth: 1, heads: 4, ffn: relu }
+share: { encoder.ffn: "own | runs(1, 1) | cycle(2)" }
+""",
     "schedules that nothing uses": """
 width: 16 | 32
 encoder: { depth: 1 | 2, heads: 4, ffn: relu | none }
