@@ -223,7 +223,7 @@ class _Search:
         return candidate.meets(limit for limit in self.limits if not limit.costs)
 
     def _over(self, candidate: Candidate) -> bool:
-        """Whether it breaks a limit of costs that is no lower bound: what a larger value mends."""
+        """Whether it breaks a limit of costs that no larger value would mend."""
         return not candidate.meets(limit for limit in self.limits if limit.costs and not is_lower_bound(limit))
 
     def _extended(self, values: range, most: int, candidates: dict[int, Candidate]) -> range:
