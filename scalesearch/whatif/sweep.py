@@ -16,6 +16,7 @@ from scalesearch.space.syntax.choices import whole_numbers
 from scalesearch.space.syntax.lexer import SyntaxProblem
 from scalesearch.space.syntax.value_parser import parse_value
 from scalesearch.whatif.crossings import LENGTHS, Crossings, attention_products, crossings
+from scalesearch.whatif.varied import without_kinds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,8 +68,7 @@ def sweep(space: Space, over: Mapping[str, str], protocol: Protocol | None = Non
     Raises:
         SpaceErrors: an unknown key or an illegal value. UserError: too many rows, or the space leaves more open.
     """
-    base, names = protocol or protocol_of(space.protocol), {leaf.path: leaf.key for leaf in space.form.leaves}
-    over = {names.get(key, key): text for key, text in over.items()}  # a path may say the kind: encoder.ffn.relu.hidden
+    base, over = protocol or protocol_of(space.protocol), dict(zip(without_kinds(space, over), over.values()))
     free = LENGTHS.keys() - space.form.by_key.keys()  # a vocabulary of the space's own is a key as others are
     lengths = {key: _lengths(key, text) for key, text in over.items() if key in free}
     if len(lengths) == len(LENGTHS) or ("length" in lengths and {"source", "target"} & set(lengths)):

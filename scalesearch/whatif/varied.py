@@ -104,14 +104,19 @@ def answer_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
     Raises:
         UserError: the space has no such key.
     """
-    names = {leaf.path: leaf.key for leaf in space.form.leaves}
-    found = tuple(names.get(key, key) for key in keys)
+    found = without_kinds(space, keys)
     for key in found:
         if key not in space.form.by_key:
             meant = closest(key, space.form.by_key)
             raise UserError(f"{key} is not a key of this space" + (f"; did you mean `{meant}`?" if meant else ""),
                             code="unknown-key")
     return found
+
+
+def without_kinds(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
+    """The keys by the names of their answers: ``encoder.ffn.hidden`` for ``encoder.ffn.relu.hidden``."""
+    names = {leaf.path: leaf.key for leaf in space.form.leaves}
+    return tuple(names.get(key, key) for key in keys)
 
 
 def written(space: Space, key: str) -> int | None:

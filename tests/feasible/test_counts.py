@@ -152,6 +152,12 @@ width: 32 | 64
 encoder: { heads: 3 | 4, head_dim: = width / heads }
 decoder: { depth: 1 | 2, heads: 4, ffn: relu }
 """,
+    "a size of nothing": """
+model: decoder-only
+width: 32 | 48
+encoder: { heads: 3, head_dim: = width / heads }
+decoder: { depth: 1 | 2, heads: 4, ffn: relu }
+""",
     "depths of nothing": """
 width: 16 | 32
 encoder: { depth: 1 | 2 | 3, heads: 4, ffn: none }

@@ -64,7 +64,9 @@ def loss_per_token(engine: Engine, split: Split, check: Check = lambda: None) ->
 
 
 def check_lengths(model: Any, corpus: Corpus, recipe: Recipe) -> None:
-    """Checks that learned positions, if any, are enough for every sentence that a training reads; it has no end else.
+    """Checks that learned positions, if any, are enough for every sentence that a training reads.
+
+    A sentence that shows only after the last update would end it in a way that no resume mends.
 
     Raises:
         TrainingFailed: they are not.
