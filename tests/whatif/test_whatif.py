@@ -58,6 +58,11 @@ def test_what_cannot_be_built_keeps_its_row() -> None:
     assert found.frame()["macs.total"].isna().tolist() == [True, False]
 
 
+def test_lists_by_layer_are_swept_in_the_order_of_the_file() -> None:
+    found = sweep(TRANSFORMER, {"encoder.heads": "8 | [4, 8, 4, 8, 4, 8] | 4"})
+    assert [row["encoder.heads"] for row in found.rows] == [8, [4, 8, 4, 8, 4, 8], 4]
+
+
 def test_the_quadratic_term_is_what_two_products_of_each_attention_cost() -> None:
     found = sweep(TRANSFORMER, {"length": "10 | 20"})
     assert [row["macs.attention_products"] for row in found.rows] == [18 * 2 * 512 * n * n for n in (10, 20)]

@@ -70,6 +70,12 @@ def test_what_people_see(space: Path, tmp_path: Path) -> None:
     assert {name: bill[name] for name in costs} == costs
 
 
+@pytest.mark.parametrize("budget", ["params.total <= 1e30", "params.total >= -1e30"])
+def test_a_budget_beyond_64_bits_leaves_everything(budget: str, space: Path) -> None:
+    found = json.loads(run(str(space), "--budget", budget, "--draws", "100", "--json"))
+    assert found["exact"] and found["fitting"] == found["sound"] > 0
+
+
 TWO = """
 space: two
 width: 32 | 64
