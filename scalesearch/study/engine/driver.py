@@ -127,7 +127,8 @@ class Driver:
         if self._count(State.FAILED) > self.plan.trials // 2 + 3:
             raise UserError(f"{self._count(State.FAILED)} candidates failed, the last with: {failed[-1].reason}",
                             code="too-many-failed")
-        return len(self.trials.of(Origin.REFERENCE)) < len(self.plan.references) or self._compute_left() > SLACK
+        announced = len(self.trials.of(Origin.REFERENCE)) == len(self.plan.references)
+        return not announced or self.trials.referred() is not None or self._compute_left() > SLACK
 
     def _compute_left(self) -> float:
         """Full trainings' worth of compute."""

@@ -36,13 +36,13 @@ class Proposals:
     def reference(self) -> Trial | None:
         """Announces references up to the next one to train.
 
-        Those that were trained under another name are announced only.
+        Those that were trained under another name are announced only; one that waits at a rung goes on.
         """
         announced = {trial.label for trial in self.study.trials.of(Origin.REFERENCE)}
         for reference in self.plan.references:
             if reference.label not in announced and (trial := self._refer(reference)).state == State.PENDING:
                 return trial
-        return None
+        return self.study.trials.referred()
 
     def _refer(self, reference: Reference) -> Trial:
         trial = self.plan.evaluator.evaluate_architecture(reference.architecture, reference.params)

@@ -80,6 +80,11 @@ class Trials:
         """The trial whose result counts for ``trial``: itself, or the one that it repeats."""
         return (self.get(trial.of) if trial.state == State.DUPLICATE else None) or trial
 
+    def referred(self) -> Trial | None:
+        """A candidate that waits at a rung and is a reference, too: those are trained to the end, whatever they promise."""
+        outcomes = (self.outcome(trial) for trial in self.of(Origin.REFERENCE))
+        return next((trial for trial in outcomes if trial.state == State.PAUSED), None)
+
     def spent(self, rungs: Rungs) -> float:
         """Full trainings' worth of compute that the search's trials have taken, or are taking."""
         return sum(share_of(trial, rungs) for trial in self if trial.origin.charged)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scalesearch.errors import UserError
 from scalesearch.schedule.rungs import Rungs
+from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.executors.base import Crashed, Done
 from scalesearch.study.executors.local import InProcessRunner
@@ -19,7 +20,7 @@ from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Kind, State
 from scalesearch.study.trials.trials import Trials
 from scalesearch.train.effort import Effort
-from tests.study.fakes import efforts_to, fake_result, make_driver, make_plan, score
+from tests.study.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan, score
 
 RUNGS = Rungs((0.1, 0.3, 1.0), 3)
 
@@ -75,6 +76,19 @@ def test_what_the_trainings_took_adds_up(tmp_path):
     assert found["scoring"] == Effort(60 * complete, 30 * complete)
     assert found["other"].seconds == 2 * len(shares)
     assert all(driver.study.record(trial)["efforts"] == efforts_to(1.0) for trial in trials.having(State.COMPLETE))
+
+
+def test_a_candidate_that_is_named_as_a_reference_goes_on_from_its_rung_to_the_end(tmp_path):
+    make_driver(tmp_path, make_plan(8, rungs=RUNGS), work=work).run()
+    waits = StudyDir(tmp_path).load().trials.having(State.PAUSED)[-1]
+    named = (Reference("named", architecture_of(waits.params), waits.params),)
+    before = len(StudyDir(tmp_path).load().trials)
+    make_driver(tmp_path, make_plan(8, rungs=RUNGS, references=named), work=work).run()
+    trials = StudyDir(tmp_path).load().trials
+    *_, named = trials
+    assert (named.label, named.state, named.of) == ("named", State.DUPLICATE, waits.number)
+    assert trials.outcome(named).state == State.COMPLETE and len(trials) == before + 1
+    assert passages(tmp_path)[waits.folder] == ["0.1", "0.3"], "on from where it was"
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3])
