@@ -147,8 +147,8 @@ def _decoder_layer(a: Answered, outer: Answered | None = None) -> DecoderLayer:
     if outer is not None and across is not None:
         across = Bridged(a["width"], TGT, True, DENSE, main=across, norm_kind=_norm_kind(a))
     network = ffn(a, "decoder", SEQ if only else TGT)
-    layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=bool(a["decoder.interleaved"]),
-                         norm_kind=_norm_kind(a))
+    woven = bool(a["decoder.interleaved"]) and not network.empty  # without a network nothing is interleaved
+    layer = DecoderLayer(own, network, a["norm"], cross_attention=across, interleaved=woven, norm_kind=_norm_kind(a))
     return _ordered(a, "decoder", layer)
 
 

@@ -177,13 +177,12 @@ def _on_the_rest(a: Answered, stack: str, left: Size) -> Answered:
 def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: bool = False) -> Attention:
     """Self- or cross-attention of a stack; ``axes`` as :func:`mixer`'s."""
     queries, projected, keys = axes
-    shared = off(a, f"{stack}.key_value_heads")
     identity = a.get(f"{stack}.projections", "matrices") == "identity"
     relative = bool(a.get(f"{stack}.relative_positions", False)) and not cross
     made = Attention(a["width"], queries, stack == "decoder", IDENTITY if identity else site(a, "attention"),
                      heads=a[f"{stack}.heads"], head_dim=a[f"{stack}.head_dim"], score_heads=a[f"{stack}.score_heads"],
                      projected=projected, keys=keys, cross=cross,
-                     expand=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=0 if shared is None else shared,
+                     expand=a.get(f"{stack}.head_scaling", "none") == "mlp", kv_heads=_kv_heads(a, stack),
                      clip=a[f"{stack}.relative_clip"] if relative else 0,
                      rotary=bool(a.get(f"{stack}.rotary", False)) and not cross,
                      mask=0 if cross or a.get(f"{stack}.mask", "none") == "none" else a[f"{stack}.mask.clip"],
@@ -193,6 +192,13 @@ def attention(a: Answered, stack: str, axes: tuple[Axis, Axis, Axis], cross: boo
                      bias=bool(a.get(f"{stack}.projection_bias", True)),
                      **(_adaptation(a) if stack == "encoder" else {}))
     return _mapped(fitted(made, stack), "attention")
+
+
+def _kv_heads(a: Answered, stack: str) -> Size:
+    """Heads of keys and values; 0 where they are as many as others, as if nothing were said: one network, one id."""
+    shared, heads = off(a, f"{stack}.key_value_heads"), a[f"{stack}.heads"]
+    plain = shared is None or (truth(shared == heads) and truth(shared == a[f"{stack}.score_heads"]))
+    return 0 if plain else shared
 
 
 def cross(a: Answered, axes: tuple[Axis, Axis, Axis]) -> Mixer:

@@ -5,9 +5,10 @@ Here the members are trained again with further seeds, and the front is that of 
 function of what was trained, so a study that was interrupted does what it would have done.
 
 1. Every member of the front gets a second seed; also one that joins it because another has fallen.
-2. The noise between seeds then is known, pooled over all candidates with several. In doubt is each pair of neighbours
-   on the front (in the order of costs) of which neither surely beats the other in something, and each candidate off the
-   front that no member surely dominates. *Surely*: the interval of the difference of the means leaves 0 out.
+2. The noise between seeds then is known, pooled over all trials with several, references over the budget included. In
+   doubt is each pair of neighbours on the front (in the order of costs) of which neither surely beats the other in
+   something, and each candidate off the front that no member surely dominates. *Surely*: the interval of the difference
+   of the means leaves 0 out.
 3. The pair that is least settled, by its difference over its standard error, gets a seed: that of the two which has
    fewer. Until nothing is in doubt, each has as many seeds as allowed, or the trainings are spent.
 """
@@ -61,15 +62,17 @@ class Comparison:
     doubt: float
 
 
-def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> Replicated | None:
+def next_training(candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds,
+                  finished: Sequence[Replicated] = ()) -> Replicated | None:
     """Chooses the candidate that is trained once more.
 
-    None where all is settled or spent, or where trainings under way have to be waited for.
+    None where all is settled or spent, or where trainings under way have to be waited for. ``finished`` as
+    :class:`Order`'s.
     """
     begun = sum(candidate.tried - 1 for candidate in candidates)
     if seeds.most < 2 or begun >= seeds.trials or not any(objective.measured for objective in objectives):
         return None
-    order = Order(candidates, objectives, seeds)
+    order = Order(candidates, objectives, seeds, finished)
     at = {candidate.number: candidate for candidate in candidates}
     once = [at[number] for number in order.front if at[number].seeds < 2]
     able = [one for one in once if one.coming < 2 and one.tried < seeds.most]
@@ -95,6 +98,9 @@ def level(objectives: Sequence[Objective], seeds: Seeds) -> float:
 class Order:
     """Order of complete candidates by their means in all objectives, as far as it is settled.
 
+    Args:
+        finished: trials over which the noise is pooled; ``candidates`` alone where there are none.
+
     Attributes:
         front: numbers of its members, from the cheapest.
         noise: measured objective to its noise.
@@ -102,12 +108,14 @@ class Order:
         comparisons: all neighbours, and those off the front that no member surely dominates.
     """
 
-    def __init__(self, candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds) -> None:
+    def __init__(self, candidates: Sequence[Replicated], objectives: Sequence[Objective], seeds: Seeds,
+                 finished: Sequence[Replicated] = ()) -> None:
         had = replace(seeds, most=max([seeds.most, *(one.seeds for one in candidates)]))  # more may have been allowed
         self.candidates, self.objectives, self.level = candidates, tuple(objectives), level(objectives, had)
         self.measured = [objective for objective in objectives if objective.measured]
         names = [objective.name for objective in objectives]
-        self.noise = {one.name: pooled(each.sample(one.name) for each in candidates) for one in self.measured}
+        self.noise = {one.name: pooled(each.sample(one.name) for each in finished or candidates)
+                      for one in self.measured}
         self.means = {(one.number, name): one.value(name) for one in candidates for name in names}
         rows = np.array([[self.means[one.number, name] for name in names] for one in candidates], dtype=float)
         on = pareto_front(rows, [objective.direction for objective in objectives])

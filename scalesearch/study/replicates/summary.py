@@ -64,7 +64,7 @@ def propose_replicate(study: StudyDir, objectives: Sequence[Objective], seeds: S
         return None
     chosen, allowed = of_a_reference(trials, seeds), on_top(trials, seeds)
     if chosen is None and _of_candidates(trials) < allowed.trials:
-        chosen = next_training(candidates_of(trials, objectives), objectives, allowed)
+        chosen = next_training(candidates_of(trials, objectives), objectives, allowed, finished_of(trials))
     if chosen is None:
         return None
     used = {seed, *(one.seed for one in chosen.further)}
@@ -106,7 +106,7 @@ def describe_end(trials: Trials, objectives: Sequence[Objective], seeds: Seeds) 
     if seeds.most < 2:
         return ""
     trained = len(trials.replicates())
-    order = Order(candidates_of(trials, objectives), objectives, seeds)
+    order = Order(candidates_of(trials, objectives), objectives, seeds, finished_of(trials))
     open_ = sum(not pair.settled for pair in order.comparisons)
     outcome = "the members of the front are settled" if order.settled else f"{open_} comparisons are still within noise"
     return f", then {trained} with further seeds; {outcome}"
@@ -126,7 +126,7 @@ class Verdict:
         self.several = bool(self.seeds.wanted or self.trained)
         self.order: Order | None = None
         if self.several:
-            self.order = Order(list(self.candidates.values()), objectives, self.seeds)
+            self.order = Order(list(self.candidates.values()), objectives, self.seeds, finished_of(trials))
 
     @property
     def confidence(self) -> float:

@@ -81,7 +81,7 @@ class Trials:
         return (self.get(trial.of) if trial.state == State.DUPLICATE else None) or trial
 
     def referred(self) -> Trial | None:
-        """A candidate that waits at a rung and is a reference, too: those are trained to the end, whatever they promise."""
+        """A candidate that waits at a rung and is a reference, too: trained to the end whatever it promises."""
         outcomes = (self.outcome(trial) for trial in self.of(Origin.REFERENCE))
         return next((trial for trial in outcomes if trial.state == State.PAUSED), None)
 

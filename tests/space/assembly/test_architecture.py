@@ -19,6 +19,8 @@ def test_two_sheets_of_one_network_have_one_id() -> None:
     assert identity(share__encoder__attention=[3, 3]) == identity(share__encoder__attention="sequence(1)")
     assert identity(embedding__max_length=99) == identity(), "a length that sinusoids do not use"
     assert identity(model="decoder-only", encoder__depth=9) == identity(model="decoder-only")
+    assert identity(decoder__interleaved=True, decoder__ffn="none") == identity(decoder__ffn="none")
+    assert identity(encoder__key_value_heads=2) == identity(), "as many heads of keys and values as of queries"
     borrowed = {"encoder__depth": 4, "share__encoder__attention": "cycle(2)"}
     assert identity(**borrowed, share__decoder__self="encoder.attention[2*i]") == identity(
         **borrowed, share__decoder__self="encoder.attention[0]"
@@ -34,6 +36,7 @@ def test_two_sheets_of_one_network_have_one_id() -> None:
         {"encoder__heads": 4},
         {"decoder__head_dim": 5},
         {"decoder__interleaved": True},
+        {"encoder__key_value_heads": 1},
         {"embedding__tie": "none"},
         {"embedding__positions": "learned"},
         {"share__decoder__cross": "one"},

@@ -7,6 +7,7 @@ import pytest
 from scalesearch.study.config.rows import Reference
 from scalesearch.study.config.sections import Seeds
 from scalesearch.study.replicates.summary import propose_replicate
+from scalesearch.study.results.results import load
 from scalesearch.study.trials.study_dir import StudyDir
 from scalesearch.study.trials.trial import Origin, State, Trial
 from tests.study.fakes import META, OBJECTIVES, architecture_of, make_driver, make_plan
@@ -45,6 +46,17 @@ def test_they_take_nothing_from_the_front(tmp_path, trials):
     alone = make_driver(tmp_path / "without", replace(plan, seeds=replace(plan.seeds, references=1)), work=noisy_work)
     alone.run()
     assert len(alone.trials.replicates()) <= trials
+
+
+def test_the_noise_of_one_over_the_budget_counts_in_table_and_verdict(tmp_path):
+    make_driver(tmp_path, make_plan(2, references=NAMED, seeds=Seeds(1, 0, references=3)), work=noisy_work).run()
+    found = load(tmp_path)
+    base, far = (found.study.trials[number] for number in (0, 1))
+    assert base.eligible and not far.feasible
+    noise = found.verdict.order.noise["bleu"]
+    assert (noise.df, noise.candidates) == (4, 2)
+    halves = {row["trial"]: row["bleu.half"] for row in found.table.to_dict("records") if row["seeds"] == 3}
+    assert halves == {number: noise.half(found.verdict.confidence, 3) for number in (0, 1)}
 
 
 def test_one_that_was_trained_before_under_another_name_has_its_seeds_as_well(tmp_path):

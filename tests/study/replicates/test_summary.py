@@ -292,6 +292,9 @@ class Some(list):
     def replicates(self):
         return [trial for trial in self if trial.origin == Origin.REPLICATE]
 
+    def candidates(self):
+        return [trial for trial in self if trial.origin != Origin.REPLICATE]
+
 
 def verdict_of(*candidates, objectives):
     trials = Some(trial for one in candidates for trial in (one.first, *(
